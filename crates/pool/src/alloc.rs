@@ -1,4 +1,4 @@
-//! Allocation: the space of a pool in memory, and where the next block goes.
+//! Allocation: the space of a pool in memory, and the placement of new blocks.
 //!
 //! ```text
 //!   Allocator --class--> metaslab groups, in turn --> metaslabs, by weight --> free ranges, by fit --> DVA
@@ -6,25 +6,25 @@
 //! ```
 //!
 //! Idea: a block belongs to a *class* (data, metadata on special vdevs, intent log...). A class has a
-//! *metaslab group* on each of its top-level vdevs. Groups take turns; within a group the metaslab with the
-//! largest free ranges is used up first; within a metaslab blocks are laid out one after the other. All
-//! metaslabs are loaded: memory is about 100 bytes per free range.
+//! *metaslab group* on each of its top-level vdevs. Groups take turns. A group uses up the metaslab with the
+//! largest free ranges first. A metaslab places blocks one after the other. All metaslabs are loaded; memory
+//! is about 100 bytes per free range.
 //!
 //! A txg uses the allocator like this:
 //!
 //! ```text
 //!   open, syncing   allocate, claim, unallocate
 //!   each sync pass  free; take_changes -> space maps, which need blocks: next pass, until nothing changes
-//!   synced          finish: what was freed two txgs ago becomes allocatable
+//!   synced          finish: space freed two txgs ago becomes allocatable
 //! ```
 //!
-//! Locking: any thread may call any method at any time, except that one task syncs a txg and calls
+//! Locking: any thread may call any method at any time, but only the task that syncs a txg calls
 //! `take_changes`, then `finish`. Order: the lock on the list of vdevs (for reading, except while a vdev is
-//! added), a class's rotor, one metaslab group. No two groups are locked at once, nor two classes. Between
+//! added), a class's rotor, one metaslab group. No two groups and no two classes are locked at once. Between
 //! calls every byte of a metaslab is in exactly one state (see `metaslab`).
 //!
-//! Nothing here reads or writes a disk: the engine loads space maps into [`NewMetaslab`]s and writes
-//! [`MetaslabChanges`] to space maps. Reserved space (slop) is the engine's matter too.
+//! This module does no I/O: the engine loads space maps into [`NewMetaslab`]s and writes [`MetaslabChanges`]
+//! to space maps. The engine also manages reserved space (slop).
 //!
 //! Source: OpenZFS `metaslab.c`, `metaslab_impl.h` (theory comments), `vdev.c` (`vdev_metaslab_init`),
 //! `spa_misc.c` (`spa_preferred_class`).
@@ -62,18 +62,18 @@ pub use kept::{KeptSpace, TXG_DEFER_SIZE};
 use metaslab::{Metaslab, Needed};
 pub use space::Space;
 
-/// `zfs_embedded_slog_min_ms`: a vdev must have more metaslabs than this to set one aside for intent logs.
+/// `zfs_embedded_slog_min_ms`: only vdevs with more metaslabs set one aside for intent logs.
 const EMBEDDED_SLOG_MIN_MS: u64 = 64;
-/// The percentage of special vdevs that is reserved for metadata: `zfs_special_class_metadata_reserve_pct`.
+/// Percentage of special vdevs reserved for metadata, `zfs_special_class_metadata_reserve_pct`.
 const SPECIAL_RESERVE_PERCENT: u64 = 25;
 
 /// The space of a pool.
 #[derive(Debug, Default)]
 pub struct Allocator {
     vdevs: RwLock<Vdevs>,
-    /// The txg that a checkpoint keeps, 0 if there is none.
+    /// The checkpoint's txg, 0 if there is none.
     checkpoint_txg: AtomicU64,
-    /// Whose state of the pool is to stay whole.
+    /// Tracks the txgs that readers hold.
     keeper: Arc<Keeper>,
     /// Automatic trim is on.
     trims: AtomicBool,
@@ -82,40 +82,40 @@ pub struct Allocator {
 #[derive(Debug, Default)]
 struct Vdevs {
     groups: BTreeMap<VdevId, Vec<Arc<MetaslabGroup>>>,
-    /// For vdevs that were or are being removed: where their blocks are now.
+    /// Mappings of vdevs that were or are being removed.
     moved: BTreeMap<VdevId, Moved>,
     classes: [Class; AllocClass::ALL.len()],
 }
 
-/// A metaslab and what is allocated on it, all in bytes from the start of its vdev.
+/// A metaslab and its allocated ranges, in bytes from the start of the vdev.
 #[derive(Debug, Clone)]
 pub struct NewMetaslab {
-    /// Its number within the vdev.
+    /// Index within the vdev.
     pub index: u64,
-    /// Offset of its start.
+    /// Start offset.
     pub start_bytes: u64,
-    /// Its size; on a dRAID, in whole redundancy groups.
+    /// Size; on a dRAID, in whole redundancy groups.
     pub size_bytes: u64,
-    /// The allocated ranges of its space map.
+    /// Allocated ranges, from the space map.
     pub allocated: Ranges,
 }
 
 /// A request for space.
 #[derive(Debug, Clone, Copy)]
 pub struct AllocRequest<'a> {
-    /// The purpose. If that class is full or has no vdevs, another one is used.
+    /// The preferred class. If it is full or has no vdevs, a fallback is used.
     pub class: AllocClass,
-    /// Size of the block, compressed.
+    /// Compressed size.
     pub psize: Psize,
     /// Number of copies, 1 to 3, each on its own vdev where possible.
     pub copies: usize,
-    /// The txg in which the block is born.
+    /// Birth txg.
     pub txg: Txg,
-    /// The vdev to begin with: pieces of a gang block should lie near its header.
+    /// The vdev to try first: pieces of a gang block should lie near its header.
     pub near: Option<VdevId>,
-    /// Vdevs to avoid, because writing there just failed.
+    /// Vdevs to avoid after a failed write.
     pub avoid: &'a [VdevId],
-    /// Existing copies of the block; new ones keep away from them.
+    /// Existing copies; new ones keep their distance.
     pub beside: &'a [Dva],
 }
 
@@ -126,81 +126,78 @@ impl AllocRequest<'_> {
     }
 }
 
-/// The properties of a block that decide where it goes.
+/// The properties of a block that determine its class.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockUse {
-    /// Type of the object (`dn_storage_type` if it has one).
+    /// Object type (`dn_storage_type` if set).
     pub object_type: ObjectType,
     /// Level above the data.
     pub level: u8,
-    /// Size of the block, compressed.
+    /// Compressed size.
     pub psize: Psize,
     /// Data blocks up to this size may go to special vdevs: property `special_small_blocks`; 0 for none.
     pub special_small_blocks: u64,
 }
 
-/// The changes of a metaslab in a sync pass: apply `allocated` before `freed`, since a range may be in
-/// both.
+/// A metaslab's changes in a sync pass. Apply `allocated` before `freed`: a range may be in both.
 #[derive(Debug, Clone)]
 pub struct MetaslabChanges {
-    /// Its vdev.
+    /// Vdev.
     pub vdev: VdevId,
-    /// Its number within the vdev.
+    /// Index within the vdev.
     pub index: u64,
-    /// Offset of its start on the vdev; its own space map counts from there.
+    /// Start offset on the vdev; the space map counts from there.
     pub start_bytes: u64,
     /// Allocated since the last call, in bytes from the start of the vdev.
     pub allocated: Ranges,
     /// Freed since the last call.
     pub freed: Ranges,
-    /// Freed since the last call and kept for a checkpoint: it stays allocated.
+    /// Freed since the last call, but kept allocated for a checkpoint.
     pub checkpointed: Ranges,
     /// Bytes allocated now (`smp_alloc`).
     pub allocated_bytes: u64,
-    /// Its free ranges now, including those not allocatable yet (`smp_histogram`).
+    /// Free ranges, including deferred ones (`smp_histogram`).
     pub free_ranges: SizeHistogram,
 }
 
 /// Why the allocator refuses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AllocError {
-    /// No free range is long enough, or not as many as copies: use smaller pieces (a gang block), or free
-    /// space.
+    /// Too few free ranges of this length. Use smaller pieces (a gang block), or free space.
     #[error(
         "no space for {copies} times {psize} bytes ({}): the largest free range has {largest_bytes} bytes",
         class.name()
     )]
     NoSpace {
-        /// The requested class; its fallbacks have been tried.
+        /// The requested class; its fallbacks were tried too.
         class: AllocClass,
-        /// The block's size, compressed.
+        /// Compressed size.
         psize: Psize,
         /// Number of copies.
         copies: usize,
-        /// The largest free range of all vdevs that were tried, raw: including parity.
+        /// The largest free range of all vdevs tried, including parity.
         largest_bytes: u64,
     },
-    /// Not an address in this pool, or no whole block can lie there: the block pointer is damaged.
+    /// The address is outside the pool or cannot hold a whole block: the block pointer is damaged.
     #[error("not a possible block: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     BadAddress {
         /// The address.
         dva: Dva,
     },
-    /// The range to be freed is not allocated, or not entirely: space maps and block pointers contradict
-    /// each other.
+    /// The freed range is not fully allocated: space maps and block pointers contradict each other.
     #[error("freed twice, or never allocated: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     NotAllocated {
         /// The address.
         dva: Dva,
     },
-    /// The range to be freed was allocated in another txg than the one being written, which must not touch
-    /// it: no state of the pool would have it allocated first. Nothing was freed.
+    /// The freed range was allocated in a txg other than the syncing one. Freeing it would record the free on
+    /// disk without the allocation. Nothing was freed.
     #[error("belongs to a later txg: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     OtherTxg {
         /// The address.
         dva: Dva,
     },
-    /// The range to be claimed is not free.
+    /// The claimed range is not free.
     #[error("claimed and not free: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     NotFree {
         /// The address.
@@ -208,8 +205,8 @@ pub enum AllocError {
     },
 }
 
-/// Whether a vdev sets one metaslab aside for intent logs. Data vdevs with many metaslabs do: at import,
-/// the one whose own map has the least allocated (`vdev_metaslab_init`).
+/// Whether a vdev sets one metaslab aside for intent logs. Data vdevs with many metaslabs do. At import it is
+/// the metaslab with the least allocated space (`vdev_metaslab_init`).
 pub fn has_embedded_log(vdev: &VdevConfig) -> bool {
     let metaslabs = vdev.asize_bytes.checked_shr(vdev.metaslab_shift).unwrap_or(0);
     vdev.class == VdevClass::Normal && metaslabs > EMBEDDED_SLOG_MIN_MS
@@ -221,7 +218,7 @@ impl Allocator {
         Allocator::default()
     }
 
-    /// Adds a top-level vdev with all its metaslabs. Blocks may go there at once, unless its configuration
+    /// Adds a top-level vdev with all its metaslabs. It accepts blocks at once, unless its configuration
     /// forbids it.
     pub fn add_vdev(&self, config: &VdevConfig, mut metaslabs: Vec<NewMetaslab>) {
         let main = match config.class {
@@ -245,7 +242,7 @@ impl Allocator {
         }
     }
 
-    /// A vdev has grown: of `metaslabs`, those behind its end so far are new. Nothing of them is allocated.
+    /// Grows a vdev. Of `metaslabs`, those beyond its previous end are new and empty.
     pub fn grow_vdev(&self, vdev: VdevId, mut metaslabs: Vec<NewMetaslab>) {
         let vdevs = self.vdevs.write();
         let Some(groups) = vdevs.groups.get(&vdev) else { return };
@@ -255,23 +252,22 @@ impl Allocator {
         main.inspect(|group| group.grow(&metaslabs));
     }
 
-    /// A RAID-Z has been expanded: blocks take other space there from the txg on that its configuration
-    /// names.
+    /// Changes the geometry of an expanded RAID-Z: blocks have another size from the txg in the configuration
+    /// on.
     pub fn reshape_vdev(&self, config: &VdevConfig) {
         let vdevs = self.vdevs.read();
         let groups = vdevs.groups.get(&VdevId(config.id)).into_iter().flatten();
         groups.for_each(|group| group.reshape(config));
     }
 
-    /// Forgets a vdev of which nothing is allocated any more.
+    /// Removes a vdev without allocated blocks.
     pub fn remove_vdev(&self, vdev: VdevId) {
         let mut vdevs = self.vdevs.write();
         vdevs.groups.remove(&vdev);
         vdevs.classes.iter_mut().for_each(|class| class.groups.retain(|group| group.vdev != vdev));
     }
 
-    /// Sets whether blocks may go to a vdev: not if it is offline or being emptied. Freeing is always
-    /// possible.
+    /// Sets whether a vdev accepts blocks; not if it is offline or being emptied. Frees always work.
     pub fn set_allocates(&self, vdev: VdevId, allocates: bool) {
         let vdevs = self.vdevs.read();
         vdevs.groups.get(&vdev).into_iter().flatten().for_each(|group| group.set_allocates(allocates));
@@ -317,7 +313,7 @@ impl Allocator {
         }
     }
 
-    /// Undoes an allocation of a txg that has not been synced: its write failed, or it is not needed.
+    /// Undoes an allocation of an unsynced txg: the write failed, or is not needed.
     ///
     /// # Errors
     /// It was not allocated.
@@ -325,9 +321,9 @@ impl Allocator {
         self.at(dva, |group| group.unallocate(dva, txg))
     }
 
-    /// Frees a block written in `birth`, in txg `txg`, which is syncing. Its space becomes allocatable two
-    /// txgs later, unless a checkpoint or a reader of an older state needs it. For a removed vdev, the
-    /// block's current copies are freed.
+    /// Frees a block born in `birth`, in the syncing txg `txg`. Its space becomes allocatable two txgs later,
+    /// unless a checkpoint or a reader of an older tree needs it. For a removed vdev, frees the current
+    /// copies.
     ///
     /// # Errors
     /// It was not allocated, or not in this txg or an earlier one.
@@ -359,26 +355,26 @@ impl Allocator {
         if self.keeper.holds_since(birth) { Needed::Readers } else { Needed::Latest }
     }
 
-    /// Keeps blocks written up to this txg from now on, because a checkpoint needs them; `Txg(0)` keeps none.
+    /// Keeps blocks born up to this txg, for a checkpoint; `Txg(0)` keeps none.
     pub fn keep_for_checkpoint(&self, txg: Txg) {
         self.checkpoint_txg.store(txg.0, Ordering::Relaxed);
     }
 
-    /// Says that a vdev's blocks are where `mapping` says: all blocks of a removed vdev; for a vdev being
-    /// removed, those already copied, which are also still on the vdev.
+    /// Sets a vdev's mapping. For a removed vdev it covers all blocks; for a vdev being removed, those copied
+    /// so far, which also remain on the vdev.
     pub fn set_moved(&self, vdev: VdevId, mapping: IndirectMapping) {
         self.vdevs.write().moved.insert(vdev, Moved::new(mapping));
     }
 
-    /// The mapping of a removed vdev is another one, which has all blocks that are in use.
+    /// Replaces a removed vdev's mapping by one condensed to the blocks in use.
     pub fn condense_moved(&self, vdev: VdevId, mapping: IndirectMapping) {
         self.vdevs.write().moved.get_mut(&vdev).into_iter().for_each(|moved| moved.condense(mapping.clone()));
     }
 
-    /// More of a vdev that is being removed has been copied.
+    /// Extends the mapping of a vdev that is being removed.
     ///
     /// # Errors
-    /// Not behind all that was.
+    /// The new entries do not follow the existing ones.
     pub fn extend_moved(
         &self,
         vdev: VdevId,
@@ -388,22 +384,22 @@ impl Allocator {
         vdevs.moved.entry(vdev).or_insert_with(|| Moved::new(IndirectMapping::default())).extend(more)
     }
 
-    /// A vdev is not removed after all: its blocks are only where they were.
+    /// Cancels the removal of a vdev: its blocks are in their original places only.
     pub fn forget_moved(&self, vdev: VdevId) {
         self.vdevs.write().moved.remove(&vdev);
     }
 
-    /// The end of what has been copied off a vdev; 0 if nothing was.
+    /// End of the copied part of a vdev; 0 if nothing was copied.
     pub fn moved_up_to(&self, vdev: VdevId) -> u64 {
         self.vdevs.read().moved.get(&vdev).map_or(0, Moved::end_bytes)
     }
 
-    /// Where the blocks of a vdev are that was or is being removed.
+    /// The mapping of a vdev that was or is being removed.
     pub fn mapping(&self, vdev: VdevId) -> Option<IndirectMapping> {
         self.vdevs.read().moved.get(&vdev).map(|moved| moved.mapping().clone())
     }
 
-    /// What of a range of a vdev is in use: allocated and not freed, be it in the txg that is being written.
+    /// The used parts of a range: allocated and not freed, including changes of the syncing txg.
     pub fn in_use(&self, vdev: VdevId, start: u64, end: u64) -> Ranges {
         let vdevs = self.vdevs.read();
         let mut in_use = Ranges::default();
@@ -413,14 +409,13 @@ impl Allocator {
         in_use
     }
 
-    /// Notes that nobody needs the mapping of a range of a removed vdev any more, though its blocks are in
-    /// use at their present addresses.
+    /// Records that the mapping of a range is obsolete, although its blocks are in use at their new
+    /// addresses.
     pub fn note_obsolete(&self, dva: &Dva) {
         self.vdevs.read().moved.get(&dva.vdev).inspect(|moved| moved.note_obsolete(dva));
     }
 
-    /// Takes the ranges of removed vdevs that were freed since the last call: parts of their mappings that
-    /// nobody needs any more.
+    /// Takes the ranges of removed vdevs whose mapping became obsolete since the last call.
     pub fn take_obsolete(&self) -> Vec<(VdevId, Ranges)> {
         let vdevs = self.vdevs.read();
         let taken = vdevs.moved.iter().map(|(vdev, moved)| (*vdev, moved.take_obsolete()));
@@ -435,15 +430,14 @@ impl Allocator {
         self.at(dva, |group| group.claim(dva, txg))
     }
 
-    /// Takes the range after a block, long enough for `psize` bytes, if it is free and space is plentiful,
-    /// while it is being prepared for future blocks. The caller must then
-    /// [unallocate](Allocator::unallocate) it.
+    /// Takes the range after a block, long enough for `psize` bytes, if it is free and space is plentiful, to
+    /// prepare it for future blocks. The caller must [unallocate](Allocator::unallocate) it afterwards.
     pub fn claim_behind(&self, dva: &Dva, psize: Psize, txg: Txg) -> Option<Dva> {
         let vdevs = self.vdevs.read();
         vdevs.groups.get(&dva.vdev)?.iter().find_map(|group| group.claim_behind(dva, psize, txg))
     }
 
-    /// Takes the changes of the txg since the last call, by vdev and metaslab.
+    /// Takes the txg's changes since the last call, by vdev and metaslab.
     pub fn take_changes(&self, txg: Txg) -> Vec<MetaslabChanges> {
         let mut changes = Vec::new();
         self.each_group(|group| group.take_changes(txg, &mut changes));
@@ -451,16 +445,16 @@ impl Allocator {
         changes
     }
 
-    /// Call when the txg is on disk and all its changes were taken: what was freed two txgs ago becomes
-    /// allocatable, unless somebody keeps it.
+    /// Completes a txg. Call it when the txg is on disk and all its changes were taken. Space freed two txgs
+    /// ago becomes allocatable, unless a reader or a checkpoint keeps it.
     pub fn finish(&self, txg: Txg) {
         let (held, trims) = (self.keeper.finish(txg), self.trims());
         self.each_group(|group| group.finish(txg, &held, trims));
     }
 
-    /// Nothing that the tree of the last txg on disk refers to becomes allocatable until this is dropped, so
-    /// that it can be walked while others change the pool. If space is short, it is given up, unless it is
-    /// kept firmly: for seconds at most, by those who write to blocks that they find.
+    /// Keeps all blocks of the last synced tree from reuse until dropped, so that it can be walked while the
+    /// pool changes. If space runs short, the keep is revoked, unless it is firm. Firm keeps last seconds at
+    /// most and are for callers that write to the blocks they find.
     pub fn keep_freed(&self, is_firm: bool) -> KeptSpace {
         self.keeper.keep(is_firm)
     }
@@ -469,18 +463,18 @@ impl Allocator {
         &self.keeper
     }
 
-    /// Whether somebody keeps the state of a txg before this one.
+    /// Whether a reader holds a txg before this one.
     pub fn is_kept_before(&self, txg: Txg) -> bool {
         self.keeper.holds_before(txg)
     }
 
-    /// Space is short: what is kept for readers of older states becomes allocatable with the next txg.
+    /// Space is short: releases the space kept for readers of older trees with the next txg.
     pub fn give_up_kept(&self) {
         self.keeper.give_up();
     }
 
-    /// Borrows free ranges of a metaslab from an offset on, in whole units of the vdev's allocation,
-    /// `most_bytes` at most, but one unit at least: nobody allocates them until this is dropped.
+    /// Borrows free ranges of a metaslab from an offset on, in whole allocation units, at most `most_bytes`
+    /// but at least one unit. They cannot be allocated until the result is dropped.
     pub fn borrow_free(
         self: &Arc<Self>,
         vdev: VdevId,
@@ -491,8 +485,8 @@ impl Allocator {
         self.borrow(vdev, metaslab, |metaslab| metaslab.borrow(from, most_bytes))
     }
 
-    /// The same of what was freed lately and is still to be trimmed ([`Allocator::set_trims`]). From now on
-    /// it counts as trimmed.
+    /// Borrows recently freed ranges that are still untrimmed ([`Allocator::set_trims`]), and marks them as
+    /// trimmed.
     pub fn borrow_untrimmed(self: &Arc<Self>, vdev: VdevId, metaslab: u64, most_bytes: u64) -> BorrowedSpace {
         self.borrow(vdev, metaslab, |metaslab| metaslab.borrow_untrimmed(most_bytes))
     }
@@ -510,25 +504,24 @@ impl Allocator {
         BorrowedSpace(Arc::new(Borrowed { allocator: self.clone(), vdev, metaslab: index, spans, ranges }))
     }
 
-    /// Whether what becomes free from now on is to be trimmed. If not, what was to be is forgotten.
+    /// Sets whether newly freed space is to be trimmed. Turning it off forgets the untrimmed ranges.
     pub fn set_trims(&self, trims: bool) {
         self.trims.store(trims, Ordering::Release);
     }
 
-    /// Whether it is.
+    /// Whether newly freed space is to be trimmed.
     pub fn trims(&self) -> bool {
         self.trims.load(Ordering::Acquire)
     }
 
-    /// Makes everything freed in synced txgs allocatable at once: for a nearly full pool, at the price that
-    /// it can no longer be rewound safely.
+    /// Makes all space freed in synced txgs allocatable at once, for a nearly full pool. Rewinding the pool
+    /// is no longer safe afterwards.
     pub fn release_deferred(&self) {
         let held = self.keeper.held();
         self.each_group(|group| group.release(&held));
     }
 
-    /// What the space map of a metaslab must contain once all changes taken so far are in it, so that it
-    /// can be rewritten, shorter.
+    /// The minimal content of a metaslab's space map after all changes taken so far, for condensing it.
     pub fn allocated(&self, vdev: VdevId, metaslab: u64) -> Option<Ranges> {
         let vdevs = self.vdevs.read();
         vdevs.groups.get(&vdev)?.iter().find_map(|group| group.allocated(metaslab))
@@ -539,7 +532,7 @@ impl Allocator {
         !self.vdevs.read().classes[class as usize].groups.is_empty()
     }
 
-    /// Space of a class. That of [`AllocClass::Normal`] tells how fragmented the pool is.
+    /// Space of a class. [`AllocClass::Normal`] gives the pool's fragmentation.
     pub fn class_space(&self, class: AllocClass) -> Space {
         let vdevs = self.vdevs.read();
         let groups = vdevs.classes[class as usize].groups.iter();
@@ -554,7 +547,7 @@ impl Allocator {
         (!metaslabs.is_empty()).then(|| Space::of_metaslabs(metaslabs.into_iter().map(|(_, space)| space)))
     }
 
-    /// Space of each metaslab of a vdev, by its number.
+    /// Space of each metaslab of a vdev, by index.
     pub fn metaslab_spaces(&self, vdev: VdevId) -> Vec<(u64, Space)> {
         let vdevs = self.vdevs.read();
         let groups = vdevs.groups.get(&vdev).into_iter().flatten();
@@ -567,7 +560,6 @@ impl Allocator {
         self.vdevs.read().groups.values().flatten().for_each(|group| act(group));
     }
 
-    /// Applies `act` to the metaslab group that an address lies in.
     fn at(
         &self,
         dva: &Dva,
@@ -577,8 +569,8 @@ impl Allocator {
     }
 }
 
-/// Free space that nobody allocates until the last clone is dropped. See [`Allocator::borrow_free`].
-/// Operations on it have clones of their own: a device may still be at it when nobody waits any more.
+/// Free space that cannot be allocated until the last clone is dropped. See [`Allocator::borrow_free`]. Each
+/// operation on it holds a clone, because the device may outlast the waiter.
 #[derive(Clone)]
 pub struct BorrowedSpace(Arc<Borrowed>);
 
@@ -591,7 +583,7 @@ struct Borrowed {
 }
 
 impl BorrowedSpace {
-    /// Where it begins and ends on the vdev, in order: whole units of the vdev's allocation.
+    /// Start and end of each range on the vdev, in order, in whole allocation units.
     pub fn ranges(&self) -> &[(u64, u64)] {
         &self.0.ranges
     }

@@ -1,14 +1,13 @@
 //! Allocation classes, and the turns of the metaslab groups within a class.
 //!
-//! Idea: the groups of a class take turns in a circle. A group hands out a quantum, then the next one
-//! continues; the quantum is larger where more is free, so that vdevs fill up together whatever their size.
-//! Log blocks move on to the next group every time: many small ones would otherwise wait for one vdev.
+//! Idea: the groups of a class take turns. A group hands out a quantum, then the next one continues. The
+//! quantum grows with the group's free space, so vdevs of any size fill up together. Log blocks move to the
+//! next group each time; otherwise many small log writes would wait for one vdev.
 //!
 //! Copies of a block go to consecutive vdevs, so that few pairs of vdevs hold all copies of any block.
 //!
-//! Locking: the rotor's mutex is held to read or advance the turn; while it is held, metaslab groups may be
-//! locked one at a time, to learn how much is free. No method holds a group's lock while it takes the
-//! rotor.
+//! Locking: the rotor's mutex is held to read or advance the turn. Metaslab groups may be locked one at a
+//! time under it, to read their free space. No method takes the rotor while it holds a group's lock.
 //!
 //! Source: OpenZFS `metaslab.c` (`metaslab_alloc_dva`), `zio.c` (`zio_alloc_zil`, `zio_dva_allocate`).
 
@@ -21,7 +20,7 @@ use std::sync::Arc;
 /// The purpose of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AllocClass {
-    /// Data, and everything else for which there is no better class.
+    /// Data, and everything without a better class.
     Normal,
     /// Intent logs, on log devices.
     Log,
@@ -43,7 +42,7 @@ impl AllocClass {
         AllocClass::Dedup,
     ];
 
-    /// A short name for people.
+    /// A short name for display.
     pub fn name(self) -> &'static str {
         match self {
             AllocClass::Normal => "normal",
@@ -54,7 +53,7 @@ impl AllocClass {
         }
     }
 
-    /// The class itself, then the classes its blocks go to when it is full.
+    /// The class itself, then its fallbacks.
     pub(super) fn and_fallbacks(self) -> &'static [AllocClass] {
         use AllocClass::*;
         match self {
@@ -67,19 +66,17 @@ impl AllocClass {
     }
 }
 
-/// The metaslab groups of a class.
 #[derive(Debug, Default)]
 pub(super) struct Class {
     pub(super) groups: Vec<Arc<MetaslabGroup>>,
     rotor: Mutex<Rotor>,
 }
 
-/// Whose turn it is.
 #[derive(Debug, Default)]
 struct Rotor {
     group: usize,
     used_bytes: u64,
-    /// What the group may hand out in its turn; 0 until the turn begins.
+    /// Bytes left in this turn; 0 until it begins.
     quantum_bytes: u64,
 }
 
@@ -136,7 +133,7 @@ impl Class {
         })
     }
 
-    /// Where in the circle to begin: after the last copy, at the requested vdev, else at the rotor.
+    /// The first group to try: after the last copy, at the requested vdev, else at the rotor.
     fn first(&self, request: &AllocRequest<'_>, others: &[Dva]) -> usize {
         let position = |vdev| self.groups.iter().position(|group| group.vdev == vdev);
         let asked = match others.last() {
@@ -162,7 +159,7 @@ impl Class {
         }
     }
 
-    /// The largest free range of all groups that blocks may go to.
+    /// The largest free range of all groups that accept blocks.
     pub(super) fn largest_bytes(&self) -> u64 {
         let groups = self.groups.iter().filter(|group| group.allocates());
         groups.map(|group| group.largest_bytes()).max().unwrap_or(0)

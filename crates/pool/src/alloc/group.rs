@@ -1,17 +1,16 @@
 //! Metaslab group: the metaslabs of one top-level vdev that serve one class.
 //!
-//! Idea: the metaslab with the largest free ranges is best. The best one becomes *active* and receives all
-//! blocks, until its largest free ranges have shrunk to a quarter of their size when it was activated
-//! (`zfs_metaslab_switch_threshold`). Copies of a block that must share a vdev each have an active metaslab
-//! of their own.
+//! Idea: the best metaslab is the one with the largest free ranges. It becomes *active* and receives all
+//! blocks until its largest free ranges have shrunk to a quarter of their size at activation
+//! (`zfs_metaslab_switch_threshold`). Copies of a block that must share a vdev each have their own active
+//! metaslab.
 //!
-//! Invariants: `by_weight` holds every metaslab under the weight that it had when it was last ranked. That
-//! is never less than its current weight, because every free of space ranks it again.
+//! Invariants: `by_weight` holds every metaslab under its weight when last ranked. That is never less than
+//! its current weight, because every free ranks it again.
 //!
-//! Locking: one mutex per group guards all its metaslabs. It is taken by every method, once per operation
-//! or once per metaslab. That of the footprint may be taken while it is held, for one look; no other one.
-//! `allocates` and `size_bytes` are relaxed atomics: a stale value may let one more block through, or judge
-//! by the size before the vdev grew.
+//! Locking: one mutex per group guards all its metaslabs. Every method takes it once per operation or once
+//! per metaslab. Only the footprint's lock may be taken under it, for one read. `allocates` and `size_bytes`
+//! are relaxed atomics: a stale value may admit one more block, or use the size before the vdev grew.
 //!
 //! Source: OpenZFS `metaslab.c` (`metaslab_group_alloc_normal`, `find_valid_metaslab`,
 //! `metaslab_segment_may_passivate`).
@@ -37,14 +36,14 @@ pub(super) const MAX_COPIES: usize = 3;
 const SWITCH_THRESHOLD: u32 = 2;
 /// Copies on one vdev lie an eighth of it apart, if possible: `ditto_same_vdev_distance_shift`.
 const DITTO_DISTANCE_SHIFT: u32 = 3;
-/// If more than this fraction of a group is free, nobody misses what is taken for a moment.
+/// With more than this fraction of a group free, a brief claim does no harm.
 const PLENTY_SHIFT: u32 = 3;
-/// Bytes that a group hands out per data disk before the next group's turn, `metaslab_aliquot`.
+/// Bytes per data disk that a group hands out in its turn, `metaslab_aliquot`.
 const ALIQUOT_BYTES: u64 = 1 << 20;
 
 const _: () = assert!(MAX_COPIES == SPA_DVAS_PER_BP);
 
-/// Distance from the block's other copies on this vdev, in the order in which to try.
+/// Distance from the block's other copies on this vdev, in order of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spread {
     Far,
@@ -56,12 +55,11 @@ impl Spread {
     pub(super) const ALL: [Spread; 3] = [Spread::Far, Spread::OtherMetaslab, Spread::Anywhere];
 }
 
-/// A metaslab group.
 #[derive(Debug)]
 pub(super) struct MetaslabGroup {
     pub(super) vdev: VdevId,
     pub(super) class: AllocClass,
-    /// Another one when the vdev has been expanded; its unit stays.
+    /// Replaced when the vdev is expanded; its unit stays.
     footprint: RwLock<Footprint>,
     size_bytes: AtomicU64,
     allocates: AtomicBool,
@@ -74,10 +72,8 @@ struct Slabs {
     all: Vec<Metaslab>,
     /// Best first, then by offset: (weight, index into `all`).
     by_weight: BTreeSet<(Reverse<Weight>, usize)>,
-    /// The weights in `by_weight`.
     ranked: Vec<Weight>,
     active: [Option<Active>; MAX_COPIES],
-    /// Free bytes of all metaslabs.
     free_bytes: u64,
     /// No free range is this long; 0 if unknown.
     too_long_bytes: u64,
@@ -86,7 +82,7 @@ struct Slabs {
 #[derive(Debug, Clone, Copy)]
 struct Active {
     metaslab: usize,
-    /// Its weight when it became active.
+    /// Its weight at activation.
     weight: Weight,
 }
 
@@ -104,7 +100,7 @@ impl MetaslabGroup {
         }
     }
 
-    /// More metaslabs, behind the others.
+    /// Appends metaslabs.
     pub(super) fn grow(&self, metaslabs: &[NewMetaslab]) {
         let mut slabs = self.slabs.lock();
         for new in metaslabs {
@@ -113,7 +109,7 @@ impl MetaslabGroup {
         }
     }
 
-    /// The vdev has another shape.
+    /// Replaces the geometry after an expansion.
     pub(super) fn reshape(&self, config: &VdevConfig) {
         *self.footprint.write() = Footprint::new(config);
     }
@@ -126,7 +122,6 @@ impl MetaslabGroup {
         self.footprint.read().asize(psize, PhysicalBirth::in_txg(txg))
     }
 
-    /// Whether blocks may go here.
     pub(super) fn allocates(&self) -> bool {
         self.allocates.load(Ordering::Relaxed)
     }
@@ -135,7 +130,7 @@ impl MetaslabGroup {
         self.allocates.store(allocates, Ordering::Relaxed);
     }
 
-    /// Bytes that it hands out in its turn if all groups are equally empty.
+    /// Bytes handed out per turn if all groups are equally empty.
     pub(super) fn aliquot_bytes(&self) -> u64 {
         ALIQUOT_BYTES * self.footprint.read().data_disks
     }
@@ -156,7 +151,7 @@ impl MetaslabGroup {
         self.slabs.lock().all.iter().map(Metaslab::largest_bytes).max().unwrap_or(0)
     }
 
-    /// Allocates a block, at this distance from `others` of its copies on this vdev.
+    /// Allocates a block at this distance from `others` of its copies on this vdev.
     pub(super) fn allocate(&self, psize: Psize, txg: Txg, spread: Spread, others: &[Dva]) -> Option<Dva> {
         let asize = self.asize(psize, txg);
         let here = || others.iter().filter(|other| other.vdev == self.vdev).map(|other| other.offset_bytes);
@@ -178,7 +173,7 @@ impl MetaslabGroup {
         if free { Ok(()) } else { Err(AllocError::NotFree { dva: *dva }) }
     }
 
-    /// Allocates the range after a block, if much is free.
+    /// Allocates the range after a block, if space is plentiful.
     pub(super) fn claim_behind(&self, dva: &Dva, psize: Psize, txg: Txg) -> Option<Dva> {
         if self.free_bytes() < self.size_bytes() >> PLENTY_SHIFT {
             return None;
@@ -188,8 +183,8 @@ impl MetaslabGroup {
         self.claim(&behind, txg).is_ok().then_some(behind)
     }
 
-    /// Undoes an allocation of this txg: at once if the allocation was not reported yet, else by freeing
-    /// it.
+    /// Undoes an allocation of this txg: directly if it was not yet reported in `take_changes`, else by a
+    /// free.
     pub(super) fn unallocate(&self, dva: &Dva, txg: Txg) -> Result<(), AllocError> {
         self.free_at(dva, |metaslab, span| match metaslab.take_back(span, txg) {
             true => Ok(()),
@@ -214,7 +209,7 @@ impl MetaslabGroup {
 
     /// Applies `act` to the metaslab and the range of an address.
     fn at<T>(&self, dva: &Dva, act: impl FnOnce(&mut Metaslab, Span) -> T) -> Result<T, AllocError> {
-        // A gang block's address states the length of all its pieces; only the header lies there.
+        // A gang address states the length of all its pieces; only the header lies there.
         let len = match dva.gang {
             true => self.asize(Psize(SPA_MINBLOCKSIZE), Txg(0)),
             false => dva.asize.0,
@@ -252,7 +247,7 @@ impl MetaslabGroup {
         self.each(|metaslab| metaslab.release(held));
     }
 
-    /// Borrows free ranges of a metaslab; `None` if it is another group's.
+    /// Borrows free ranges of a metaslab; `None` if it belongs to another group.
     pub(super) fn borrow(
         &self,
         index: u64,
@@ -270,7 +265,7 @@ impl MetaslabGroup {
         }
     }
 
-    /// Changes every metaslab, locking for one at a time: much may be freed, and others want to allocate.
+    /// Changes every metaslab, relocking for each so that allocations can proceed in between.
     fn each(&self, mut act: impl FnMut(&mut Metaslab)) {
         let count = self.slabs.lock().all.len();
         for index in 0..count {
@@ -283,7 +278,7 @@ impl MetaslabGroup {
         slabs.all.iter().find(|metaslab| metaslab.index == index).map(Metaslab::allocated)
     }
 
-    /// Adds what of a range is in use.
+    /// Adds the used parts of a range to `in_use`.
     pub(super) fn add_in_use(&self, start: u64, end: u64, in_use: &mut Ranges) {
         let slabs = self.slabs.lock();
         for metaslab in slabs.all.iter().filter(|slab| slab.start_bytes < end && slab.end_bytes() > start) {
@@ -292,7 +287,7 @@ impl MetaslabGroup {
         }
     }
 
-    /// Space of each metaslab, by its number.
+    /// Space of each metaslab, by index.
     pub(super) fn spaces(&self) -> Vec<(u64, Space)> {
         self.slabs.lock().all.iter().map(|metaslab| (metaslab.index, metaslab.space())).collect()
     }
@@ -307,7 +302,7 @@ impl Slabs {
         Slabs { all, by_weight, ranked, active: Default::default(), free_bytes, too_long_bytes: 0 }
     }
 
-    /// One that begins behind all others.
+    /// Appends a metaslab that begins after all others.
     fn add(&mut self, metaslab: Metaslab) {
         let (weight, at) = (metaslab.weight(), self.all.len());
         debug_assert!(self.all.last().is_none_or(|last| last.end_bytes() <= metaslab.start_bytes));
@@ -347,8 +342,7 @@ impl Slabs {
         Some(offset)
     }
 
-    /// The best metaslab that suits and has room; one that is active for other copies only if there is no
-    /// other.
+    /// The best suitable metaslab with room. One that is active for other copies is the last resort.
     fn best(&mut self, len: u64, suits: impl Fn(&Metaslab) -> bool) -> Option<usize> {
         if self.too_long_bytes != 0 && len >= self.too_long_bytes {
             return None;

@@ -3,21 +3,21 @@
 //! Idea: every byte is in exactly one of these sets, or allocated on disk:
 //!
 //! ```text
-//!     free --allocate, claim--> allocating[txg] --take_changes--> (allocated: in no set)
-//!      ^                                                              |
-//!      |                                                            free
-//!   deferred <--finish-- freed <--take_changes-- freeing <------------+
+//!    free --allocate, claim--> allocating[txg] --take_changes--> (allocated: in no set)
+//!     ^                                                              |
+//!     |                                                            free
+//!  deferred <--finish-- freed <--take_changes-- freeing <------------+
 //! ```
 //!
-//! Free space may also be borrowed for a while by those who work on what lies there (initialize, trim). With
-//! automatic trim, what has lately become free, and was not allocated since, is known apart (`ms_trim`).
+//! Initialize and trim may borrow free space while they work on it. With automatic trim, `untrimmed` records
+//! recently freed space that was not allocated since (`ms_trim`).
 //!
-//! Freed space stays unavailable for two more txgs, so that the pool can be rewound by that many: nothing
-//! that those txgs refer to has been overwritten.
+//! Freed space stays unavailable for two more txgs, so that the pool can be rewound by that many: no block of
+//! those txgs has been overwritten.
 //!
-//! A block goes to the first range that is long enough, starting at a cursor for blocks of its alignment
-//! (dynamic fit, `metaslab_df_alloc`), so blocks written together lie together. When space is short or
-//! fragmented, it goes to the smallest range that is long enough.
+//! A block goes to the first long enough range after a cursor for blocks of its alignment (dynamic fit,
+//! `metaslab_df_alloc`), so blocks written together lie together. When space is short or fragmented, it goes
+//! to the smallest range that is long enough.
 //!
 //! Source: OpenZFS `metaslab_impl.h` (states), `metaslab.c` (`metaslab_df_alloc`, `metaslab_sync`,
 //! `metaslab_sync_done`).
@@ -34,7 +34,7 @@ use std::ops::Range;
 /// Txgs that may be in progress at once, `TXG_SIZE`.
 const TXG_SIZE: usize = 4;
 
-/// Sets of freed space that wait apart, at most.
+/// Most separate sets of deferred space.
 const MOST_DEFERRED: usize = 8;
 
 const _: () = assert!(TXG_SIZE.is_power_of_two() && TXG_DEFER_SIZE < MOST_DEFERRED);
@@ -63,7 +63,7 @@ impl Weight {
         self.count > 0 && len_bytes >> self.order <= 1
     }
 
-    /// How often the size of the largest free ranges has halved since.
+    /// Halvings of the largest free ranges since `earlier`.
     pub(super) fn halvings_since(self, earlier: Weight) -> u32 {
         earlier.order.saturating_sub(self.order)
     }
@@ -78,56 +78,55 @@ pub(super) struct Metaslab {
     unit: Unit,
     free: FreeSpace,
     allocating: [Ranges; TXG_SIZE],
-    /// By who needs it.
+    /// Indexed by [`Needed`].
     freeing: [Ranges; READERS],
-    /// Freed, but a checkpoint needs it: it stays allocated.
+    /// Freed, but kept allocated for a checkpoint.
     checkpointing: Ranges,
     freed: [Ranges; READERS],
     deferred: Vec<Deferred>,
-    /// Free, but somebody works on what lies there.
+    /// Free, but in use by initialize or trim.
     borrowed: Ranges,
-    /// A part of what is free or borrowed: not trimmed yet.
+    /// The untrimmed part of free and borrowed space.
     untrimmed: Ranges,
-    /// For each power of two in a size: where the last block of that kind ended.
+    /// For each power of two in a size: the end of the last such block.
     cursors: [u64; 64],
 }
 
-/// Who may need a block that is freed.
+/// The readers that may need a freed block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needed {
-    /// Readers of the tree before the txg that frees it.
+    /// Readers of the tree before the freeing txg.
     Latest,
-    /// Readers of older trees, too.
+    /// Also readers of older trees.
     Readers,
     /// A checkpoint.
     Checkpoint,
 }
 
-/// [`Needed`], as far as it is by readers.
+/// Values of [`Needed`] for readers.
 const READERS: usize = 2;
 
 /// Freed ranges that are not allocatable yet.
 #[derive(Debug)]
 struct Deferred {
     needed: Needed,
-    /// Txgs whose trees have it. The last one is that before it was freed.
+    /// Txgs whose trees contain the ranges; the last one precedes the free.
     trees: Range<u64>,
     ranges: Ranges,
 }
 
-/// The changes of a txg to a metaslab since the last call.
 pub(super) struct Changes {
     pub(super) allocated: Ranges,
     pub(super) freed: Ranges,
     pub(super) checkpointed: Ranges,
 }
 
-/// Why a range can't be freed.
+/// Why a range cannot be freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unfreeable {
     /// Part of it is free.
     NotAllocated,
-    /// Part of it was allocated in another txg than the one being written.
+    /// Part of it was allocated in a txg other than the syncing one.
     OtherTxg,
 }
 
@@ -169,7 +168,7 @@ impl Metaslab {
         self.free.largest_bytes()
     }
 
-    /// Bytes between the metaslab and an offset; `None` if the metaslab contains it.
+    /// Bytes between the metaslab and an offset; `None` if it contains the offset.
     pub(super) fn distance_bytes(&self, offset: u64) -> Option<u64> {
         match offset {
             _ if offset < self.start_bytes => Some(self.start_bytes - offset),
@@ -210,8 +209,8 @@ impl Metaslab {
         debug_assert_eq!(twice, None, "allocated twice");
     }
 
-    /// Free ranges from an offset on, `most_bytes` at most, but one unit at least, which nobody gets until
-    /// they are given back.
+    /// Borrows free ranges from an offset on, at most `most_bytes` but at least one unit. They cannot be
+    /// allocated until they are returned.
     pub(super) fn borrow(&mut self, from: u64, most_bytes: u64) -> Vec<Span> {
         let free = self.free.ranges().iter_from(from);
         let beyond = free.filter_map(|(start, end)| self.unit.within((start.max(from), end)));
@@ -227,10 +226,10 @@ impl Metaslab {
         }
     }
 
-    /// The same of what was freed lately and is not trimmed yet: from now on it counts as trimmed.
+    /// Borrows recently freed, untrimmed ranges, and marks them as trimmed.
     pub(super) fn borrow_untrimmed(&mut self, most_bytes: u64) -> Vec<Span> {
         let untrimmed = self.untrimmed.iter().filter_map(|range| self.unit.within(range));
-        // Others may have borrowed it.
+        // Part of it may be borrowed already.
         let is_there = |span: &Span| self.free.ranges().contains(span.start(), span.len());
         let taken = first_of(self.unit, untrimmed, most_bytes, is_there);
         taken.iter().for_each(|span| _ = self.untrimmed.remove(span.start(), span.len()));
@@ -245,7 +244,7 @@ impl Metaslab {
         }
     }
 
-    /// Frees a range that this txg allocated and that was not reported yet: it is allocatable at once.
+    /// Frees a range allocated in this txg and not yet reported: it is allocatable at once.
     pub(super) fn take_back(&mut self, span: Span, txg: Txg) -> bool {
         let allocating = &mut self.allocating[slot(txg)];
         let unheard = allocating.contains(span.start(), span.len());
@@ -256,15 +255,14 @@ impl Metaslab {
         unheard
     }
 
-    /// Frees an allocated range in txg `txg`, which is being written; one that a checkpoint needs stays
-    /// allocated.
+    /// Frees an allocated range in the syncing txg `txg`; a range that a checkpoint needs stays allocated.
     pub(super) fn free(&mut self, span: Span, needed: Needed, txg: Txg) -> Result<(), Unfreeable> {
         let (offset, len) = (span.start(), span.len());
         let is_clear = |ranges: &Ranges| ranges.is_clear(offset, len);
         if !self.unallocated().chain([&self.checkpointing]).all(is_clear) {
             return Err(Unfreeable::NotAllocated);
         }
-        // The space maps of this txg would free what only those of the next allocate.
+        // This txg's space maps would free a range that only the next txg's maps allocate.
         let of_others = self.allocating.iter().zip(0..).filter(|(_, other)| *other != slot(txg));
         if !of_others.map(|(ranges, _)| ranges).all(is_clear) {
             return Err(Unfreeable::OtherTxg);
@@ -277,23 +275,22 @@ impl Metaslab {
         Ok(())
     }
 
-    /// The sets of ranges that are not allocated.
     fn unallocated(&self) -> impl Iterator<Item = &Ranges> {
         std::iter::once(self.free.ranges()).chain(self.waiting())
     }
 
-    /// The sets of ranges that were freed and are not allocatable yet.
+    /// The sets of freed ranges that are not allocatable yet.
     fn waiting(&self) -> impl Iterator<Item = &Ranges> {
         self.freeing.iter().chain(self.freed())
     }
 
-    /// The same as far as changes have been taken.
+    /// The sets of ranges that are free on disk but not allocatable.
     fn freed(&self) -> impl Iterator<Item = &Ranges> {
         let deferred = self.deferred.iter().map(|deferred| &deferred.ranges);
         self.freed.iter().chain([&self.borrowed]).chain(deferred)
     }
 
-    /// Takes what changed since the last call; `None` if nothing did.
+    /// Takes the changes since the last call; `None` if there are none.
     pub(super) fn take_changes(&mut self, txg: Txg) -> Option<Changes> {
         let allocated = std::mem::take(&mut self.allocating[slot(txg)]);
         let mut freed = Ranges::default();
@@ -308,8 +305,8 @@ impl Metaslab {
         is_changed.then_some(Changes { allocated, freed, checkpointed })
     }
 
-    /// Call when the txg is on disk: what it freed begins to wait, and what has waited long enough, and no
-    /// state that is held has, becomes free. It is to be trimmed, or nothing is.
+    /// Completes a txg that is on disk: its freed space is deferred, and deferred space becomes free if it
+    /// has waited long enough and no held state contains it. With `trims` it becomes untrimmed.
     pub(super) fn finish(&mut self, txg: Txg, held: &Held, trims: bool) {
         let is_taken = self.freeing.iter().all(Ranges::is_empty) && self.allocating[slot(txg)].is_empty();
         debug_assert!(is_taken, "changes not taken");
@@ -326,8 +323,7 @@ impl Metaslab {
         }
     }
 
-    /// What was freed begins to wait. If there is much that waits, some of it does so together, because every
-    /// free looks through all.
+    /// Defers the freed space. Many deferred sets are merged, because every free searches all of them.
     fn defer(&mut self, needed: Needed, trees: Range<u64>) {
         let ranges = std::mem::take(&mut self.freed[needed as usize]);
         if ranges.is_empty() {
@@ -343,12 +339,12 @@ impl Metaslab {
         }
     }
 
-    /// Makes all that waits and no state that is held has free at once.
+    /// Frees at once all deferred space that no held state contains.
     pub(super) fn release(&mut self, held: &Held) {
         self.settled(held).iter().for_each(|ranges| self.set_free(ranges));
     }
 
-    /// Takes what has waited long enough and no state that is held has.
+    /// Takes the deferred space that has waited long enough and is in no held state.
     fn settled(&mut self, held: &Held) -> Vec<Ranges> {
         let is_done =
             |waits: &mut Deferred| waits.trees.end <= held.settled.0 && !held.has_any_of(&waits.trees);
@@ -367,8 +363,7 @@ impl Metaslab {
         }
     }
 
-    /// What has been allocated and not freed, as far as changes have been taken: the content of its space
-    /// map.
+    /// The content of the space map: allocated and not freed, as far as changes were taken.
     pub(super) fn allocated(&self) -> Ranges {
         let mut free = self.free.ranges().clone();
         let unheard = self.allocating.iter();
@@ -378,7 +373,7 @@ impl Metaslab {
         free.complement(self.start_bytes, self.end_bytes())
     }
 
-    /// What of a range is allocated and not freed, not even since changes were last taken.
+    /// The parts of a range that are allocated and not freed, including changes not yet taken.
     pub(super) fn in_use(&self, (start, end): (u64, u64)) -> Ranges {
         let mut free = Ranges::default();
         for (s, e) in self.unallocated().flat_map(|set| set.iter_from(start).take_while(|one| one.0 < end)) {
@@ -387,13 +382,12 @@ impl Metaslab {
         free.complement(start, end)
     }
 
-    /// Bytes of [`Metaslab::allocated`].
     pub(super) fn allocated_bytes(&self) -> u64 {
         let heard = [self.free.ranges()].into_iter().chain(self.freed()).chain(&self.allocating);
         self.size_bytes - heard.map(Ranges::total_bytes).sum::<u64>()
     }
 
-    /// Ranges that are free or will be, by size.
+    /// Free and deferred ranges, by size.
     pub(super) fn free_ranges(&self) -> SizeHistogram {
         let mut all = *self.free.histogram();
         self.waiting().for_each(|ranges| all.merge(&ranges.iter().collect()));
@@ -402,7 +396,7 @@ impl Metaslab {
 
     pub(super) fn space(&self) -> Space {
         let free_ranges = self.free_ranges();
-        // Space that was never used is one piece, however small the metaslab is.
+        // Unused space is one piece, however small the metaslab is.
         let empty = self.free_bytes() == self.size_bytes;
         let fragmentation_percent = if empty { 0 } else { free_ranges.fragmentation_percent() };
         Space {
@@ -416,7 +410,7 @@ impl Metaslab {
     }
 }
 
-/// The first of some spans that are wanted, so many bytes at most, but one unit at least.
+/// The first wanted spans, at most `most_bytes` but at least one unit.
 fn first_of(
     unit: Unit,
     spans: impl Iterator<Item = Span>,

@@ -1,17 +1,15 @@
-//! Random work on the allocator, compared with a slow and obviously correct model: sets of ranges for each
-//! vdev.
+//! Random operations on the allocator, compared with a slow and simple model: sets of ranges per vdev.
 
 use super::*;
 use crate::alloc::footprint::Footprint;
 use cenote_runtime::Rng;
 use std::collections::VecDeque;
 
-/// The model of a vdev.
 struct Vdev {
     config: VdevConfig,
     /// The metaslab reserved for intent logs.
     for_log: Option<u64>,
-    /// Allocated, or freed and waiting.
+    /// Allocated or deferred.
     taken: Ranges,
     /// The content of the space maps.
     on_disk: Ranges,
@@ -27,7 +25,7 @@ struct Model {
     old: Vec<Dva>,
     new: Vec<Dva>,
     txg: u64,
-    /// Allocations that failed for lack of space.
+    /// Allocations refused for lack of space.
     refused: u64,
 }
 
@@ -45,7 +43,7 @@ impl Model {
         Model { vdevs, allocator, rng: Rng::new(seed), old: Vec::new(), new: Vec::new(), txg: 1, refused: 0 }
     }
 
-    /// One txg: allocations, some of them undone, then passes of frees, then it is on disk.
+    /// One txg: allocations, some of them undone, then passes of frees, then the sync.
     fn group(&mut self) {
         for _ in 0..self.rng.below(60) {
             match self.rng.below(10) {
@@ -235,7 +233,7 @@ impl Vdev {
         empty(&self.config).into_iter().map(free).collect()
     }
 
-    /// Free ranges of a metaslab, including those that wait, by size.
+    /// Free and deferred ranges of a metaslab, by size.
     fn histogram(&self, index: u64) -> SizeHistogram {
         let (start, end) = self.metaslab(index);
         let waiting = self.freed.iter().map(|freed| within(freed, (start, end)));
@@ -250,7 +248,6 @@ impl Vdev {
     }
 }
 
-/// The part of a set that lies within a range.
 fn within(ranges: &Ranges, (start, end): (u64, u64)) -> Ranges {
     ranges.complement(start, end).complement(start, end)
 }
