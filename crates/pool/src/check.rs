@@ -1,4 +1,4 @@
-//! How the bytes of a block prove to be what was written.
+//! The checksum that a block must match, and its verification.
 
 use cenote_codec::Endian as CodecEndian;
 use cenote_codec::checksum::embedded::gang_verifier;
@@ -11,7 +11,6 @@ use cenote_format::dnode::ObjectType;
 use cenote_format::gang::SPA_OLD_GANGBLOCKSIZE;
 use cenote_runtime::WorkKind;
 
-/// The same byte order as the codec's type.
 pub(crate) fn codec_endian(endian: Endian) -> CodecEndian {
     match endian {
         Endian::Little => CodecEndian::Little,
@@ -19,12 +18,10 @@ pub(crate) fn codec_endian(endian: Endian) -> CodecEndian {
     }
 }
 
-/// The byte order of blocks written by this machine.
 pub(crate) fn native_endian() -> CodecEndian {
     codec_endian(Endian::NATIVE)
 }
 
-/// The checksum that a block must match.
 #[derive(Clone, Copy)]
 pub(crate) enum Check<'a> {
     /// The four words of its pointer.
@@ -37,7 +34,7 @@ pub(crate) enum Check<'a> {
     },
     /// A checksum inside the block, bound to `verifier`.
     Embedded { checksum: Checksum, verifier: [u64; 4], holds: Stored },
-    /// The checksum of a gang header, at the end of all that a header has room for, or of an old one.
+    /// The checksum at the end of a gang header, which may fill the whole room or be an old, short one.
     GangHeader { verifier: [u64; 4], holds: Stored },
 }
 
@@ -72,7 +69,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// How many of these bytes are the gang header that this is the checksum of.
+    /// Length of the gang header within `data` that this checksum verifies.
     pub(crate) fn gang_header_bytes(&self, data: &[u8]) -> Result<usize, ChecksumError> {
         let Check::GangHeader { verifier, holds } = *self else { return Err(ChecksumError::NotEmbedded) };
         let verify = |bytes: &[u8]| Checksum::GangHeader.verify_embedded(bytes, verifier, holds);
@@ -100,12 +97,12 @@ impl<'a> Check<'a> {
         self.verify(scratch).is_ok()
     }
 
-    /// Whether there is no checksum, so that any bytes pass.
+    /// Whether any bytes pass, because there is no checksum.
     pub(crate) fn is_vacuous(&self) -> bool {
         matches!(self, Check::Pointer { checksum: Checksum::Off | Checksum::NoParity, .. })
     }
 
-    /// Whether it is a block of an intent log's chain, which is known by what it says of itself.
+    /// Whether it is a block of an intent log's chain, which its embedded checksum identifies.
     pub(crate) fn is_of_log(&self) -> bool {
         matches!(self, Check::Embedded { checksum: Checksum::Zilog | Checksum::Zilog2, .. })
     }
@@ -122,7 +119,6 @@ impl<'a> Check<'a> {
     }
 }
 
-/// The work that a checksum counts as.
 pub(crate) fn checksum_work(checksum: Checksum) -> WorkKind {
     match checksum {
         Checksum::Fletcher2 | Checksum::Zilog => WorkKind::Fletcher2,
@@ -142,7 +138,6 @@ fn held(bp: &Blkptr) -> Stored {
     if with_mac { Stored::ChecksumAndMac } else { Stored::Checksum }
 }
 
-/// The work that decompression counts as.
 pub(crate) fn decompression_work(compression: Compression) -> WorkKind {
     match compression {
         Compression::Lzjb => WorkKind::DecompressLzjb,
@@ -154,7 +149,6 @@ pub(crate) fn decompression_work(compression: Compression) -> WorkKind {
     }
 }
 
-/// The work that compression counts as.
 pub(crate) fn compression_work(compression: Compression) -> WorkKind {
     match compression {
         Compression::Lzjb => WorkKind::CompressLzjb,

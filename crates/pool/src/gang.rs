@@ -1,13 +1,13 @@
 //! Gang blocks: a block in pieces, because no single free range was long enough.
 //!
-//! The pointer leads to a header with pointers to pieces, each with its own checksum; a piece may be a gang
-//! in turn. A header is read with all the space that it may fill, and its checksum tells whether it does, so
-//! that headers of any size are found in any pool, whatever its features say. The concatenated pieces are the
-//! block as stored. Since the pieces' checksums cover every byte, no checksum over the whole is needed, and
-//! OpenZFS rewrites headers without renewing it.
+//! The pointer leads to a header with pointers to pieces, each with its own checksum; a piece may itself be a
+//! gang. The header is read at its largest possible size, and its checksum reveals the actual size, so
+//! headers of any size are found independently of the pool's features. The concatenated pieces are the block
+//! as stored. The pieces' checksums cover every byte, so the block needs none; OpenZFS rewrites headers
+//! without renewing it.
 //!
-//! Bounds: the pieces of a header add up to the size of the block, so every level shrinks what is left, and
-//! the total read is bounded by the size of the block times the depth.
+//! Bounds: the pieces of a header add up to the block's size, so the total read is at most the block's size
+//! times the depth.
 
 use crate::check::Check;
 use crate::context::ReadContext;
@@ -25,7 +25,7 @@ use futures::future::BoxFuture;
 pub const MAX_GANG_DEPTH: u32 = 16;
 
 impl Pool {
-    /// Reads the block that a gang pointer leads to; `psize` bytes.
+    /// Reads the block of a gang pointer; `psize` bytes.
     pub(crate) fn read_gang<'a>(
         &'a self,
         bp: &'a Blkptr,

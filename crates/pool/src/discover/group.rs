@@ -1,5 +1,4 @@
-//! From devices with labels to pools: groups devices, chooses which statements to believe, and notes
-//! doubts.
+//! Groups devices by pool, chooses the labels to believe, and notes contradictions.
 
 use super::history::History;
 use super::lost::{Signs, lost_states};
@@ -14,7 +13,7 @@ use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg, VdevId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A member of a pool: what its best label says about the pool.
+/// A member of a pool, with its best label.
 pub(super) struct Member {
     guid: Guid,
     config: LabelPool,
@@ -23,9 +22,9 @@ pub(super) struct Member {
     signs: Signs,
 }
 
-/// One device for each leaf, by guid.
+/// One device per leaf, by guid.
 pub(super) type Members = BTreeMap<Guid, Member>;
-/// All candidates for each leaf, before one of several copies is chosen.
+/// All candidates per leaf, before one of several copies is chosen.
 pub(super) type Candidates = BTreeMap<Guid, Vec<Member>>;
 
 pub(super) fn group(scanned: Vec<Scanned>, mut problems: Vec<Problem>) -> Discovery {
@@ -55,11 +54,9 @@ pub(super) fn group(scanned: Vec<Scanned>, mut problems: Vec<Problem>) -> Discov
     Discovery { pools: found, problems }
 }
 
-/// The role of a device, by its newest label.
 enum Role {
     /// Part of a pool, with the problems of its other labels.
     Member(Box<Member>, Vec<Problem>),
-    /// A spare or a cache device.
     Auxiliary(Guid, FoundDevice),
 }
 
@@ -76,14 +73,13 @@ fn synced_txgs(scanned: &[Scanned]) -> BTreeMap<Guid, Txg> {
     synced
 }
 
-/// Of a device's uberblocks.
 fn newest_txg(labels: &[Label]) -> Option<Txg> {
     labels.iter().flat_map(|label| &label.uberblocks).map(|uberblock| uberblock.txg).max()
 }
 
-/// The newest label counts, except for labels of a txg that was never completed: there the power failed
-/// between labels and uberblock. Of the same txg, one that says the pool is in use: who takes a pool marks
-/// the labels that it finds, one after the other.
+/// The newest label counts, except for labels of a txg that was never completed: the power failed before its
+/// uberblock. Among labels of one txg, one that marks the pool as in use counts, because an import marks the
+/// labels one after the other.
 fn role(scanned: Scanned, synced: &BTreeMap<Guid, Txg>) -> Result<Role, String> {
     let txg = |list: &Nvlist| list.get_u64("txg").unwrap_or(0);
     let is_whole = |list: &Nvlist| {
@@ -128,7 +124,7 @@ fn says_active(state: Option<u64>) -> bool {
     state.map(PoolState::from) == Some(PoolState::Active)
 }
 
-/// The size of a device and its least size, if it was truncated.
+/// The size of a truncated device and the size it should have.
 fn shortfall(device: &dyn Device, config: &LabelPool) -> Option<(u64, u64)> {
     let least_bytes = least_leaf_bytes(&config.vdev_tree, config.guid?).saturating_add(VDEV_LABELS_BYTES);
     let size_bytes = device.size_bytes();
@@ -163,8 +159,8 @@ fn assemble(candidates: Candidates, mut notes: Vec<Problem>) -> Result<FoundPool
     let rank = |m: &&Member| (m.found.label_txg, m.config.state == PoolState::Active);
     let newest = members.values().max_by_key(rank).ok_or("no device")?;
     let tops = top_level_vdevs(&members);
-    // Pools older than version 19 don't record the number of vdevs. Then the ids in the labels must do, and
-    // the sum of all guids in the uberblock tells whether there are more.
+    // Pools older than version 19 do not record the number of vdevs. Then the labels' ids must do; the sum of
+    // all guids in the uberblock tells whether there are more.
     let known = tops.keys().next_back().map_or(0, |&id| id + 1);
     let count = newest.config.vdev_children.filter(|&named| named > 0).unwrap_or(known);
     let vdev = |id: u64| match tops.get(&id) {
@@ -192,7 +188,7 @@ fn guid_sum(config: &PoolConfig) -> u64 {
     vdevs.fold(config.guid.0, |sum, vdev| sum.wrapping_add(vdev.guid.0))
 }
 
-/// For each id, the member that describes the top-level vdev as of the newest txg.
+/// For each id, the member with the newest description of the top-level vdev.
 fn top_level_vdevs(members: &Members) -> BTreeMap<u64, &Member> {
     let mut tops: BTreeMap<u64, &Member> = BTreeMap::new();
     for member in members.values() {
@@ -204,8 +200,8 @@ fn top_level_vdevs(members: &Members) -> BTreeMap<u64, &Member> {
     tops
 }
 
-/// How a leaf lags behind its siblings: its labels are older, or it lacks their newest uberblocks. An
-/// interrupted write leaves it one uberblock behind, but complete.
+/// How a leaf lags behind its siblings: its labels are older, or it lacks their newest uberblocks. A leaf one
+/// uberblock behind is complete: the uberblock's write was interrupted.
 fn lag(members: &Members, siblings: &[Guid], leaf: Guid) -> Option<String> {
     let leaf = members.get(&leaf)?;
     let siblings = || siblings.iter().filter_map(|guid| members.get(guid));
@@ -223,7 +219,6 @@ fn lag(members: &Members, siblings: &[Guid], leaf: Guid) -> Option<String> {
     ))
 }
 
-/// Whether a leaf was away only.
 fn history(members: &Members, siblings: &[Guid], leaf: Guid) -> History {
     let of = |guid: &Guid| members.get(guid).map_or(&[][..], |member| &member.uberblocks);
     let others: Vec<Uberblock> =

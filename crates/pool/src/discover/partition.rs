@@ -1,4 +1,4 @@
-//! Partition tables, just enough to find partitions inside the image of a whole disk.
+//! Partition tables, just enough to find partitions inside a disk image.
 //!
 //! ```text
 //!   MBR, sector 0:   446 four entries of 16 bytes (type at 4, first sector u32 at 8, sectors u32 at 12)
@@ -8,9 +8,9 @@
 //!   GPT, last sector: a copy, in case the front was overwritten; an MBR entry of type 0xee announces a GPT
 //! ```
 //!
-//! The kernel does this for block devices; for image files we must. Logical (extended) MBR partitions are
-//! not followed: ZFS tools never create them. The table is only a hint where to look: a label found there
-//! proves itself by its checksum.
+//! The kernel does this for block devices; image files need it here. Logical (extended) MBR partitions are
+//! not followed: ZFS tools never create them. The table is only a hint; labels found through it are verified
+//! by their checksums.
 
 use super::window::WindowDevice;
 use bytes::Bytes;
@@ -19,12 +19,10 @@ use std::sync::Arc;
 
 /// The most entries followed; GPT has 128 by default.
 const MAX_ENTRIES: u32 = 256;
-/// First bytes of a GPT header.
 const GPT_SIGNATURE: &[u8] = b"EFI PART";
 /// Type of the MBR entry that covers a disk with a GPT.
 const PROTECTIVE: u8 = 0xee;
 
-/// A partition: its number as the kernel counts, first byte and length.
 #[derive(Debug, PartialEq, Eq)]
 struct Extent {
     number: usize,

@@ -6,17 +6,17 @@
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// The unit of sizes in /sys, whatever the disk's own sector size.
+/// The unit of sizes in /sys, independent of the disk's sector size.
 const SYSFS_SECTOR_BYTES: u64 = 512;
 
-/// A file or disk, and the offset on it at which something begins.
+/// A file or disk and a start offset on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Seat {
     device: Identity,
     start_bytes: u64,
 }
 
-/// What all paths to one device or file share: the device's number, or the file's device and inode.
+/// Common to all paths of a device or file: the device's number, or the file's device and inode.
 type Identity = (bool, u64, u64);
 
 impl Seat {
@@ -26,7 +26,6 @@ impl Seat {
         on_disk(path).or(Some(Seat { device, start_bytes: 0 }))
     }
 
-    /// The seat of a partition `start_bytes` further on.
     pub(super) fn behind(self, start_bytes: u64) -> Seat {
         Seat { start_bytes: self.start_bytes.saturating_add(start_bytes), ..self }
     }
