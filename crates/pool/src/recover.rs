@@ -1,16 +1,15 @@
-//! Recovery: putting a block together from whatever is left of one copy.
+//! Recovery: reconstructs a block from the intact parts of one copy.
 //!
-//! Idea: a read failed, or some part of what was read is wrong and nothing tells which. So everything is
-//! read: every column, with parity, from every leaf that should hold it. For each unit (see
-//! [`crate::vdev::map`]) there is then a choice: one of the versions that were read, or *rebuilt* from the
-//! others. The block's checksum judges. The most likely choice is tried first, then all that differ from it
-//! in one unit, in two, up to three (parity can't make up for more), so the fewest faults win.
+//! Idea: a read failed, or some unknown part of the data is wrong. So every column, with parity, is read from
+//! every leaf that should hold it. Each unit (see [`crate::vdev::map`]) then has several candidates: the
+//! versions read, or *rebuilding* from the others. The block's checksum decides. The most likely choice is
+//! tried first, then all that differ from it in one unit, in two, up to three, so the fewest faults win.
 //!
-//! On a RAID-Z that was expanded, what one child had spoilt before is now on all of them. So the children of
-//! that time ([`Former`]) are doubted like units: whatever was on one is rebuilt.
+//! On an expanded RAID-Z, damage from one former child is spread over all children. So the children of that
+//! time ([`Former`]) are doubted like units: everything that was on one is rebuilt.
 //!
-//! Once the truth is known, every version that differs from it is wrong, parity included: its leaf is
-//! blamed, unless it was known to be behind when it was read, or the mismatch may be no damage (`mismatch`).
+//! Every version that differs from the verified block is wrong, parity included. Its leaf is blamed, unless
+//! it was known to be behind when read, or the mismatch may be no damage (`mismatch`).
 //!
 //! Source: OpenZFS `vdev_raidz_combrec`, `raidz_simulate_failure`, `vdev_indirect_reconstruct`.
 
@@ -31,9 +30,9 @@ use cenote_runtime::WorkKind;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Units that may differ from the likely choice at once; parity can't make up for more.
+/// Most units that may differ from the likely choice; parity can't make up for more.
 const MAX_DEVIATIONS: usize = 3;
-/// The most bytes hashed in search of one block, and the fewest attempts for a large block.
+/// The most bytes hashed for one block, and the fewest attempts for a large block.
 const MAX_HASHED_BYTES: usize = 8 << 30;
 const MIN_ATTEMPTS: usize = 2_048;
 const MAX_ATTEMPTS: usize = 100_000;
@@ -41,9 +40,9 @@ const MAX_ATTEMPTS: usize = 100_000;
 /// Why a copy could not be used.
 #[derive(Debug, Clone)]
 pub(crate) enum CopyError {
-    /// Not enough could be read.
+    /// Too little could be read.
     Unreadable(String),
-    /// Everything was read, and nothing matches the checksum.
+    /// No combination matches the checksum.
     Mismatch(ChecksumError),
     /// The address is impossible.
     BadAddress(String),
@@ -59,8 +58,7 @@ impl From<MapError> for CopyError {
 }
 
 impl CopyError {
-    /// The more informative of two copies' errors: damage rather than absence, either rather than a bad
-    /// address.
+    /// The more informative of two errors: damage, then absence, then a bad address.
     pub(crate) fn worse(first: Option<CopyError>, second: CopyError) -> Option<CopyError> {
         let rank = |error: &CopyError| match error {
             CopyError::BadAddress(_) => 0,
@@ -74,11 +72,10 @@ impl CopyError {
     }
 }
 
-/// A block that was put together.
 pub(crate) struct Recovered {
     /// `psize` bytes with the right checksum.
     pub(crate) data: Bytes,
-    /// The ranges that turned out to be wrong or unreadable.
+    /// The wrong or unreadable ranges.
     pub(crate) faults: Vec<ColumnFault>,
 }
 
@@ -88,9 +85,9 @@ pub(crate) struct ColumnFault {
     pub(crate) offset_bytes: u64,
     pub(crate) len: usize,
     pub(crate) kind: FaultKind,
-    /// What should be there; in a dRAID with the zeros that fill its row.
+    /// The correct content; in a dRAID with the zeros that fill its row.
     pub(crate) truth: Bytes,
-    /// Where an expansion has copied it.
+    /// Copies made by an expansion.
     pub(crate) also_at: Vec<(Arc<Leaf>, u64)>,
 }
 
@@ -107,23 +104,23 @@ pub(crate) struct Version {
     pub(crate) bytes: Option<Bytes>,
 }
 
-/// Everything that was read of one copy: `versions[row][column][leaf]`.
+/// All data of one copy: `versions[row][column][leaf]`.
 struct Gathered<'a> {
     map: &'a BlockMap,
     versions: Vec<Vec<Vec<Version>>>,
-    /// They come after the units where something is chosen for each.
+    /// Choices for these follow those for the units.
     formers: Vec<Former>,
-    /// Leaves that were behind when they were read. A resilver may have ended since.
+    /// Leaves that were behind when read. Their resilver may have ended since.
     lagging: Vec<Guid>,
     last_error: Option<String>,
 }
 
-/// Where to take a unit's bytes from.
+/// The source of a unit's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Choice {
     Version(usize),
     Rebuilt,
-    /// For a former child: what was chosen for the units.
+    /// For a former child: as chosen for the units.
     AsItIs,
 }
 
@@ -158,7 +155,7 @@ pub(crate) async fn recover(
     };
     let mut faults = gathered.faults(vdevs, &block);
     if check.is_vacuous() {
-        // Nothing tells which is right: what may be old is taken to be wrong.
+        // Without a checksum, possibly outdated versions are taken to be wrong.
         faults.retain(|fault| vdevs.lacks(&fault.leaf, map.birth));
     }
     let is_to_blame = |fault: &&ColumnFault| {
@@ -172,9 +169,9 @@ pub(crate) async fn recover(
     Ok(Recovered { data: Bytes::from(block).slice(..psize), faults })
 }
 
-/// The same from as little as makes the block: a version of each data column, and parity for those that
-/// nobody has or that can't be read. `had` is what was read already. Names what leaves lack, and what can't
-/// be read. `None` if that is not the block, or nothing tells whether it is.
+/// Recovers from a minimal read: one version of each data column, with parity in place of those that are
+/// unavailable. `had` was read already. Reports missing and unreadable ranges. `None` if the result does not
+/// match the checksum, or there is none.
 pub(crate) async fn recover_simply(
     pool: &Pool,
     vdevs: &VdevTree,
@@ -195,8 +192,8 @@ pub(crate) async fn recover_simply(
     Some(Recovered { data: Bytes::from(block).slice(..psize), faults })
 }
 
-/// What leaves lack of a range of which nothing tells what it holds, from leaves that lack nothing. `None` if
-/// these do not make it, or a read fails.
+/// Reconstructs a range without a checksum from complete leaves, and reports the ranges that others lack.
+/// `None` if they do not suffice, or a read fails.
 pub(crate) async fn recover_unchecked(
     pool: &Pool,
     vdevs: &VdevTree,
@@ -210,9 +207,8 @@ pub(crate) async fn recover_unchecked(
     Some(gathered.faults(vdevs, &gathered.assemble(&choices)?))
 }
 
-/// Reads as little as should do; what leaves lack is taken for unread. For what can't be read it takes
-/// another leaf, or parity, as long as there is any. `had` is what was read already of the data columns that
-/// are not empty, in order.
+/// Reads the minimum; ranges that leaves lack count as unread. After a failed read it tries another leaf,
+/// then parity. `had` holds the non-empty data columns already read, in order.
 async fn gather_least<'a>(
     vdevs: &VdevTree,
     map: &'a BlockMap,
@@ -242,9 +238,9 @@ async fn gather_least<'a>(
             }
         }
         for (column, versions) in row.columns.iter().zip(&mut columns) {
-            // Those that were read come first.
+            // Versions with data come first.
             versions.sort_by_key(|version| version.bytes.is_none());
-            // Of nothing, everybody has everything.
+            // Every leaf has an empty column.
             let bytes = (column.len == 0).then(Bytes::new);
             let has_it = source(vdevs, map, row, column, &[]).filter(|_| column.len == 0);
             versions.extend(has_it.map(|leaf| Version { leaf, bytes: bytes.clone() }));
@@ -257,8 +253,7 @@ async fn gather_least<'a>(
     gathered
 }
 
-/// What is still to be read of a row: a version of each data column, and parity for those that have none
-/// left.
+/// The remaining reads of a row: a version of each data column, and parity for exhausted columns.
 fn least_sources(
     vdevs: &VdevTree,
     map: &BlockMap,
@@ -281,7 +276,7 @@ fn least_sources(
     sources
 }
 
-/// The leaf to read a column from, of those that have it and were not `tried`.
+/// The next leaf for a column: complete and not yet `tried`.
 fn source(
     vdevs: &VdevTree,
     map: &BlockMap,
@@ -300,8 +295,8 @@ fn source(
     preferred.or_else(|| leaves.into_iter().next())
 }
 
-/// Reads all that is there. What may be old does not count if `nothing_tells` whether it is, as long as there
-/// is anything else.
+/// Reads all versions. If `nothing_tells` whether a version is outdated, possibly outdated ones are left out
+/// where the row can be had without them.
 async fn gather<'a>(
     vdevs: &VdevTree,
     map: &'a BlockMap,
@@ -339,7 +334,7 @@ async fn gather<'a>(
     gathered
 }
 
-/// Takes the versions of a row that may be old for unread, if the row can be had without them.
+/// Drops possibly outdated versions of a row, if it can be had without them.
 fn leave_out_old(vdevs: &VdevTree, map: &BlockMap, row: &Row, columns: &mut [Vec<Version>]) {
     let may_be_old = |version: &Version| vdevs.lacks(&version.leaf, map.birth);
     let is_current = |version: &Version| version.bytes.is_some() && !may_be_old(version);
@@ -352,7 +347,7 @@ struct Search<'a> {
     gathered: &'a Gathered<'a>,
     check: &'a Check<'a>,
     psize: usize,
-    /// Combinations that may still be tried.
+    /// Remaining attempts.
     attempts: usize,
     /// The checksum result of the last complete combination.
     last: Option<ChecksumError>,
@@ -396,7 +391,7 @@ impl Search<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Puts the block together; stops once it is right or enough was tried.
+    /// Assembles and verifies a combination; stops at success or when attempts run out.
     fn attempt(&mut self, choices: &[Choice], found: &mut Option<Vec<u8>>) -> ControlFlow<()> {
         if self.attempts == 0 {
             return ControlFlow::Break(());
@@ -417,7 +412,7 @@ impl Search<'_> {
 }
 
 impl Gathered<'_> {
-    /// All columns of a unit, with everything read for each.
+    /// All columns of a unit, with their versions.
     fn unit(&self, unit: usize) -> impl Iterator<Item = (&Row, &Column, &[Version])> {
         self.map.rows.iter().zip(&self.versions).flat_map(move |(row, versions)| {
             let columns = row.columns.iter().zip(versions);
@@ -545,7 +540,7 @@ impl Gathered<'_> {
     }
 }
 
-/// The correct parity columns for a row of this block.
+/// The correct parity columns of a row.
 fn true_parity(row: &Row, block: &[u8]) -> Vec<Vec<u8>> {
     let mut parity: Vec<Vec<u8>> =
         row.columns[..row.parity].iter().map(|column| vec![0; column.len]).collect();
@@ -553,14 +548,13 @@ fn true_parity(row: &Row, block: &[u8]) -> Vec<Vec<u8>> {
         let data: Vec<&[u8]> =
             row.data().iter().map(|column| &block[column.data_at..column.data_at + column.len]).collect();
         let mut targets: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
-        // A row's shape comes from the geometry and always fits; if it did not, parity would be reported as
-        // wrong.
+        // The geometry guarantees a valid shape; a mismatch would be reported as wrong parity.
         let _ = raidz::generate(&mut targets, &data);
     }
     parity
 }
 
-/// A column with the zeros behind it that make it as long as others of its row.
+/// A column, extended with zeros to the length of its row.
 fn padded(column: &[u8], len: usize) -> Bytes {
     let mut longer = BytesMut::zeroed(len.max(column.len()));
     longer[..column.len()].copy_from_slice(column);

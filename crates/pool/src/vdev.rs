@@ -1,8 +1,8 @@
-//! The vdev tree: where the bytes of a block lie.
+//! The vdev tree: locates the bytes of a block.
 //!
-//! Idea: OpenZFS nests vdevs freely (a spare over a replacing over two disks, as one child of a RAID-Z).
-//! But below a RAID-Z or dRAID child, and below a mirror, all leaves hold *the same bytes at the same
-//! offset*. So the tree is flattened to two levels:
+//! Idea: OpenZFS nests vdevs freely (a spare over a replacing over two disks, as one child of a RAID-Z). But
+//! below a RAID-Z or dRAID child, and below a mirror, all leaves hold *the same bytes at the same offset*. So
+//! the tree is flattened to two levels:
 //!
 //! ```text
 //!   top-level vdev    Copies(slot)              disk, file, mirror, replacing, spare
@@ -13,14 +13,13 @@
 //! ```
 //!
 //! A block's address maps to [`map::BlockMap`]: rows of columns, each a range on a slot. A plain disk is a
-//! row of one column; RAID-Z is a row with parity columns in front; an expanded RAID-Z, a dRAID or a
-//! removed vdev may take several rows. All code that reads, rebuilds or verifies works on such maps and
-//! knows no vdev type.
+//! row of one column; RAID-Z is a row with parity columns in front; an expanded RAID-Z, a dRAID or a removed
+//! vdev may take several rows. Code that reads, rebuilds or verifies uses these maps and no vdev types.
 //!
-//! Invariants: the tree never changes once built; a pool whose vdevs change gets another. Leaves, which carry
-//! error counters and state, outlive it, and so does the record of what they lack.
+//! Invariants: the tree never changes once built; a change of vdevs builds another. Leaves, with their error
+//! counters and state, outlive it, as does the record of missed txgs.
 //!
-//! Locking: none needed for the tree; leaves and the record of missed txgs synchronise themselves.
+//! Locking: none needed for the tree; leaves and the record of missed txgs synchronize themselves.
 
 pub(crate) mod build;
 pub(crate) mod draid;
@@ -47,7 +46,7 @@ use std::sync::Arc;
 
 pub(crate) use cenote_format::indirect::IndirectMapping as IndirectMap;
 
-/// The block size whose parity decides how much data a vdev holds.
+/// The block size whose parity determines a vdev's capacity.
 const TYPICAL_BLOCK_BYTES: u64 = 128 << 10;
 
 /// The vdevs of an assembled pool.
@@ -59,7 +58,6 @@ pub struct VdevTree {
     is_expanding: bool,
 }
 
-/// A top-level vdev.
 pub(crate) struct Top {
     pub(crate) config: VdevConfig,
     pub(crate) layout: Layout,
@@ -75,7 +73,6 @@ pub(crate) enum Layout {
     Draid(Draid, Vec<Slot>),
     /// Removed; `None` until the MOS has been read.
     Indirect(Option<Arc<IndirectMap>>),
-    /// There is nothing here.
     Absent,
 }
 
@@ -87,7 +84,6 @@ pub(crate) struct Holders {
 }
 
 impl Top {
-    /// The slots of its columns.
     pub(crate) fn slots(&self) -> &[Slot] {
         match &self.layout {
             Layout::Copies(slot) => std::slice::from_ref(slot),
@@ -101,7 +97,7 @@ impl Top {
         self.holders(slot, offset_bytes).leaves
     }
 
-    /// The same with the leaves that should hold the bytes but are missing.
+    /// As [`Top::leaves`], with missing leaves.
     pub(crate) fn holders(&self, slot: usize, offset_bytes: u64) -> Holders {
         let mut found = Holders::default();
         self.collect(slot, offset_bytes, &mut Vec::new(), &mut found);
@@ -134,7 +130,7 @@ impl Top {
 }
 
 impl VdevTree {
-    /// Configurations of the top-level vdevs by id, holes included.
+    /// Configurations of the top-level vdevs by id, including holes.
     pub fn tops(&self) -> impl ExactSizeIterator<Item = &VdevConfig> {
         self.tops.iter().map(|top| &top.config)
     }
@@ -144,13 +140,13 @@ impl VdevTree {
         self.layout_of(id).map(|top| &top.config)
     }
 
-    /// The allocation class that a top-level vdev serves.
+    /// The allocation class of a top-level vdev.
     pub fn class_of(&self, id: VdevId) -> Option<VdevClass> {
         self.top(id).map(|vdev| vdev.class)
     }
 
-    /// Bytes that a block of `psize_bytes` born in `birth` takes on a vdev, including parity and padding
-    /// (`vdev_psize_to_asize_txg`). `None` if there is no such vdev.
+    /// Allocated bytes of a block born in `birth`, including parity and padding (`vdev_psize_to_asize_txg`).
+    /// `None` if there is no such vdev.
     pub fn psize_to_asize(&self, id: VdevId, psize_bytes: u64, birth: PhysicalBirth) -> Option<u64> {
         let top = self.layout_of(id)?;
         Some(match &top.layout {
@@ -160,8 +156,8 @@ impl VdevTree {
         })
     }
 
-    /// Bytes that a gang header with copies at these addresses may fill: those that no block takes less than,
-    /// on any of their vdevs (`vdev_gang_header_psize`).
+    /// Capacity of a gang header with copies at these addresses: the smallest allocation on any of their
+    /// vdevs (`vdev_gang_header_psize`).
     pub fn gang_header_bytes(&self, dvas: impl IntoIterator<Item = Dva>) -> usize {
         let room = |dva: Dva| match self.layout_of(dva.vdev) {
             Some(Top { layout: Layout::Draid(draid, _), .. }) => draid.row_data_bytes(),
@@ -172,8 +168,8 @@ impl VdevTree {
         room_bytes.clamp(SPA_MINBLOCKSIZE, SPA_MAXBLOCKSIZE) as usize
     }
 
-    /// The allocation sizes of blocks: no block takes less than the first (`spa_min_alloc`), longer ones
-    /// are multiples of the second (`spa_gcd_alloc`). From the vdevs of the normal class.
+    /// Smallest allocation (`spa_min_alloc`) and the unit of longer ones (`spa_gcd_alloc`), from the vdevs of
+    /// the normal class.
     pub fn alloc_unit_bytes(&self) -> (u64, u64) {
         let units = self.tops.iter().filter(|top| top.config.class == VdevClass::Normal).filter_map(|top| {
             let sector = 1 << top.config.ashift;
@@ -196,7 +192,7 @@ impl VdevTree {
         sizes.unwrap_or((SPA_MINBLOCKSIZE, SPA_MINBLOCKSIZE))
     }
 
-    /// The bytes of data that raw bytes of a vdev hold: what a block of 128 KiB leaves of them after parity
+    /// Data capacity of raw bytes of a vdev: the share left after parity in a block of 128 KiB
     /// (`vdev_deflate_ratio`).
     pub fn deflate(&self, id: VdevId, raw_bytes: u64) -> u64 {
         let asize = self
@@ -205,13 +201,13 @@ impl VdevTree {
         (raw_bytes >> 9).saturating_mul(TYPICAL_BLOCK_BYTES / (asize >> 9).max(1))
     }
 
-    /// Bytes that a block takes on all vdevs, net of parity (`bp_get_dsize`).
+    /// Allocated bytes of a block on all vdevs, net of parity (`bp_get_dsize`).
     pub fn dsize(&self, bp: &Blkptr) -> u64 {
         bp.dvas().map(|dva| self.deflate(dva.vdev, dva.asize.0)).sum()
     }
 
-    /// The addresses of a range on vdevs that still exist: its own, or those that the mappings of removed
-    /// vdevs give. `None` if a mapping is missing or does not cover it.
+    /// Resolves a range to existing vdevs through the mappings of removed ones. `None` if a mapping is
+    /// missing or incomplete.
     pub fn resolve(&self, dva: &cenote_format::blkptr::Dva) -> Option<Vec<cenote_format::blkptr::Dva>> {
         let mut pending = vec![(*dva, 0)];
         let mut found = Vec::new();
@@ -231,8 +227,8 @@ impl VdevTree {
         Some(found)
     }
 
-    /// Enters where a block may lie, if that is on a RAID-Z that is being expanded. As long as this is held,
-    /// maps of it hold that are made afterwards; so it is taken before any I/O by a map.
+    /// Enters the range of a block on a RAID-Z that is being expanded. Maps made while this is held stay
+    /// valid, so it is taken before any I/O by a map.
     pub(crate) async fn enter(&self, dva: &Dva, psize: usize, birth: PhysicalBirth) -> Vec<Inside> {
         let mut inside = Vec::new();
         if !self.is_expanding {
@@ -256,7 +252,7 @@ impl VdevTree {
         inside
     }
 
-    /// Leaves that should hold a column of a block born in `birth`, those that may lack it last.
+    /// Leaves that should hold a column of a block born in `birth`; those that may lack it come last.
     pub(crate) fn leaves_of(&self, row: &Row, column: &Column, birth: PhysicalBirth) -> Vec<Arc<Leaf>> {
         let top = self.layout_of(row.top);
         let mut leaves = top.map_or(Vec::new(), |top| top.leaves(column.slot, column.offset_bytes));
@@ -264,7 +260,7 @@ impl VdevTree {
         leaves
     }
 
-    /// Whether a leaf may lack a block born in this txg, or does not answer.
+    /// Whether a leaf may lack a block born in this txg, or is out of use.
     pub(crate) fn lacks(&self, leaf: &Leaf, birth: PhysicalBirth) -> bool {
         leaf.is_stale() || leaf.is_out_of_use() || leaf.names().any(|name| self.missed.has(name, birth))
     }
@@ -275,7 +271,7 @@ impl VdevTree {
         guids.into_iter().all(|guid| self.missed.has(guid, birth))
     }
 
-    /// Whether the pool does without a leaf: others have all that its vdev holds.
+    /// Whether other leaves have all data of this leaf's vdev.
     pub(crate) fn can_spare(&self, leaf: Guid) -> bool {
         let is_sound = |one: &Arc<Leaf>| one.guid != leaf && !one.is_out_of_use() && !self.is_lagging(one);
         let is_ready = |spare: &(Guid, u64)| spare.0 != leaf && !self.missed.is_behind(spare.0);
@@ -285,7 +281,7 @@ impl VdevTree {
         top.is_none_or(|top| lost(top) <= top.config.parity)
     }
 
-    /// Whether a leaf is in use and has all that it should hold.
+    /// Whether a leaf is in use and complete.
     pub(crate) fn is_whole(&self, leaf: Guid) -> bool {
         let of = self.leaves.iter().find(|one| one.guid == leaf);
         let is_spare = || self.distributed_spares().any(|spare| spare == leaf);
@@ -293,12 +289,12 @@ impl VdevTree {
             || is_spare() && !self.missed.is_behind(leaf)
     }
 
-    /// The distributed spares that stand in for others.
+    /// The distributed spares in use.
     pub(crate) fn distributed_spares(&self) -> impl Iterator<Item = Guid> + '_ {
         self.tops.iter().flat_map(Top::slots).flat_map(|slot| slot.spares.iter().map(|spare| spare.0))
     }
 
-    /// Whether a leaf is known to lack some of what its slot holds.
+    /// Whether a leaf is known to be incomplete.
     pub(crate) fn is_lagging(&self, leaf: &Leaf) -> bool {
         leaf.is_stale() || leaf.is_away() || leaf.names().any(|name| self.missed.is_behind(name))
     }
@@ -311,7 +307,6 @@ impl VdevTree {
         self.tops.get(usize::try_from(id.0).ok()?)
     }
 
-    /// Every leaf that has a device or is configured.
     pub(crate) fn leaves(&self) -> &[Arc<Leaf>] {
         &self.leaves
     }

@@ -1,9 +1,8 @@
 //! dRAID geometry: redundancy groups of fixed width, spread over all children by fixed permutations.
 //!
-//! Idea: RAID-Z loads only its own disks when it rebuilds onto a spare. dRAID cuts the children into
-//! *slices* of 16 MiB rows. In each slice a permutation assigns parts to children, and the spares' share is
-//! spread over all of them, too. The permutations are part of the format: a seed for each number of
-//! children.
+//! Idea: when RAID-Z rebuilds onto a spare, only its own disks share the load. dRAID cuts the children into
+//! *slices* of 16 MiB rows. In each slice a permutation assigns parts to children, so the spares' share is
+//! spread over all of them, too. The permutations are part of the format: a seed for each number of children.
 //!
 //! ```text
 //!   groups of width 4 (3 data + 1 parity) on 7 children, 1 distributed spare: 6 disks a row
@@ -12,8 +11,8 @@
 //!       row 1    |       D D  | g2 P D D D   S |      16 MiB further down on its children
 //! ```
 //!
-//! A block fills whole rows of its group; the rest is zeros, which parity covers and nobody reads. At the
-//! end of a group it continues at the start of the next: two rows of columns.
+//! A block fills whole rows of its group; the rest is zeros, covered by parity and never read. At the end of
+//! a group it continues at the start of the next: two rows of columns.
 //!
 //! Source: OpenZFS `vdev_draid.c` (theory comment, `vdev_draid_logical_to_physical`,
 //! `vdev_draid_map_alloc_row`).
@@ -27,8 +26,7 @@ use cenote_format::units::SPA_MAXBLOCKSIZE;
 /// Bytes of a row on a child.
 const ROW_BYTES: u64 = VDEV_DRAID_ROWHEIGHT;
 
-/// The shape of a dRAID vdev. Invariant (checked when decoded): redundancy groups fill whole rows of the
-/// disks.
+/// The shape of a dRAID vdev. Invariant (checked at decoding): redundancy groups fill whole rows of disks.
 pub(crate) struct Draid {
     parity: usize,
     data: u64,
@@ -39,17 +37,14 @@ pub(crate) struct Draid {
     permutations: Permutations,
 }
 
-/// The shape of a dRAID's redundancy groups.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DraidGroup {
-    /// Columns of data and of parity.
     pub(crate) data: u64,
     pub(crate) parity: u64,
     pub(crate) ashift: u32,
 }
 
 impl DraidGroup {
-    /// Bytes of a row of sectors.
     pub(crate) fn row_bytes(&self) -> u64 {
         (self.data + self.parity) << self.ashift
     }
@@ -81,12 +76,12 @@ impl Draid {
         self.data + self.parity as u64
     }
 
-    /// Children in use in a row: those that are not spares in it.
+    /// Children in a row that are not spares.
     fn disks(&self) -> u64 {
         self.children - self.spares
     }
 
-    /// Data in one row of sectors of a redundancy group: the least that a block takes.
+    /// Data in one row of sectors of a redundancy group: the smallest allocation.
     pub(crate) fn row_data_bytes(&self) -> u64 {
         self.data << self.ashift
     }
@@ -100,7 +95,7 @@ impl Draid {
         self.group_width() * ROW_BYTES
     }
 
-    /// The child that plays part `part` in permutation `index`.
+    /// The child for part `part` of permutation `index`.
     fn child(&self, index: u64, part: u64) -> usize {
         // Each base permutation serves as many slices as there are children, rotated by one more each time.
         let base = self.permutations.row(index / self.children);
@@ -113,13 +108,13 @@ impl Draid {
         DraidGroup { data: self.data, parity: self.parity as u64, ashift: self.ashift }.asize(psize_bytes)
     }
 
-    /// Bytes of data in whole rows that take so many bytes with their parity.
+    /// Data bytes of whole rows with this allocated size.
     pub(crate) fn data_bytes(&self, asize_bytes: u64) -> u64 {
         asize_bytes / self.group_width() * self.data
     }
 
-    /// How far from an offset can be rebuilt as a whole, with `most_bytes` of each column of data: whole rows
-    /// of a redundancy group.
+    /// Longest rebuildable piece from an offset with `most_bytes` per data column: whole rows of a redundancy
+    /// group.
     pub(crate) fn rebuild_bytes(&self, offset: u64, most_bytes: u64) -> u64 {
         let data_bytes = most_bytes.saturating_mul(self.data).min(SPA_MAXBLOCKSIZE);
         let rows = (data_bytes / self.row_data_bytes()).max(1);
@@ -127,8 +122,7 @@ impl Draid {
         (rows * self.unit_bytes()).min(group_end - offset)
     }
 
-    /// Rows of a block as (parity, columns). `None` if the offset is not at a row of sectors of a
-    /// redundancy group.
+    /// Rows of a block as (parity, columns). `None` if the offset is not at a row of a redundancy group.
     pub(crate) fn rows(&self, offset: u64, psize: usize) -> Option<Vec<(usize, Vec<Column>)>> {
         if psize == 0 || !offset.is_multiple_of(self.unit_bytes()) {
             return None;
@@ -179,7 +173,7 @@ impl Draid {
         (0..width).map(column).collect()
     }
 
-    /// What whole rows of a range have on a child, in its order, from the end of its front labels on.
+    /// The ranges of whole rows on a child, in ascending order, from the end of its front labels on.
     pub(crate) fn on_child(&self, slot: usize, (start, end): (u64, u64)) -> Vec<(u64, u64)> {
         let (width, row_bytes) = (self.group_width(), self.unit_bytes());
         let (mut at, end) = (start.next_multiple_of(row_bytes), end / row_bytes * row_bytes);

@@ -1,7 +1,7 @@
-//! The queue of a leaf: which of the operations that wait for a device goes next.
+//! The queue of a leaf: decides the order of a device's operations.
 //!
-//! Idea: a device works on few operations at a time, and those of users come first. Each operation has a
-//! class ([`IoClass`]). Every class has a least and a most number of operations under way:
+//! Idea: a device serves few operations at a time, and users come first. Each operation has a class
+//! ([`IoClass`]) with a minimum and a maximum number of operations under way:
 //!
 //! ```text
 //!   sync read | sync write | async read | async write | scrub | removal | initialize | trim | rebuild
@@ -9,25 +9,22 @@
 //!   2. if there is none: the first that has work and less than its maximum
 //! ```
 //!
-//! So each class progresses, however busy the others are, and what is left of the device goes to the most
-//! urgent. Within a class, synchronous operations go in the order of their arrival, others in the order of
-//! their offsets, in one direction; but what has waited for [`DEADLINE`] goes first.
+//! So each class progresses under any load, and the rest of the device's capacity goes to the most urgent.
+//! Within a class, synchronous operations go in order of arrival, others in ascending order of offset; but an
+//! operation that has waited for [`DEADLINE`] goes first. Waiting neighbours go together ([`join`]).
 //!
-//! Two bounds move. *Async writes*: the more changes are in memory, the more of them are under way
-//! ([`QueueSettings::async_writes_max`]), so that a txg is written gently while there is time.
-//! *Background work* (scrub, removal, initialize, rebuild): while users' operations are under way it gets a
-//! few operations after each of theirs and no more; its maximum only after users have been quiet for some
-//! operations.
+//! Two bounds move. *Async writes*: the more dirty data is in memory, the more of them are under way
+//! ([`QueueSettings::async_writes_max`]), so that a txg is written gently while there is time. *Background
+//! work* (scrub, removal, initialize, rebuild): while users are active it gets only a few operations after
+//! each of theirs. It reaches its maximum once users have been quiet for some operations.
 //!
-//! Locking: one mutex a queue, held for a decision, never across an await. All methods may be called
-//! concurrently. A future that is dropped while it waits leaves the queue; an operation that has begun keeps
-//! its [`Permit`] until the device is done. Groups ([`join`]) are put together under the lock and handed to
-//! the device after it. Until that is done with writes nothing else starts, because those whose writes joined
-//! may go away meanwhile, and the next owner of their place must come later.
+//! Locking: one mutex per queue, held for a decision, never across an await. All methods may be called
+//! concurrently. A future dropped while it waits leaves the queue; an operation that has begun keeps its
+//! [`Permit`] until the device is done. Groups ([`join`]) are formed under the lock and handed to the device
+//! after it. No other operation starts until groups of writes have been handed over: their members may be
+//! dropped meanwhile, and writes of the space's next owner must come later.
 //!
 //! Invariant: an operation waits only if its class may not start one more (or the device is full).
-//!
-//! Neighbours that wait at the same time go together ([`join`]).
 //!
 //! Source: OpenZFS `vdev_queue.c`.
 
@@ -53,19 +50,18 @@ pub(crate) use join::Ask;
 use join::{Group, Limits, Member, Neighbours, Outcome, begin};
 pub use settings::{QueueSettings, Transfer};
 
-/// What waited so long goes before all others of its class.
+/// Operations that have waited this long go first in their class.
 const DEADLINE: Duration = Duration::from_millis(500);
 
-/// Decides what a device does next.
 pub(crate) struct Queue {
     leaf: Guid,
     runtime: Runtime,
     settings: Arc<QueueSettings>,
     patience: Arc<Patience>,
     state: Mutex<State>,
-    /// Operations that wait or are under way, without a lock.
+    /// Operations waiting or under way, readable without the lock.
     depth: AtomicU64,
-    /// Where the last operation ended, without a lock.
+    /// End of the last operation, readable without the lock.
     reached: AtomicU64,
 }
 
@@ -74,11 +70,11 @@ struct State {
     lines: [Line; IoClass::ALL.len()],
     neighbours: Neighbours,
     active: u32,
-    /// Groups of writes that are being handed to the device.
+    /// Groups of writes being handed to the device.
     beginning: u32,
-    /// Operations of users under way or waiting (`vq_ia_active`).
+    /// Users' operations waiting or under way (`vq_ia_active`).
     users: u32,
-    /// Background operations that may start while users are busy, or that ran since they were
+    /// Background operations that may start while users are active, or that ran since users were
     /// (`vq_nia_credit`).
     credit: u32,
     /// Where the last operation of an ordered class began.
@@ -88,18 +84,18 @@ struct State {
     moved: [Moved; 2],
 }
 
-/// Those of one class who wait, in the order in which they go.
+/// The waiting operations of a class, in the order in which they go.
 #[derive(Default)]
 struct Line {
     waiting: BTreeMap<Place, Waiter>,
-    /// In the order of arrival; some may have gone.
+    /// In order of arrival; some may have left.
     arrived: VecDeque<Place>,
     active: u32,
-    /// What waits and is under way is counted above.
+    /// Without waiting and active operations, which are counted above.
     counts: ClassLoad,
 }
 
-/// Offset (0 in lines that go by arrival), and number of arrival.
+/// Offset (0 in lines in order of arrival), and number of arrival.
 type Place = (u64, u64);
 
 struct Waiter {
@@ -108,19 +104,19 @@ struct Waiter {
     go: oneshot::Sender<Call>,
 }
 
-/// What somebody who waits hears.
+/// The message to a waiting operation.
 enum Call {
-    /// It is their turn.
+    /// It may start.
     Go,
-    /// It is done for them together with others, and they will hear what became of it.
+    /// It was joined into a group, whose outcome will follow.
     Joined(oneshot::Receiver<Outcome>),
 }
 
-/// What comes of waiting.
+/// The result of waiting.
 pub(crate) enum Turn {
     /// The operation may start.
     Go(Permit),
-    /// It was done together with others. This was read.
+    /// It was done in a group, with this data if it is a read.
     Done(Bytes),
 }
 
@@ -130,7 +126,7 @@ pub(crate) struct Permit {
     class: IoClass,
 }
 
-/// A place in a line, which is left when this is dropped.
+/// A place in a line, left on drop.
 struct Waiting<'a> {
     queue: &'a Arc<Queue>,
     class: IoClass,
@@ -151,13 +147,13 @@ impl Queue {
         Queue { leaf, runtime: runtime.clone(), settings, patience, state, depth, reached }
     }
 
-    /// Waits until an operation may start, or was done together with others.
+    /// Waits until an operation may start, or was done in a group.
     pub(crate) async fn enter(self: &Arc<Queue>, ask: Ask) -> Turn {
         match self.wait(ask.clone()).await {
             Ok(permit) => Turn::Go(permit),
             Err(outcome) => match outcome.await {
                 Ok(Some(bytes)) => Turn::Done(bytes),
-                // The group failed: whoever asks alone gets an error of their own.
+                // The group failed: retried alone, each operation gets its own error.
                 _ => Turn::Go(self.enter_alone(ask).await),
             },
         }
@@ -166,7 +162,7 @@ impl Queue {
     /// Waits until an operation may start by itself.
     pub(crate) async fn enter_alone(self: &Arc<Queue>, ask: Ask) -> Permit {
         let class = ask.class;
-        // What may not join never is.
+        // An operation that may not join is never joined.
         self.wait(ask.alone())
             .await
             .unwrap_or_else(|_| unreachable!("{class:?} joined others against its will"))
@@ -203,7 +199,6 @@ impl Queue {
         }
     }
 
-    /// What waits and is under way, by class.
     pub(crate) fn load(&self) -> [ClassLoad; IoClass::ALL.len()] {
         let state = self.state.lock();
         IoClass::ALL.map(|class| {
@@ -212,28 +207,25 @@ impl Queue {
         })
     }
 
-    /// What the device was sent: reads and writes.
     pub(crate) fn moved(&self) -> [Moved; 2] {
         self.state.lock().moved
     }
 
-    /// Operations that wait or are under way.
     pub(crate) fn depth(&self) -> u64 {
         self.depth.load(Ordering::Relaxed)
     }
 
-    /// Where the last operation ended.
     pub(crate) fn reached(&self) -> u64 {
         self.reached.load(Ordering::Relaxed)
     }
 
-    /// How far operations join (`vdev_queue_aggregate`). A file counts as a disk that does not rotate.
+    /// Limits for joining (`vdev_queue_aggregate`). A file counts as non-rotational.
     fn limits(&self) -> Limits {
         let rotates = self.patience.device.info().rotational == Some(true);
         self.settings.limits(rotates)
     }
 
-    /// So many operations go to the device as one, the first and the last of which are these.
+    /// Counts `operations` that go to the device as one, from `first` to `last`.
     fn begins(&self, state: &mut State, class: IoClass, (first, last): (&Ask, &Ask), operations: usize) {
         let bytes = last.end() - first.offset_bytes;
         let counts = &mut state.lines[class as usize].counts;
@@ -255,7 +247,7 @@ impl Queue {
         });
     }
 
-    /// An operation is over: the next ones go.
+    /// Ends an operation and starts the next ones.
     fn leave(self: &Arc<Queue>, class: IoClass) {
         self.depth.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.state.lock();
@@ -363,8 +355,8 @@ impl State {
         under(State::least).or_else(|| under(State::most))
     }
 
-    /// Starts what goes next, with those that join it. `None`: nothing may; otherwise the group that is to be
-    /// started, unless it is an operation alone.
+    /// Starts the next operation. `None`: none may start; `Some(None)`: it started alone; else the group to
+    /// start.
     fn start_next(&mut self, queue: &Queue, now: Instant) -> Option<Option<Group>> {
         let class = self.next_class(&queue.settings)?;
         let (place, waiter) = self.lines[class as usize].next(self.swept_to, now)?;
@@ -373,7 +365,7 @@ impl State {
         if before.is_empty() && after.is_empty() {
             self.start(class, waiter.ask.offset_bytes);
             queue.begins(self, class, (&waiter.ask, &waiter.ask), 1);
-            // Those who gave up have left the line, so somebody listens.
+            // An abandoned operation has left the line, so the receiver exists.
             let _ = waiter.go.send(Call::Go);
             return Some(None);
         }
@@ -381,7 +373,7 @@ impl State {
         self.join(&before, &mut group, now);
         group.members.push(waiter.join());
         self.join(&after, &mut group, now);
-        // The other operations of users are over when this one is.
+        // The group counts as one operation of users.
         self.users -= if class.is_background() { 0 } else { group.members.len() as u32 - 1 };
         if let [first, .., last] = &group.members[..] {
             self.start(class, last.ask.offset_bytes);
@@ -390,7 +382,7 @@ impl State {
         Some(Some(group))
     }
 
-    /// Takes operations out of their lines, into a group.
+    /// Moves operations from their lines into a group.
     fn join(&mut self, starts: &[(join::Start, IoClass)], group: &mut Group, now: Instant) {
         for &((offset, arrival), class) in starts {
             let place = (if class.is_fifo() { 0 } else { offset }, arrival);
@@ -403,7 +395,7 @@ impl State {
 }
 
 impl Line {
-    /// Who goes next: who waited too long, else the next in the direction of the sweep.
+    /// The next operation: past its deadline, or next in the direction of the sweep.
     fn next(&mut self, swept_to: u64, now: Instant) -> Option<(Place, Waiter)> {
         while self.arrived.front().is_some_and(|place| !self.waiting.contains_key(place)) {
             self.arrived.pop_front();
@@ -423,10 +415,9 @@ impl Line {
 }
 
 impl Waiter {
-    /// Says that it will be done together with others.
     fn join(self) -> Member {
         let (tell, outcome) = oneshot::channel();
-        // Those who gave up have left the line, so somebody listens.
+        // An abandoned operation has left the line, so the receiver exists.
         let _ = self.go.send(Call::Joined(outcome));
         Member { ask: self.ask, tell }
     }
@@ -458,7 +449,7 @@ impl Drop for Waiting<'_> {
             None if matches!(self.turn.try_recv(), Ok(Call::Go)) => {
                 state.finish(self.class, &self.queue.settings);
             }
-            // Others do it.
+            // It is in a group.
             None => return,
         }
         self.queue.depth.fetch_sub(1, Ordering::Relaxed);

@@ -13,7 +13,6 @@ use cenote_format::units::SPA_MAXBLOCKSIZE;
 /// One copy of a block, of a gang header or of a gang's piece.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target {
-    /// The item it is part of.
     item: usize,
     pub(crate) place: Zbookmark,
     /// Copies with the same number hold the same bytes.
@@ -26,7 +25,6 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The checksum that its bytes must match.
     pub(crate) fn check<'a>(&self, salt: Option<&'a ChecksumSalt>) -> Result<Check<'a>, ChecksumError> {
         match Check::gang_header(&self.bp).filter(|_| self.bp.is_gang()) {
             Some(check) => Ok(check),
@@ -48,7 +46,6 @@ impl Target {
     }
 }
 
-/// The targets collected so far.
 #[derive(Default)]
 struct Collected {
     targets: Vec<Target>,
@@ -86,12 +83,12 @@ impl Pool {
 }
 
 impl Collected {
-    /// The header added last makes no sense, though its copies may all match their checksums.
+    /// The last header is invalid, though its copies may all match their checksums.
     fn lose(&mut self) {
         self.findings.extend(self.targets.last().map(|target| target.finding(Fault::Lost)));
     }
 
-    /// `psize`: bytes that are read of each copy.
+    /// `psize`: bytes to read of each copy.
     fn add_copies(&mut self, item: usize, place: Zbookmark, bp: &Blkptr, psize: u64) {
         if bp.kind() != BlkptrKind::Normal {
             return;

@@ -1,18 +1,18 @@
-//! Writing a gang: a header with as many pieces as it has room for, each of which may be a gang again.
+//! Writes a gang: a header with as many pieces as it has room for, each of which may be a gang again.
 //!
 //! ```text
 //!   bp --gang bit--> header, at least two copies | piece | piece | ... | piece |
 //!                                     each as long as a free range, no shorter than fills the other slots
 //! ```
 //!
-//! Idea: a piece takes the longest range of half, a quarter... of what is left. If no range is as long as it
-//! must be for the pieces to suffice, it becomes a gang itself. A larger header (feature
-//! `dynamic_gang_header`) has room for shorter pieces; that a pool could use it is noted, and its engine
-//! activates the feature in the next txg ([`Pool::take_cramped`]).
+//! Idea: a piece takes the longest free range of half, a quarter... of the rest. If no range is long enough
+//! for the pieces to suffice, the piece becomes a gang itself. A larger header (feature
+//! `dynamic_gang_header`) has room for shorter pieces. If one would have helped, that is noted, and the
+//! engine activates the feature in the next txg ([`Pool::take_cramped`]).
 //!
-//! The pointer to a gang has the checksum of the whole block, as for any block; the header's own checksum
-//! is inside it. Pieces have neither type nor MAC: they are checked as stored. The size in a gang's address
-//! includes, besides the header, the pieces' copies of the same number.
+//! The pointer to a gang has the checksum of the whole block; the header's own checksum is inside it. Pieces
+//! have neither type nor MAC: they are checked as stored. The size in a gang's address includes, besides the
+//! header, the pieces' copies of the same number.
 //!
 //! Source: OpenZFS `zio_write_gang_block`, `zio_write_gang_member_ready`, `zio_rewrite_gang`.
 
@@ -35,11 +35,11 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::sync::atomic::Ordering;
 
-/// The tail of a header that is to be sealed.
+/// The tail of an unsealed header.
 const NOT_SEALED: EmbeddedChecksum = EmbeddedChecksum { endian: Endian::NATIVE, checksum: [0; 4] };
 
 impl Pool {
-    /// Whether gangs since the last call could have done with larger headers than they had.
+    /// Whether a larger gang header would have helped since the last call.
     pub fn take_cramped(&self) -> bool {
         self.cramped().swap(false, Ordering::Relaxed)
     }
@@ -48,7 +48,6 @@ impl Pool {
         self.cramped().store(true, Ordering::Relaxed);
     }
 
-    /// Writes a block in pieces.
     pub(super) fn place_gang<'a>(
         &'a self,
         placing: &'a mut Placing<'_>,
@@ -106,8 +105,7 @@ impl Pool {
         }
     }
 
-    /// The least that the next piece must take of what is left, so that all slots suffice. It is less than
-    /// the block of `block_bytes`.
+    /// The least length of the next piece, so that all slots suffice. It is less than `block_bytes`.
     fn least_piece(&self, rest: &Bytes, slots_left: usize, block_bytes: usize) -> usize {
         let (_, unit_bytes) = self.vdevs().alloc_unit_bytes();
         let share = rest.len().div_ceil(slots_left.max(1));

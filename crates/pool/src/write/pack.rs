@@ -1,4 +1,4 @@
-//! Compresses a block to be written, or makes it smaller still.
+//! Compresses or embeds a block to be written.
 //!
 //! Compression must save an eighth, in units that the vdevs can store; otherwise the block is stored
 //! uncompressed.
@@ -15,9 +15,8 @@ use cenote_format::blkptr::{BPE_PAYLOAD_BYTES, Blkptr};
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::Txg;
 
-/// A block in the form in which it will be stored.
 pub(super) enum Packed {
-    /// Not stored: all zeros.
+    /// All zeros.
     Hole,
     /// In its pointer.
     Embedded(Blkptr),
@@ -108,7 +107,7 @@ mod tests {
         assert_eq!(limit(128 << 10, 512), 112 << 10);
         assert_eq!(limit(128 << 10, 4096), 112 << 10);
         assert_eq!(limit(8192, 4096), 4096);
-        // 3.5 KiB can't be stored where sectors have 4 KiB; only what fits in the pointer helps.
+        // 3.5 KiB can't be stored where sectors have 4 KiB; only an embedded payload helps.
         assert_eq!(limit(4096, 4096), BPE_PAYLOAD_BYTES);
         assert_eq!(longest_worthwhile(Compression::Zle, 4096, 4096, 4096), 3584);
     }

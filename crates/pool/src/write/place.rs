@@ -13,7 +13,6 @@ use cenote_format::blkptr::{Blkptr, Dva};
 use cenote_format::units::{Psize, SPA_MINBLOCKSIZE, Txg, VdevId};
 use futures::future::join_all;
 
-/// A block that is being placed.
 pub(super) struct Placing<'a> {
     space: &'a Allocator,
     pub(super) props: &'a WriteProps,
@@ -21,11 +20,10 @@ pub(super) struct Placing<'a> {
     pub(super) copies: usize,
     /// Everything allocated so far.
     taken: Vec<Dva>,
-    /// The vdev of the header of the gang that it is part of.
+    /// The vdev of the enclosing gang's header.
     pub(super) near: Option<VdevId>,
-    /// Vdevs that failed.
     avoid: Vec<VdevId>,
-    /// How the last of them failed.
+    /// The last vdev's failure.
     failure: Option<NotWritten>,
 }
 
@@ -43,7 +41,7 @@ impl<'a> Placing<'a> {
         }
     }
 
-    /// Addresses for all copies, or why there are none.
+    /// Addresses for all copies.
     pub(super) fn allocate(&mut self, len: usize, copies: usize) -> Result<Vec<Dva>> {
         let place = self.props.place;
         let request = AllocRequest {
@@ -59,8 +57,8 @@ impl<'a> Placing<'a> {
         Ok(dvas)
     }
 
-    /// The length of the next piece of a block: the longest of `most`, half of it, ... `least` that a free
-    /// range has room for. `None`: none has room for `least`.
+    /// The longest of `most`, half of it, ... `least` that fits in a free range. `None`: not even `least`
+    /// fits.
     pub(super) fn longest(&mut self, least: usize, most: usize) -> Option<usize> {
         let mut len = most;
         loop {
@@ -76,12 +74,11 @@ impl<'a> Placing<'a> {
         }
     }
 
-    /// Some vdevs take no writes.
     pub(super) fn avoid_all(&mut self, vdevs: Vec<VdevId>) {
         self.avoid.extend(vdevs);
     }
 
-    /// Frees the addresses that could not be written, and avoids the vdevs that failed from now on.
+    /// Frees addresses that could not be written, and avoids the failed vdevs from now on.
     pub(super) fn give_back(&mut self, dvas: &[Dva], failures: Vec<NotWritten>) {
         unallocate(self.space, dvas, self.txg);
         self.taken.retain(|taken| !dvas.contains(taken));
@@ -89,7 +86,6 @@ impl<'a> Placing<'a> {
         self.failure = failures.into_iter().next_back().or(self.failure.take());
     }
 
-    /// Everything that was allocated and not given back.
     pub(super) fn taken(&self) -> &[Dva] {
         &self.taken
     }
@@ -107,8 +103,8 @@ fn unallocate(space: &Allocator, dvas: &[Dva], txg: Txg) {
 }
 
 impl Pool {
-    /// How a block of a txg is written through this view. What is written for somebody who waits is apart
-    /// from the txg's tree, and flushed by those who wait.
+    /// How a block of a txg is written through this view. A synchronous write is separate from the txg's
+    /// tree, and its waiter flushes it.
     pub(super) fn for_block(&self, txg: Txg) -> How {
         let stake = match self.writes() {
             IoClass::SyncWrite => Stake::alone(txg),
@@ -117,7 +113,6 @@ impl Pool {
         How { class: self.writes(), durable: Durable::Flushed, stake }
     }
 
-    /// How a log block is written.
     pub(super) fn for_log(&self, txg: Txg, durable: Durable) -> How {
         How { class: self.writes(), durable, stake: Stake::alone(txg) }
     }
@@ -166,7 +161,7 @@ impl Pool {
         Ok(())
     }
 
-    /// The same where there is no alternative address.
+    /// As [`Pool::write_copies`], without an alternative address.
     pub(super) async fn overwrite_copies(
         &self,
         dvas: &[Dva],
