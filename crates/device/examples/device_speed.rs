@@ -1,10 +1,9 @@
-//! Speed of reads of a warm file, and of writes to it, by path and size: MB/s and operations per second.
+//! Measures reads of a warm file and writes, by path and size: MB/s and operations per second.
 //!
-//! `cargo run --release -p cenote-device --example device_speed [FILE]` (default: a 256 MiB file of its
-//! own). Each path is measured alone (one read after the other) and at depth 32; `memcpy` is the floor: the
-//! mere copy out of the cache. `write` rows write to a file of the program's own, each place once a round, at
-//! depth 32. `cold` rows first drop the file from the cache and then read it once, in
-//! random order.
+//! `cargo run --release -p cenote-device --example device_speed [FILE]` (default: its own file of 256 MiB).
+//! Each path is measured alone (one read after the other) and at depth 32; `memcpy` is the lower bound: a
+//! copy out of the cache. `write` rows write to the program's own file, each place once a round, at depth 32.
+//! `cold` rows drop the file from the cache, then read it once in random order.
 
 #![allow(clippy::print_stdout, reason = "a program that only prints")]
 
@@ -60,7 +59,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Reads of that size at random offsets; the file is read once beforehand to warm it.
+/// Reads at random offsets of a file warmed by one full read.
 fn measure(
     rt: &Runtime,
     path: &Path,
@@ -95,7 +94,7 @@ fn measure(
     })
 }
 
-/// Writes at random places, none of which is written to by two at once.
+/// Writes at random places, never two at once to the same.
 fn measure_writes(
     rt: &Runtime,
     path: &Path,

@@ -1,13 +1,13 @@
 //! A layer that makes a device fail, from a seed.
 //!
-//! Every operation tries the rules in order; the first that strikes decides. If that one makes bits wrong,
-//! so do all others of its kind: one read may cover many blocks. All chance comes from the
-//! seed, so under the simulator one seed is one history of faults. Bad *sectors* stay bad: which they are
-//! depends only on the seed and the sector, as on a worn disk. The rules ([`Faults`]) can be kept apart from
-//! the device, so that a disk which is opened again still has them.
+//! Every operation tries the rules in order; the first that strikes decides. If it corrupts data, all other
+//! corruption rules apply as well: one read may cover many blocks. All chance comes from the seed, so a
+//! simulator's seed determines the history of faults. Bad *sectors* stay bad, as on a worn disk: they depend
+//! only on the seed and the sector. The rules ([`Faults`]) can be kept apart from the device, so that a
+//! reopened disk still has them.
 //!
-//! Locking: one mutex guards rules and random numbers. Each operation takes it once, to choose the rule
-//! that strikes, and releases it before the transfer begins. Without rules it is not taken.
+//! Locking: one mutex guards rules and random numbers. Each operation takes it once, to choose the rule, and
+//! releases it before the transfer. Without rules it is not taken.
 //!
 //! ```text
 //! let disk = Arc::new(MemoryDevice::new("disk0", 1 << 20));
@@ -35,7 +35,7 @@ use tokio::sync::Notify;
 /// The unit in which media go bad, in bytes.
 const SECTOR_BYTES: u64 = 512;
 
-/// One rule: what happens, where, how often.
+/// A rule: effect, place, frequency.
 #[derive(Clone)]
 pub struct Fault {
     effect: Effect,
@@ -49,7 +49,7 @@ pub struct Fault {
 enum Effect {
     Error(Op),
     Hang(Op),
-    /// So much later; or when the rule is removed.
+    /// After this time, or when the rule is removed.
     Later(Op, Option<Duration>, Runtime),
     Corruption,
     TornWrite,
@@ -63,8 +63,8 @@ enum When {
 }
 
 impl Fault {
-    /// The operation fails with EIO and does nothing. A flush may lose what was unflushed, as Linux does: the
-    /// next one succeeds.
+    /// The operation fails with EIO and does nothing. A failed flush may lose unflushed writes, as on Linux:
+    /// the next one succeeds.
     pub fn error(op: Op) -> Fault {
         Fault::new(Effect::Error(op))
     }
@@ -74,12 +74,12 @@ impl Fault {
         Fault::new(Effect::Hang(op))
     }
 
-    /// The operation begins when this is removed: a device that does not answer for a while.
+    /// The operation begins when the rule is removed: a temporarily unresponsive device.
     pub fn hang_for_now(op: Op, runtime: &Runtime) -> Fault {
         Fault::new(Effect::Later(op, None, runtime.clone()))
     }
 
-    /// The operation begins so much later.
+    /// The operation begins later by this time.
     pub fn delay(op: Op, by: Duration, runtime: &Runtime) -> Fault {
         Fault::new(Effect::Later(op, Some(by), runtime.clone()))
     }
@@ -119,7 +119,7 @@ impl Fault {
         Fault { when: When::Sectors(share), ..self }
     }
 
-    /// Spares the first so many operations that it would strike.
+    /// Spares this many operations first.
     pub fn after(self, operations: u64) -> Fault {
         Fault { after: operations, ..self }
     }
@@ -146,7 +146,7 @@ impl Fault {
     }
 }
 
-/// What a list of faults shows: `read errors on 5 % of all sectors`.
+/// As shown in a list of faults: `read errors on 5 % of all sectors`.
 impl Display for Fault {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.effect {
@@ -181,47 +181,47 @@ impl fmt::Debug for Fault {
     }
 }
 
-/// A device that fails by rules. Clones are the same.
+/// A device that fails by rules; clones share its state.
 #[derive(Clone)]
 pub struct Faulty {
     inner: Arc<dyn Device>,
     faults: Arc<Faults>,
 }
 
-/// Rules by which a device fails. They change while it is in use.
+/// The rules of a failing device, changeable during use.
 pub struct Faults {
     seed: u64,
     /// There are rules, or it is unplugged.
     is_armed: AtomicBool,
     state: Mutex<FaultState>,
-    /// Since the first operation was delayed, all changes take their turn here.
+    /// Set by the first delayed operation; from then on all changes take their turn here.
     late: OnceLock<(Runtime, Order)>,
-    /// Rules have changed.
+    /// Notified when rules change.
     changed: Notify,
 }
 
 struct FaultState {
     rng: Rng,
-    /// In the order in which they are tried, which is that of their numbers.
+    /// Ascending by number, in the order in which they are tried.
     rules: Vec<Rule>,
     next: u64,
     injected: u64,
-    /// It was pulled out: every operation fails.
+    /// Every operation fails.
     is_unplugged: bool,
 }
 
-/// A fault that was ordered.
+/// An active fault.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// Its number, by which it is removed.
+    /// Its number, for removal.
     pub number: u64,
-    /// What happens.
+    /// The fault.
     pub fault: Fault,
-    /// Operations that it struck.
+    /// Operations struck.
     pub struck: u64,
 }
 
-/// A rule that struck, and the bytes of the device that it struck.
+/// A rule that struck, and the affected bytes of the device.
 struct Strike {
     rule: u64,
     effect: Effect,
@@ -263,7 +263,7 @@ impl Faults {
         Faults { seed, is_armed, state: Mutex::new(state), late, changed }
     }
 
-    /// Adds a rule while the device is in use: a disk that dies later. Returns its number.
+    /// Adds a rule while the device is in use. Returns its number.
     pub fn add(&self, fault: Fault) -> u64 {
         self.change(|state| {
             let number = state.next;
@@ -273,7 +273,7 @@ impl Faults {
         })
     }
 
-    /// Removes a rule; returns whether it was there.
+    /// Removes a rule; returns whether it existed.
     pub fn remove(&self, number: u64) -> bool {
         self.change(|state| {
             let before = state.rules.len();
@@ -287,12 +287,12 @@ impl Faults {
         self.state.lock().rules.clone()
     }
 
-    /// Removes all rules: a disk that recovers.
+    /// Removes all rules.
     pub fn heal(&self) {
         self.change(|state| state.rules.clear());
     }
 
-    /// Pulls the device out: every operation fails; or plugs it in again, as it was.
+    /// Unplugs the device, so that every operation fails, or plugs it in again.
     pub fn unplug(&self, is_unplugged: bool) {
         self.change(|state| state.is_unplugged = is_unplugged);
     }
@@ -311,11 +311,10 @@ impl Faults {
         changed
     }
 
-    /// Waits until a rule is removed.
     async fn removed(&self, number: u64) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // Registered before the look, or the notice could fall between the two.
+            // Registered before the check, or the notification could fall between the two.
             changed.as_mut().enable();
             if self.state.lock().rules.iter().all(|rule| rule.number != number) {
                 return;
@@ -399,7 +398,7 @@ impl Faulty {
         }
     }
 
-    /// A change of a range (nothing, of a flush), behind those that are delayed.
+    /// A change of a range (empty for a flush), behind delayed ones.
     fn change(
         &self,
         (offset, len): (u64, u64),
@@ -418,7 +417,7 @@ impl Faulty {
         }
     }
 
-    /// First waits, then begins the operation.
+    /// Waits, then begins the operation.
     fn later<T: Send>(
         &self,
         runtime: &Runtime,
@@ -490,7 +489,7 @@ impl Device for Faulty {
             None => self.change((offset, len), move |inner| inner.write_at(offset, data)),
             Some(Strike { effect: Effect::LostWrite, .. }) => Io::done(Ok(())),
             Some(Strike { effect: Effect::TornWrite, places, .. }) => {
-                // Only the sectors before the one that was struck.
+                // Only the sectors before the struck one.
                 let place = places.first().copied().unwrap_or(offset);
                 let kept = (place - place % SECTOR_BYTES).saturating_sub(offset);
                 let data = data.slice(..kept as usize);

@@ -1,17 +1,17 @@
 //! The future of an operation, which may be complete already.
 //!
-//! Idea: an operation of the kernel can't be taken back. So an [`Io`] only waits: the operation has begun
-//! when there is an `Io`, owns everything it needs (buffers, the open file, its place among changes that
-//! overlap), and goes on if the `Io` is dropped.
+//! Idea: an operation of the kernel can't be taken back. So an [`Io`] only waits: the operation has already
+//! begun, owns everything it needs (buffers, the open file, its turn among overlapping changes), and goes on
+//! if the `Io` is dropped.
 //!
 //! ```text
 //!   call --> Io --polled--> result
 //!             | dropped
-//!             a task brings the operation to its end; nobody hears of it
+//!             a task completes the operation; its result is lost
 //! ```
 //!
-//! A warm read is complete before its future exists. `BoxFuture` would still allocate for each of millions
-//! of such reads; this type does not.
+//! A warm read is complete before its future exists. `BoxFuture` would still allocate for each of millions of
+//! such reads; this type does not.
 
 use crate::error::Result;
 use cenote_runtime::Runtime;
@@ -31,31 +31,30 @@ enum IoState<T: Send + 'static> {
 }
 
 struct UnderWay<T: Send + 'static> {
-    /// `None` while it is being polled, so that nobody goes on with one that panicked, and at its end.
+    /// `None` at its end, and while polled, so that an operation that panicked is not continued.
     steps: Option<BoxFuture<'static, Result<T>>>,
-    /// `None`: it never ends, so nobody need go on with it.
+    /// `None` if it never ends and needs no task.
     runtime: Option<Runtime>,
 }
 
 impl<T: Send> Io<T> {
-    /// An operation that is complete.
+    /// A completed operation.
     pub fn done(result: Result<T>) -> Io<T> {
         Io(IoState::Done(Some(result)))
     }
 
-    /// An operation whose steps are left to be taken.
+    /// An operation with steps left.
     pub fn pending(runtime: &Runtime, steps: impl Future<Output = Result<T>> + Send + 'static) -> Io<T> {
         Io(IoState::UnderWay(UnderWay { steps: Some(Box::pin(steps)), runtime: Some(runtime.clone()) }))
     }
 
-    /// An operation that the device has forgotten: it neither ends nor does anything.
+    /// An operation lost by the device: it neither ends nor does anything.
     pub fn never() -> Io<T> {
         let steps: BoxFuture<'static, Result<T>> = Box::pin(std::future::pending());
         Io(IoState::UnderWay(UnderWay { steps: Some(steps), runtime: None }))
     }
 
-    /// The same operation with another result, which is made as soon as it is over: at once if it is
-    /// complete.
+    /// Maps the result as soon as the operation is over: at once if it is complete.
     pub fn map<U: Send>(self, make: impl FnOnce(Result<T>) -> Result<U> + Send + 'static) -> Io<U> {
         match self.0 {
             IoState::Done(result) => Io::done(make(taken(result))),
@@ -74,7 +73,7 @@ impl<T: Send> Io<T> {
         }
     }
 
-    /// Keeps something until the operation is over, whoever waits for it.
+    /// Keeps a value until the operation is over.
     pub fn holding(self, kept: impl Send + 'static) -> Io<T> {
         self.map(move |result| {
             drop(kept);
@@ -82,8 +81,7 @@ impl<T: Send> Io<T> {
         })
     }
 
-    /// Looks at the outcome as soon as there is one: at once if the operation is complete, without delaying
-    /// it.
+    /// Inspects the result as soon as there is one, without delaying a complete operation.
     pub fn inspect(self, look: impl FnOnce(&Result<T>) + Send + 'static) -> Io<T> {
         self.map(move |result| {
             look(&result);

@@ -17,20 +17,20 @@ use std::time::Duration;
 pub struct OpCount {
     /// Operations that ended, successfully or not.
     pub ended: u64,
-    /// Number of these that failed.
+    /// Failures among them.
     pub failed: u64,
-    /// Bytes of those that succeeded.
+    /// Bytes of successful operations.
     pub bytes: u64,
-    /// Their total duration.
+    /// Total duration.
     pub busy: Duration,
 }
 
 /// One completed operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// When it was requested.
+    /// Time of the request.
     pub start: Instant,
-    /// How long it took.
+    /// Duration.
     pub took: Duration,
     /// The kind of operation.
     pub op: Op,
@@ -42,7 +42,7 @@ pub struct Event {
     pub failed: bool,
 }
 
-/// A device under observation. Clones are the same.
+/// A traced device; clones share its state.
 #[derive(Clone)]
 pub struct Traced {
     inner: Arc<dyn Device>,

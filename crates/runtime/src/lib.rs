@@ -1,7 +1,7 @@
 //! Time, tasks and randomness behind one handle.
 //!
 //! Every engine crate takes a [`Runtime`] and uses nothing else to spawn, sleep, read a clock or draw a
-//! random number. This rule lets the same engine run in two worlds:
+//! random number. So the same engine runs in two worlds:
 //!
 //! ```text
 //!                    Runtime (cheap to clone)
@@ -10,19 +10,19 @@
 //!        host clock, thread pool        nanoseconds, every choice from a seed
 //! ```
 //!
-//! In the simulator a seed is a history: the same seed replays the same interleaving of tasks, the same
-//! random numbers and the same instants, so a race or a crash that was found once can be reproduced.
-//! Virtual time jumps from timer to timer, so hours pass in milliseconds.
+//! In the simulator a seed is a history: it replays the same interleaving of tasks, random numbers and
+//! instants, so a race or a crash can be reproduced. Virtual time jumps from timer to timer, so hours pass in
+//! milliseconds.
 //!
-//! What an engine owes in return:
-//! * it declares the CPU work of a step with [`Runtime::work`], which is free in the real back end and
-//!   charged to modelled cores in the simulator;
-//! * it keeps no visible order that depends on addresses or on `HashMap`'s random state;
-//! * it may use `tokio::sync`, which needs no runtime, but not `tokio::spawn`, `tokio::time` or
-//!   `std::thread`.
+//! An engine must:
+//! * declare the CPU work of a step with [`Runtime::work`], which is free in the real back end and charged to
+//!   modelled cores in the simulator;
+//! * keep no visible order that depends on addresses or on `HashMap`'s random state;
+//! * avoid `tokio::spawn`, `tokio::time` and `std::thread`; `tokio::sync`, which needs no runtime, is
+//!   allowed.
 //!
-//! Locking: a [`Runtime`] may be cloned and used from any task and any thread. No lock is held while a
-//! future is polled or a blocking call runs, so both may use the runtime freely.
+//! Locking: a [`Runtime`] may be cloned and used from any task and any thread. No lock is held while a future
+//! is polled or a blocking call runs, so both may use the runtime freely.
 
 mod bounded;
 mod memory;
@@ -68,16 +68,16 @@ impl Runtime {
     /// Starts the real back end with this many worker threads (default: one per core).
     ///
     /// # Panics
-    /// If the host refuses threads or descriptors; [`Runtime::try_real`] answers that.
+    /// If the host refuses threads or descriptors; see [`Runtime::try_real`].
     pub fn real(worker_threads: Option<usize>) -> Runtime {
         let runtime = Runtime::try_real(worker_threads);
         runtime.unwrap_or_else(|error| panic!("cannot start worker threads: {error}"))
     }
 
-    /// The same.
+    /// As [`Runtime::real`].
     ///
     /// # Errors
-    /// The host refuses threads or descriptors: nothing can run.
+    /// The host refuses threads or descriptors.
     pub fn try_real(worker_threads: Option<usize>) -> std::io::Result<Runtime> {
         Ok(Runtime { backend: Arc::new(Backend::Real(Real::new(worker_threads)?)) })
     }
@@ -88,8 +88,7 @@ impl Runtime {
         Runtime { backend: Arc::new(Backend::Simulated(Box::new(Simulation::new(config)))) }
     }
 
-    /// Runs one simulation from start to end and reports on it. Tasks still waiting when `main` ends are
-    /// dropped.
+    /// Runs one simulation and reports on it. Tasks still waiting when `main` ends are dropped.
     pub fn simulate<F: Future>(config: SimConfig, main: impl FnOnce(Runtime) -> F) -> (F::Output, SimReport) {
         let simulation = Arc::new(Backend::Simulated(Box::new(Simulation::new(config))));
         let runtime = Runtime { backend: simulation };
@@ -111,11 +110,10 @@ impl Runtime {
         }
     }
 
-    /// Starts a task. Dropping the handle lets the task run on; awaiting it gives the task's value or the
-    /// reason why there is none.
+    /// Starts a task. Dropping the handle detaches it; awaiting it gives the task's value or an error.
     #[track_caller]
     pub fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        // In a box: what runs tasks is compiled for each kind of value, not for each task.
+        // Boxed, so that the task runner is compiled once per value type, not per task.
         let task: Pin<Box<dyn Future<Output = T> + Send>> = Box::pin(task);
         match &*self.backend {
             Backend::Real(real) => JoinHandle::real(real.handle().spawn(task)),
@@ -125,8 +123,8 @@ impl Runtime {
         }
     }
 
-    /// Runs work that must not stay half done: if what this returns is dropped when the work has begun, a
-    /// task brings the work to its end.
+    /// Runs work that must not stay half done: if the result is dropped after it has begun, a task completes
+    /// it.
     pub fn to_end<T: Send>(&self, work: impl Future<Output = T> + Send + 'static) -> ToEnd<'_, T> {
         ToEnd::new(self, Box::pin(work))
     }
@@ -139,8 +137,8 @@ impl Runtime {
         }
     }
 
-    /// [`Runtime::now`] as of the kernel's last tick, up to 10 ms ago, at a fifth of the cost: for what
-    /// happens a million times a second. The simulator is exact.
+    /// [`Runtime::now`] as of the kernel's last tick, up to 10 ms ago, at a fifth of the cost: for events a
+    /// million times a second. The simulator is exact.
     pub fn coarse_now(&self) -> Instant {
         match &*self.backend {
             Backend::Real(real) => real.coarse_now(),
@@ -196,10 +194,11 @@ impl Runtime {
         }
     }
 
-    /// Fills bytes with unpredictable random numbers, for keys and everything that protects them: from the
-    /// operating system, or from the simulator's seed.
+    /// Fills bytes with unpredictable random numbers, for keys and their protection: from the operating
+    /// system, or from the simulator's seed.
     ///
-    /// # Panics If the operating system cannot provide randomness.
+    /// # Panics
+    /// If the operating system cannot provide randomness.
     pub fn fill_secret(&self, bytes: &mut [u8]) {
         match &*self.backend {
             Backend::Real(real) => real.fill_secret(bytes),
@@ -212,8 +211,8 @@ impl Runtime {
         Rng::new(self.random_u64())
     }
 
-    /// Runs a call that blocks its thread (a system call, a long computation) where it delays nothing else:
-    /// on a thread pool, or inline in the simulator. A panic in `call` continues in the caller.
+    /// Runs a blocking call (a system call, a long computation) without delaying others: on a thread pool, or
+    /// inline in the simulator. A panic in `call` continues in the caller.
     pub async fn blocking<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> T {
         match &*self.backend {
             Backend::Real(real) => real.blocking(call).await,
@@ -221,7 +220,7 @@ impl Runtime {
         }
     }
 
-    /// Starts such a call without waiting for it.
+    /// Starts a blocking call without waiting for it.
     pub fn start_blocking(&self, call: impl FnOnce() + Send + 'static) {
         match &*self.backend {
             Backend::Real(real) => real.start_blocking(call),
@@ -229,8 +228,8 @@ impl Runtime {
         }
     }
 
-    /// Declares the CPU work of a step. In the real back end the caller does that work itself, and this
-    /// returns at once; the simulator waits for a modelled core and for the time that the work takes on it.
+    /// Declares the CPU work of a step. In the real back end this returns at once; the simulator waits for a
+    /// modelled core and for the duration of the work on it.
     #[inline]
     pub async fn work(&self, kind: WorkKind, bytes: u64) {
         if let Backend::Simulated(sim) = &*self.backend {
@@ -238,15 +237,13 @@ impl Runtime {
         }
     }
 
-    /// Whether this is the simulator. Only for devices, which must not hand work to real threads in it;
-    /// engines never ask.
+    /// Whether this is the simulator. Only for devices, which must not use real threads in it.
     pub fn is_simulated(&self) -> bool {
         matches!(&*self.backend, Backend::Simulated(_))
     }
 
-    /// What there is once per runtime and lives as long: made at the first call, the same for all later ones.
-    /// `None` if it can't be made, and in the simulator. There is only one such thing: the ring of
-    /// `cenote-device`.
+    /// A value that exists once per runtime: made at the first call and shared by all later ones. `None` if
+    /// it can't be made, and in the simulator. Its only use is the ring of `cenote-device`.
     pub fn shared<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> Option<Arc<T>>) -> Option<Arc<T>> {
         match &*self.backend {
             Backend::Real(real) => real.shared(make),
@@ -265,7 +262,7 @@ impl Runtime {
         }
     }
 
-    /// How many tasks can run at once: worker threads, or modelled cores. A good default for limits.
+    /// Tasks that can run at once: worker threads, or modelled cores. A good default for limits.
     pub fn parallelism(&self) -> usize {
         match &*self.backend {
             Backend::Real(real) => real.parallelism(),
@@ -273,8 +270,7 @@ impl Runtime {
         }
     }
 
-    /// Bytes of memory that the program may use: the machine's memory, or less if the program was
-    /// restricted. Bounds are shares of it.
+    /// Usable memory in bytes: the machine's, or less if restricted. Bounds are shares of it.
     pub fn memory_bytes(&self) -> u64 {
         match &*self.backend {
             Backend::Real(_) => memory::host_bytes(),
@@ -282,8 +278,7 @@ impl Runtime {
         }
     }
 
-    /// Bytes of memory that are left: what the program may use more than is in use now. In the simulator:
-    /// all of them.
+    /// Usable memory not in use, in bytes. In the simulator: all of it.
     pub fn available_memory_bytes(&self) -> u64 {
         match &*self.backend {
             Backend::Real(_) => memory::host_available_bytes(),
@@ -291,8 +286,7 @@ impl Runtime {
         }
     }
 
-    /// Bytes of memory that this program has of its own, what its allocator keeps included. In the simulator:
-    /// 0.
+    /// This program's private memory in bytes, including its allocator's reserve. In the simulator: 0.
     pub fn own_memory_bytes(&self) -> u64 {
         match &*self.backend {
             Backend::Real(_) => memory::own_bytes(),

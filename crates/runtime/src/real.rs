@@ -1,7 +1,7 @@
 //! The real back end: tokio's multi-threaded scheduler, the host's clocks, the operating system's entropy.
 //!
-//! Locking: the mutex around the random generator is held for one draw. Everything else here is immutable
-//! or synchronised by tokio and `threads`.
+//! Locking: the mutex around the random generator is held for one draw. Everything else here is immutable or
+//! synchronised by tokio and `threads`.
 
 use crate::rng::Rng;
 use crate::threads::Threads;
@@ -21,7 +21,7 @@ pub(crate) struct Real {
     /// `None` only while dropping: see `Drop`.
     tokio: Option<tokio::runtime::Runtime>,
     handle: tokio::runtime::Handle,
-    /// For calls that block.
+    /// For blocking calls.
     threads: Threads,
     started: std::time::Instant,
     started_coarse_ns: u64,
@@ -41,7 +41,7 @@ impl Real {
         let tokio = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(parallelism)
             .thread_name("cenote")
-            // Timers, and what signals need if the program uses tokio's.
+            // Timers, and the signal driver if the program uses tokio's.
             .enable_all()
             .build()?;
         // RandomState is the standard library's source of the operating system's entropy.
@@ -95,8 +95,7 @@ impl Real {
 
     pub(crate) async fn sleep(&self, duration: Duration) {
         let timer = {
-            // The caller may be polled outside tokio (by a test's own executor); the timer is still
-            // tokio's.
+            // The caller may be polled outside tokio (by a test's own executor); the timer is still tokio's.
             let _context = self.handle.enter();
             tokio::time::sleep(duration)
         };
@@ -113,7 +112,7 @@ impl Real {
 
     pub(crate) async fn blocking<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> T {
         let (reply, outcome) = oneshot::channel();
-        // The caller may have gone.
+        // The caller may be gone.
         self.start_blocking(move || drop(reply.send(catch_unwind(AssertUnwindSafe(call)))));
         match outcome.await {
             Ok(Ok(output)) => output,
@@ -132,8 +131,8 @@ impl Real {
     }
 }
 
-/// Whether the host lets this process have so many more threads at once. tokio does not tell: it panics when
-/// one of its own is refused.
+/// Whether the host admits this many more threads. tokio cannot tell: it panics when one of its own is
+/// refused.
 fn may_start_threads(count: usize) -> std::io::Result<()> {
     let (release, released) = std::sync::mpsc::sync_channel::<()>(0);
     let released = Arc::new(parking_lot::Mutex::new(released));

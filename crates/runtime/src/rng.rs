@@ -1,7 +1,7 @@
 //! A small random generator: xoshiro256++ seeded by SplitMix64 (Blackman and Vigna, public domain reference).
 //!
-//! Why not a library: a seed from a bug report must replay with a build made years later, so the sequence
-//! is part of our interface. The tests pin it to the published reference values.
+//! Why not a library: a seed from a bug report must replay with a build made years later, so the sequence is
+//! part of our interface. The tests pin it to the published reference values.
 
 /// A deterministic generator; not for secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]

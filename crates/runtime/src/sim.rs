@@ -5,12 +5,11 @@
 //!              | no
 //!          a timer set?  -- yes -->  clock jumps to it, its tasks wake
 //!              | no
-//!          deadlock: panic, listing every task that waits and where it was spawned
+//!          deadlock: panic, listing every waiting task and where it was spawned
 //! ```
 //!
-//! Computing takes no virtual time unless `work` declares it, which occupies one of the modelled cores.
-//! Each step (instant, task) and each random number drawn goes into a hash, the *history*: equal hashes
-//! mean equal runs.
+//! Computing takes no virtual time unless `work` declares it, which occupies one of the modelled cores. Each
+//! step (instant, task) and each random number is hashed into the *history*: equal hashes mean equal runs.
 //!
 //! Invariants: a task is in the ready list at most once; virtual time never goes back.
 //!
@@ -50,11 +49,11 @@ const MAIN: TaskId = 0;
 /// The parameters of a simulation.
 #[derive(Debug, Clone)]
 pub struct SimConfig {
-    /// Decides every choice: the ready task to run next, and every random number.
+    /// Determines the next ready task and every random number.
     pub seed: u64,
     /// Modelled cores that [`Runtime::work`](crate::Runtime::work) is charged to; at least one.
     pub cores: usize,
-    /// What work costs on a core.
+    /// Costs of work on a core.
     pub costs: CostModel,
     /// Memory of the modelled machine.
     pub memory_bytes: u64,
@@ -163,7 +162,7 @@ impl Simulation {
         let future = async move {
             match AssertUnwindSafe(future).catch_unwind().await {
                 Ok(output) => drop(sender.send(Ok(output))),
-                // A panic that nobody waits for must not go unnoticed: it ends the simulation.
+                // A panic without a waiter must not go unnoticed: it ends the simulation.
                 Err(panic) if sender.is_canceled() => std::panic::resume_unwind(panic),
                 Err(panic) => drop(sender.send(Err(JoinError::Panicked(panic_message(&*panic))))),
             }

@@ -37,8 +37,8 @@ impl<T> JoinHandle<T> {
         JoinHandle { inner: Handle::Simulated(runtime, task) }
     }
 
-    /// Stops the task at its next await. Awaiting the handle then gives [`JoinError::Cancelled`], unless
-    /// the task had already ended.
+    /// Stops the task at its next await. Awaiting the handle then gives [`JoinError::Cancelled`], unless the
+    /// task had already ended.
     pub fn abort(&self) {
         match &self.inner {
             Handle::Real(handle) => handle.abort(),
@@ -81,7 +81,7 @@ pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "(no message)".to_owned())
 }
 
-/// A [`JoinHandle`] that aborts its task when dropped, so that no work outlives the task that wanted it.
+/// A [`JoinHandle`] that aborts its task when dropped, so that no work outlives its requester.
 pub struct AbortOnDrop<T> {
     handle: JoinHandle<T>,
 }

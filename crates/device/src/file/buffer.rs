@@ -7,9 +7,9 @@
 //!
 //! Large buffers are reused ([`BufferPool`]).
 //!
-//! Zeroing 128 KiB before the kernel overwrites them would cost a quarter of a warm read; that is why this
-//! module has `unsafe`. Invariant: the first `vec.len()` bytes are initialised, and the capacity never
-//! changes, so the memory does not move while the kernel has its address.
+//! Zeroing 128 KiB before the kernel overwrites them would cost a quarter of a warm read; hence the `unsafe`
+//! here. Invariant: the first `vec.len()` bytes are initialised, and the capacity never changes, so the
+//! memory does not move while the kernel has its address.
 //!
 //! Locking: a buffer belongs to one transfer at a time. The static list of spare buffers has its own lock
 //! (`buffer_pool`).
@@ -24,7 +24,7 @@ use std::os::fd::AsRawFd;
 
 /// Capacity of reusable buffers: a merged read of 1 MiB, with room for any alignment.
 const POOLED_BYTES: usize = (1 << 20) + (16 << 10);
-/// Shorter reads don't use one: a slice of a buffer keeps the whole buffer alive.
+/// Shorter reads get their own memory, because a slice keeps a whole buffer alive.
 const LEAST_POOLED_BYTES: usize = 512 << 10;
 /// Unused buffers of [`POOLED_BYTES`]: 16 MiB at most.
 static POOL: BufferPool = BufferPool::new(16);
@@ -56,17 +56,15 @@ impl Buffer {
         Buffer { vec, lead, room, need }
     }
 
-    /// Bytes filled so far.
     pub(super) fn filled(&self) -> usize {
         self.vec.len() - self.lead
     }
 
-    /// Whether all needed bytes have been filled.
     pub(super) fn is_complete(&self) -> bool {
         self.filled() >= self.need
     }
 
-    /// The filled bytes as a value: `len` of them from `from` on, or fewer if there are no more.
+    /// Up to `len` of the filled bytes, from `from` on.
     pub(super) fn into_bytes(self, from: usize, len: usize) -> Bytes {
         let start = (self.lead + from).min(self.vec.len());
         let end = (start + len).min(self.vec.len());
@@ -76,7 +74,7 @@ impl Buffer {
         if whole { bytes } else { bytes.slice(start..end) }
     }
 
-    /// Where the kernel shall write next: all the remaining room.
+    /// Memory for the kernel's next write: all the remaining room.
     pub(super) fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
         let left = self.room - self.filled();
         &mut self.vec.spare_capacity_mut()[..left]
@@ -93,8 +91,7 @@ impl Buffer {
         unsafe { self.vec.set_len(self.vec.len() + count) };
     }
 
-    /// Reads once, waiting for the device if necessary. Returns the number of bytes read: zero at the end
-    /// of the file.
+    /// Reads once, waiting for the device if necessary. Returns the bytes read: zero at the end of the file.
     pub(super) fn read(&mut self, file: &File, offset: u64) -> io::Result<usize> {
         let at = offset + self.filled() as u64;
         let (filled, _) = rustix::io::pread(file, self.spare(), at)?;
@@ -104,7 +101,7 @@ impl Buffer {
         Ok(count)
     }
 
-    /// Reads once from the page cache, without waiting: `WouldBlock` if the next byte is not there.
+    /// Reads once from the page cache, without waiting: `WouldBlock` if the next byte is not cached.
     pub(super) fn read_cached(&mut self, file: &File, offset: u64) -> io::Result<usize> {
         let at = i64::try_from(offset + self.filled() as u64).map_err(|_| io::ErrorKind::InvalidInput)?;
         let spare = self.spare();

@@ -1,5 +1,4 @@
-//! The history of a simulation: a running hash of every step and draw, and optionally the first steps
-//! themselves.
+//! The history of a simulation: a running hash of every step and draw, and optionally the first steps.
 
 use crate::work::WorkKind;
 
@@ -15,9 +14,9 @@ pub struct Step {
 /// The report of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SimReport {
-    /// The seed it ran from.
+    /// The seed.
     pub seed: u64,
-    /// Virtual time that passed.
+    /// Elapsed virtual time.
     pub virtual_ns: u64,
     /// Polls of tasks.
     pub steps: u64,
@@ -43,7 +42,7 @@ impl History {
         History { hash: 0, steps: 0, trace: Vec::new(), trace_limit }
     }
 
-    /// Records a step; returns how many there were.
+    /// Records a step; returns their number.
     pub(super) fn step(&mut self, step: Step) -> u64 {
         self.mix(step.now_ns);
         self.mix(step.task);

@@ -1,7 +1,7 @@
 //! The list of ready tasks, and the wakers that add to it.
 //!
-//! Locking: wakers may run on any thread and under any lock: this mutex is held only to push to the list or
-//! to take from it, and no other lock is taken meanwhile. `listed` keeps a task from being listed twice.
+//! Locking: wakers may run on any thread and under any lock, so this mutex is held only to push to the list
+//! or to take from it, and no other lock is taken under it. `listed` keeps a task from being listed twice.
 
 use super::TaskId;
 use crate::rng::Rng;
@@ -16,7 +16,7 @@ pub(super) struct ReadyList {
 }
 
 impl ReadyList {
-    /// Takes one of them, each with equal probability.
+    /// Takes one task, each with equal probability.
     pub(super) fn take(&self, rng: &mut Rng) -> Option<TaskId> {
         let mut tasks = self.tasks.lock();
         match tasks.len() {
@@ -39,7 +39,6 @@ impl TaskWaker {
         Arc::new(TaskWaker { task, listed: AtomicBool::new(false), list: list.clone() })
     }
 
-    /// Puts the task on the list.
     pub(super) fn ready(&self) {
         if !self.listed.swap(true, Ordering::AcqRel) {
             self.list.tasks.lock().push(self.task);

@@ -1,5 +1,4 @@
-//! Timers by virtual time. An ordered map rather than a heap, because most timers are timeouts, which are
-//! cancelled.
+//! Timers by virtual time. An ordered map rather than a heap, because most timers are cancelled timeouts.
 
 use super::Simulation;
 use crate::time::Instant;
