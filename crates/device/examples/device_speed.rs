@@ -15,9 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const FILE_BYTES: usize = 256 << 20;
-/// Total bytes per measurement, at most...
 const TOTAL_BYTES: u64 = 2 << 30;
-/// ...and total reads.
 const TOTAL_READS: u64 = 200_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -59,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Reads at random offsets of a file warmed by one full read.
+/// Random reads of a warm file.
 fn measure(
     rt: &Runtime,
     path: &Path,
@@ -94,7 +92,7 @@ fn measure(
     })
 }
 
-/// Writes at random places, never two at once to the same.
+/// Random writes, never two at once to one place.
 fn measure_writes(
     rt: &Runtime,
     path: &Path,
@@ -124,7 +122,7 @@ fn measure_writes(
     })
 }
 
-/// Reads every block once after the file was dropped from the cache.
+/// Reads every block once, from a cold cache.
 fn measure_cold(
     rt: &Runtime,
     path: &Path,
@@ -155,7 +153,7 @@ fn measure_cold(
     })
 }
 
-/// The same amount copied from memory into fresh buffers.
+/// The same amount copied in memory.
 fn copy(rt: &Runtime, len: usize) -> Duration {
     let content = vec![1u8; FILE_BYTES];
     let mut rng = Rng::new(2);

@@ -159,7 +159,6 @@ impl Kind {
     }
 }
 
-/// An operation under way, counted on drop.
 struct Running {
     counters: Arc<Counters>,
     runtime: Runtime,

@@ -45,7 +45,6 @@ impl Delayed {
         self.latency.fixed + Duration::from_nanos(random) + Duration::from_nanos(moving)
     }
 
-    /// Waits, then begins the operation below.
     fn slowly<T: Send>(
         &self,
         bytes: u64,

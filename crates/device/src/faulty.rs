@@ -32,7 +32,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// The unit in which media go bad, in bytes.
+/// The unit in which media go bad.
 const SECTOR_BYTES: u64 = 512;
 
 /// A rule: effect, place, frequency.
@@ -99,7 +99,6 @@ impl Fault {
         Fault::new(Effect::LostWrite)
     }
 
-    /// Strikes always and everywhere, until restricted.
     fn new(effect: Effect) -> Fault {
         Fault { effect, range: 0..u64::MAX, when: When::Chance(1.0), after: 0, times: u64::MAX }
     }
@@ -202,11 +201,10 @@ pub struct Faults {
 
 struct FaultState {
     rng: Rng,
-    /// Ascending by number, in the order in which they are tried.
+    /// Ascending by number.
     rules: Vec<Rule>,
     next: u64,
     injected: u64,
-    /// Every operation fails.
     is_unplugged: bool,
 }
 
@@ -221,7 +219,6 @@ pub struct Rule {
     pub struck: u64,
 }
 
-/// A rule that struck, and the affected bytes of the device.
 struct Strike {
     rule: u64,
     effect: Effect,
@@ -378,7 +375,7 @@ impl Faulty {
         Err(self.info().io_error(op, offset, len, Error::from_raw_os_error(libc::EIO)))
     }
 
-    /// An operation without data: it fails, hangs, waits or proceeds.
+    /// An operation without data.
     fn gate(
         &self,
         op: Op,
@@ -417,7 +414,6 @@ impl Faulty {
         }
     }
 
-    /// Waits, then begins the operation.
     fn later<T: Send>(
         &self,
         runtime: &Runtime,
@@ -438,7 +434,7 @@ impl Faulty {
     }
 }
 
-/// The bad byte of each bad sector in the range, or `None` if no sector is bad.
+/// A bad byte in each bad sector of the range, or `None`.
 fn bad_places(seed: u64, share: f64, range: Range<u64>) -> Option<Vec<u64>> {
     let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
     let bad = sectors.filter_map(|sector| {
@@ -449,7 +445,7 @@ fn bad_places(seed: u64, share: f64, range: Range<u64>) -> Option<Vec<u64>> {
     (!places.is_empty()).then_some(places)
 }
 
-/// The bytes read at `offset`, with one wrong bit at each of these offsets of the device.
+/// `bytes`, read at `offset`, with a wrong bit at each place.
 fn corrupted(bytes: Bytes, offset: u64, places: &[u64]) -> Bytes {
     let mut bytes = Vec::from(bytes);
     for place in places {

@@ -58,22 +58,19 @@ const WRITEBACK_BYTES: u64 = 8 << 20;
 /// An open regular file or block device.
 pub struct FileDevice(Arc<Shared>);
 
-/// State shared between a device and its operations.
 struct Shared {
     info: DeviceInfo,
     file: Arc<OpenFile>,
     runtime: Runtime,
     ring: Option<Arc<Ring>>,
     writes: WritePath,
-    /// `Some` with `O_DIRECT`: offsets, lengths and memory are multiples of this many bytes.
+    /// `Some` with `O_DIRECT`: the alignment of offsets, lengths and memory.
     direct_align: Option<usize>,
-    /// Reads try the page cache first. Cleared if the file system does not support that.
+    /// Cleared if the file system does not support cached reads.
     try_cached: AtomicBool,
-    /// Bytes written into the page cache.
     written_bytes: AtomicU64,
-    /// Of writes and discards.
     order: Order,
-    /// Bytes known to be no hole; all, of a block device.
+    /// A range without holes; the whole of a block device.
     solid: Mutex<Span<u64>>,
 }
 
@@ -83,13 +80,11 @@ enum WritePath {
     Queue(Arc<WriteQueue>),
 }
 
-/// A read as the kernel sees it: the requested range, widened to the alignment.
+/// A requested range, widened to the alignment.
 struct Range {
-    /// Start of the transfer.
     start: u64,
     /// Bytes before the first requested one.
     skip: usize,
-    /// Bytes requested.
     len: usize,
 }
 
@@ -138,7 +133,6 @@ impl FileDevice {
         &self.0.file
     }
 
-    /// Changes a range, in its turn.
     fn change<F: Future<Output = Result<()>> + Send>(
         &self,
         offset: u64,
@@ -169,8 +163,7 @@ impl Shared {
         self.try_cached.load(Ordering::Relaxed)
     }
 
-    /// Fills the buffer from the page cache as far as possible. Returns whether it is full or the file has
-    /// ended.
+    /// Copies as much as is cached. Returns whether the buffer is full or the file has ended.
     fn read_cached(&self, buffer: &mut Buffer, start: u64) -> bool {
         while !buffer.is_complete() {
             match buffer.read_cached(&self.file, start) {
@@ -216,7 +209,6 @@ impl Shared {
         }
     }
 
-    /// Trims the buffer to the requested range.
     fn finish_read(&self, buffer: Buffer, range: Range) -> Result<Bytes> {
         let bytes = buffer.into_bytes(range.skip, range.len);
         if bytes.len() == range.len {
@@ -260,8 +252,7 @@ impl Shared {
         }
     }
 
-    /// Starts writeback of the page cache every [`WRITEBACK_BYTES`]; otherwise the final flush has to write
-    /// it all.
+    /// Starts writeback every [`WRITEBACK_BYTES`], so that the final flush has less to write.
     fn written(&self, len: u64) {
         let Some(ring) = self.ring.as_ref().filter(|_| self.direct_align.is_none()) else { return };
         let before = self.written_bytes.fetch_add(len, Ordering::Relaxed);
@@ -271,7 +262,7 @@ impl Shared {
         }
     }
 
-    /// The same data at an address that direct I/O accepts; copied only if necessary.
+    /// The data at an aligned address; copied only if necessary.
     fn aligned(&self, data: Bytes) -> Bytes {
         let Some(align) = self.direct_align else { return data };
         if data.as_ptr().align_offset(align) == 0 {
@@ -322,7 +313,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// The first hole from an offset on, or the end of the file. `None` if unknown.
+    /// The first hole from an offset on, or the end of the file.
     async fn next_hole(&self, offset: u64) -> Option<u64> {
         let file = self.file.clone();
         // The descriptor's position is not used elsewhere.
@@ -367,7 +358,6 @@ impl Range {
     }
 }
 
-/// Reads until the buffer is full or the file ends.
 fn read_to_end(file: &File, buffer: &mut Buffer, start: u64) -> std::io::Result<()> {
     while !buffer.is_complete() {
         if interrupted::call(|| buffer.read(file, start))? == 0 {

@@ -38,7 +38,6 @@ struct HeldState {
     failed: Option<DeviceError>,
 }
 
-/// A waiting operation; `device` is the device's index.
 #[derive(Clone)]
 enum Step {
     Write { device: usize, offset: u64, data: Bytes },
@@ -253,7 +252,7 @@ mod tests {
     use crate::{MemoryDevice, Traced};
     use cenote_runtime::{Runtime, SimConfig};
 
-    /// Two devices of zeros behind a gate, and traces below it.
+    /// Two gated devices, and traces below them.
     fn held(rt: &Runtime) -> (Gate, [Arc<Traced>; 2], [Arc<dyn Device>; 2]) {
         let gate = Gate::default();
         let below = [0, 1].map(|_| Arc::new(Traced::new(Arc::new(MemoryDevice::new("disk", 4096)), 100, rt)));

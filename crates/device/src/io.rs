@@ -25,7 +25,6 @@ use std::task::{Context, Poll};
 pub struct Io<T: Send + 'static>(IoState<T>);
 
 enum IoState<T: Send + 'static> {
-    /// `None` once taken.
     Done(Option<Result<T>>),
     UnderWay(UnderWay<T>),
 }
@@ -33,7 +32,7 @@ enum IoState<T: Send + 'static> {
 struct UnderWay<T: Send + 'static> {
     /// `None` at its end, and while polled, so that an operation that panicked is not continued.
     steps: Option<BoxFuture<'static, Result<T>>>,
-    /// `None` if it never ends and needs no task.
+    /// `None` if it never ends.
     runtime: Option<Runtime>,
 }
 

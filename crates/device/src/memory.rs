@@ -32,14 +32,14 @@ pub struct MemoryDevice {
 struct Images {
     live: Vec<u8>,
     durable: Vec<u8>,
-    /// Writes since the last flush, oldest first. None is older than a durable write to the same place.
+    /// Oldest first. None is older than a durable write to the same place.
     unflushed: Vec<(usize, Bytes)>,
     /// Writes lost by failed flushes; same order.
     lost: Vec<(usize, Bytes)>,
 }
 
 impl Images {
-    /// Makes a write durable, which supersedes older unflushed or lost writes there.
+    /// Makes a write durable, superseding older ones there.
     fn make_durable(&mut self, at: usize, data: &Bytes) {
         self.durable[at..at + data.len()].copy_from_slice(data);
         cut_out(&mut self.lost, at, data.len());

@@ -23,7 +23,6 @@ use std::sync::Arc;
 use futures::channel::oneshot;
 use parking_lot::Mutex;
 
-/// The changes of a device; clones share its state.
 #[derive(Clone, Default)]
 pub(crate) struct Order(Arc<Mutex<Changes>>);
 
@@ -31,7 +30,6 @@ pub(crate) struct Order(Arc<Mutex<Changes>>);
 struct Changes {
     /// Ends, by start.
     under_way: BTreeMap<u64, u64>,
-    /// The longest waiting first.
     waiting: VecDeque<Waiting>,
 }
 
@@ -40,20 +38,18 @@ struct Waiting {
     go: oneshot::Sender<Turn>,
 }
 
-/// The right to change a range, until dropped.
 pub(crate) struct Turn {
     order: Order,
     start: u64,
 }
 
 pub(crate) enum Place {
-    /// First in its range. `None` for an empty range.
+    /// `None` for an empty range.
     First(Option<Turn>),
     Behind(oneshot::Receiver<Turn>),
 }
 
 impl Order {
-    /// Enters a change of a range, behind all earlier ones.
     pub(crate) fn enter(&self, offset: u64, len: u64) -> Place {
         let range = offset..offset.saturating_add(len);
         if range.is_empty() {
@@ -97,7 +93,6 @@ impl Order {
 }
 
 impl Place {
-    /// Waits until those before it are over.
     pub(crate) async fn turn(self) -> Option<Turn> {
         match self {
             Place::First(turn) => turn,
@@ -127,7 +122,6 @@ mod tests {
     use super::*;
     use futures::FutureExt;
 
-    /// Whether it may begin by now.
     fn begins(place: Place) -> Result<Option<Turn>, oneshot::Receiver<Turn>> {
         match place {
             Place::First(turn) => Ok(turn),

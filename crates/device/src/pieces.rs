@@ -7,7 +7,6 @@ use bytes::{Bytes, BytesMut};
 use crate::Device;
 use crate::io::Io;
 
-/// Reads all ranges at once, and splits the result.
 pub(crate) fn read<D: Device + ?Sized>(device: &D, offset: u64, lens: Vec<usize>) -> Io<Vec<Bytes>> {
     device.read_at(offset, lens.iter().sum()).map(move |whole| {
         let whole = whole?;
@@ -21,7 +20,6 @@ pub(crate) fn read<D: Device + ?Sized>(device: &D, offset: u64, lens: Vec<usize>
     })
 }
 
-/// Joins the pieces and writes the result.
 pub(crate) fn write<D: Device + ?Sized>(device: &D, offset: u64, pieces: Vec<Bytes>) -> Io<()> {
     let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
     pieces.iter().for_each(|piece| whole.extend_from_slice(piece));

@@ -42,7 +42,6 @@ fn is_in_use(outcome: Result<FileDevice, DeviceError>, by: &str) {
     assert!(matches!(error, DeviceError::InUse { .. }) && error.to_string().contains(by), "{error}");
 }
 
-/// 8 MiB of zeros.
 fn image(folder: &Path) -> PathBuf {
     let path = folder.join("image");
     std::fs::File::create(&path).unwrap().set_len(8 << 20).unwrap();

@@ -82,12 +82,11 @@ pub struct Allocator {
 #[derive(Debug, Default)]
 struct Vdevs {
     groups: BTreeMap<VdevId, Vec<Arc<MetaslabGroup>>>,
-    /// Mappings of vdevs that were or are being removed.
     moved: BTreeMap<VdevId, Moved>,
     classes: [Class; AllocClass::ALL.len()],
 }
 
-/// A metaslab and its allocated ranges, in bytes from the start of the vdev.
+/// A metaslab, in bytes from the start of the vdev.
 #[derive(Debug, Clone)]
 pub struct NewMetaslab {
     /// Index within the vdev.
@@ -103,15 +102,15 @@ pub struct NewMetaslab {
 /// A request for space.
 #[derive(Debug, Clone, Copy)]
 pub struct AllocRequest<'a> {
-    /// The preferred class. If it is full or has no vdevs, a fallback is used.
+    /// Preferred class, with fallbacks.
     pub class: AllocClass,
     /// Compressed size.
     pub psize: Psize,
-    /// Number of copies, 1 to 3, each on its own vdev where possible.
+    /// 1 to 3, each on its own vdev where possible.
     pub copies: usize,
     /// Birth txg.
     pub txg: Txg,
-    /// The vdev to try first: pieces of a gang block should lie near its header.
+    /// Vdev to try first: pieces of a gang block should lie near its header.
     pub near: Option<VdevId>,
     /// Vdevs to avoid after a failed write.
     pub avoid: &'a [VdevId],
@@ -120,7 +119,7 @@ pub struct AllocRequest<'a> {
 }
 
 impl AllocRequest<'_> {
-    /// A request for a block that has no copies yet.
+    /// A request for the first copies of a block.
     pub fn new(class: AllocClass, psize: Psize, copies: usize, txg: Txg) -> AllocRequest<'static> {
         AllocRequest { class, psize, copies, txg, near: None, avoid: &[], beside: &[] }
     }
@@ -135,24 +134,24 @@ pub struct BlockUse {
     pub level: u8,
     /// Compressed size.
     pub psize: Psize,
-    /// Data blocks up to this size may go to special vdevs: property `special_small_blocks`; 0 for none.
+    /// Limit for data blocks on special vdevs, `special_small_blocks`; 0 for none.
     pub special_small_blocks: u64,
 }
 
-/// A metaslab's changes in a sync pass. Apply `allocated` before `freed`: a range may be in both.
+/// A metaslab's changes in a sync pass. Apply `allocated` first: a range may be in both.
 #[derive(Debug, Clone)]
 pub struct MetaslabChanges {
     /// Vdev.
     pub vdev: VdevId,
     /// Index within the vdev.
     pub index: u64,
-    /// Start offset on the vdev; the space map counts from there.
+    /// Start offset on the vdev, and of the space map.
     pub start_bytes: u64,
-    /// Allocated since the last call, in bytes from the start of the vdev.
+    /// In bytes from the start of the vdev.
     pub allocated: Ranges,
     /// Freed since the last call.
     pub freed: Ranges,
-    /// Freed since the last call, but kept allocated for a checkpoint.
+    /// Freed, but kept for a checkpoint.
     pub checkpointed: Ranges,
     /// Bytes allocated now (`smp_alloc`).
     pub allocated_bytes: u64,
@@ -163,7 +162,7 @@ pub struct MetaslabChanges {
 /// Why the allocator refuses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AllocError {
-    /// Too few free ranges of this length. Use smaller pieces (a gang block), or free space.
+    /// Use smaller pieces (a gang block), or free space.
     #[error(
         "no space for {copies} times {psize} bytes ({}): the largest free range has {largest_bytes} bytes",
         class.name()
@@ -175,23 +174,23 @@ pub enum AllocError {
         psize: Psize,
         /// Number of copies.
         copies: usize,
-        /// The largest free range of all vdevs tried, including parity.
+        /// Largest free range of all vdevs tried, including parity.
         largest_bytes: u64,
     },
-    /// The address is outside the pool or cannot hold a whole block: the block pointer is damaged.
+    /// The block pointer is damaged.
     #[error("not a possible block: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     BadAddress {
         /// The address.
         dva: Dva,
     },
-    /// The freed range is not fully allocated: space maps and block pointers contradict each other.
+    /// Space maps and block pointers contradict each other.
     #[error("freed twice, or never allocated: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     NotAllocated {
         /// The address.
         dva: Dva,
     },
-    /// The freed range was allocated in a txg other than the syncing one. Freeing it would record the free on
-    /// disk without the allocation. Nothing was freed.
+    /// Allocated in a txg other than the syncing one, whose space maps would record only the free. Nothing
+    /// was freed.
     #[error("belongs to a later txg: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     OtherTxg {
         /// The address.
@@ -205,8 +204,8 @@ pub enum AllocError {
     },
 }
 
-/// Whether a vdev sets one metaslab aside for intent logs. Data vdevs with many metaslabs do. At import it is
-/// the metaslab with the least allocated space (`vdev_metaslab_init`).
+/// Whether a vdev sets one metaslab aside for intent logs, as data vdevs with many metaslabs do. An import
+/// takes the one with the least allocated space (`vdev_metaslab_init`).
 pub fn has_embedded_log(vdev: &VdevConfig) -> bool {
     let metaslabs = vdev.asize_bytes.checked_shr(vdev.metaslab_shift).unwrap_or(0);
     vdev.class == VdevClass::Normal && metaslabs > EMBEDDED_SLOG_MIN_MS
@@ -218,8 +217,7 @@ impl Allocator {
         Allocator::default()
     }
 
-    /// Adds a top-level vdev with all its metaslabs. It accepts blocks at once, unless its configuration
-    /// forbids it.
+    /// Adds a top-level vdev, which accepts blocks unless its configuration forbids it.
     pub fn add_vdev(&self, config: &VdevConfig, mut metaslabs: Vec<NewMetaslab>) {
         let main = match config.class {
             VdevClass::Normal => AllocClass::Normal,
@@ -242,7 +240,7 @@ impl Allocator {
         }
     }
 
-    /// Grows a vdev. Of `metaslabs`, those beyond its previous end are new and empty.
+    /// Adds those of `metaslabs` beyond the vdev's previous end, empty.
     pub fn grow_vdev(&self, vdev: VdevId, mut metaslabs: Vec<NewMetaslab>) {
         let vdevs = self.vdevs.write();
         let Some(groups) = vdevs.groups.get(&vdev) else { return };
@@ -252,8 +250,7 @@ impl Allocator {
         main.inspect(|group| group.grow(&metaslabs));
     }
 
-    /// Changes the geometry of an expanded RAID-Z: blocks have another size from the txg in the configuration
-    /// on.
+    /// Takes the geometry of an expanded RAID-Z, for blocks from its txg on.
     pub fn reshape_vdev(&self, config: &VdevConfig) {
         let vdevs = self.vdevs.read();
         let groups = vdevs.groups.get(&VdevId(config.id)).into_iter().flatten();
@@ -267,7 +264,7 @@ impl Allocator {
         vdevs.classes.iter_mut().for_each(|class| class.groups.retain(|group| group.vdev != vdev));
     }
 
-    /// Sets whether a vdev accepts blocks; not if it is offline or being emptied. Frees always work.
+    /// Sets whether a vdev accepts blocks; it does not while offline or being emptied.
     pub fn set_allocates(&self, vdev: VdevId, allocates: bool) {
         let vdevs = self.vdevs.read();
         vdevs.groups.get(&vdev).into_iter().flatten().for_each(|group| group.set_allocates(allocates));
@@ -288,7 +285,7 @@ impl Allocator {
         })
     }
 
-    /// The class to request for a block (`spa_preferred_class`). Intent logs request [`AllocClass::Log`].
+    /// The class for a block (`spa_preferred_class`); intent logs request [`AllocClass::Log`].
     pub fn preferred_class(&self, block: &BlockUse) -> AllocClass {
         let vdevs = self.vdevs.read();
         let special = &vdevs.classes[AllocClass::Special as usize];
@@ -321,9 +318,8 @@ impl Allocator {
         self.at(dva, |group| group.unallocate(dva, txg))
     }
 
-    /// Frees a block born in `birth`, in the syncing txg `txg`. Its space becomes allocatable two txgs later,
-    /// unless a checkpoint or a reader of an older tree needs it. For a removed vdev, frees the current
-    /// copies.
+    /// Frees a block in the syncing txg `txg`. Its space becomes allocatable two txgs later, unless a
+    /// checkpoint or a reader of an older tree needs it. On a removed vdev, frees the current copies.
     ///
     /// # Errors
     /// It was not allocated, or not in this txg or an earlier one.
@@ -360,13 +356,12 @@ impl Allocator {
         self.checkpoint_txg.store(txg.0, Ordering::Relaxed);
     }
 
-    /// Sets a vdev's mapping. For a removed vdev it covers all blocks; for a vdev being removed, those copied
-    /// so far, which also remain on the vdev.
+    /// Sets the mapping of a vdev removed, or of the copied part of one being removed.
     pub fn set_moved(&self, vdev: VdevId, mapping: IndirectMapping) {
         self.vdevs.write().moved.insert(vdev, Moved::new(mapping));
     }
 
-    /// Replaces a removed vdev's mapping by one condensed to the blocks in use.
+    /// Replaces a removed vdev's mapping by a condensed one.
     pub fn condense_moved(&self, vdev: VdevId, mapping: IndirectMapping) {
         self.vdevs.write().moved.get_mut(&vdev).into_iter().for_each(|moved| moved.condense(mapping.clone()));
     }
@@ -384,12 +379,12 @@ impl Allocator {
         vdevs.moved.entry(vdev).or_insert_with(|| Moved::new(IndirectMapping::default())).extend(more)
     }
 
-    /// Cancels the removal of a vdev: its blocks are in their original places only.
+    /// Cancels the removal of a vdev.
     pub fn forget_moved(&self, vdev: VdevId) {
         self.vdevs.write().moved.remove(&vdev);
     }
 
-    /// End of the copied part of a vdev; 0 if nothing was copied.
+    /// End of the copied part of a vdev, or 0.
     pub fn moved_up_to(&self, vdev: VdevId) -> u64 {
         self.vdevs.read().moved.get(&vdev).map_or(0, Moved::end_bytes)
     }
@@ -399,7 +394,7 @@ impl Allocator {
         self.vdevs.read().moved.get(&vdev).map(|moved| moved.mapping().clone())
     }
 
-    /// The used parts of a range: allocated and not freed, including changes of the syncing txg.
+    /// The used parts of a range, as of the syncing txg.
     pub fn in_use(&self, vdev: VdevId, start: u64, end: u64) -> Ranges {
         let vdevs = self.vdevs.read();
         let mut in_use = Ranges::default();
@@ -409,13 +404,12 @@ impl Allocator {
         in_use
     }
 
-    /// Records that the mapping of a range is obsolete, although its blocks are in use at their new
-    /// addresses.
+    /// Marks a mapping as obsolete, though the block at its new address is used.
     pub fn note_obsolete(&self, dva: &Dva) {
         self.vdevs.read().moved.get(&dva.vdev).inspect(|moved| moved.note_obsolete(dva));
     }
 
-    /// Takes the ranges of removed vdevs whose mapping became obsolete since the last call.
+    /// Takes the newly obsolete ranges of removed vdevs.
     pub fn take_obsolete(&self) -> Vec<(VdevId, Ranges)> {
         let vdevs = self.vdevs.read();
         let taken = vdevs.moved.iter().map(|(vdev, moved)| (*vdev, moved.take_obsolete()));
@@ -430,8 +424,8 @@ impl Allocator {
         self.at(dva, |group| group.claim(dva, txg))
     }
 
-    /// Takes the range after a block, long enough for `psize` bytes, if it is free and space is plentiful, to
-    /// prepare it for future blocks. The caller must [unallocate](Allocator::unallocate) it afterwards.
+    /// Takes the range after a block for `psize` bytes, if it is free and space is plentiful, to prepare it
+    /// for later blocks. The caller must [unallocate](Allocator::unallocate) it.
     pub fn claim_behind(&self, dva: &Dva, psize: Psize, txg: Txg) -> Option<Dva> {
         let vdevs = self.vdevs.read();
         vdevs.groups.get(&dva.vdev)?.iter().find_map(|group| group.claim_behind(dva, psize, txg))
@@ -445,16 +439,16 @@ impl Allocator {
         changes
     }
 
-    /// Completes a txg. Call it when the txg is on disk and all its changes were taken. Space freed two txgs
-    /// ago becomes allocatable, unless a reader or a checkpoint keeps it.
+    /// Completes a txg that is on disk, after its changes were taken: space freed two txgs ago becomes
+    /// allocatable, unless a reader or a checkpoint keeps it.
     pub fn finish(&self, txg: Txg) {
         let (held, trims) = (self.keeper.finish(txg), self.trims());
         self.each_group(|group| group.finish(txg, &held, trims));
     }
 
-    /// Keeps all blocks of the last synced tree from reuse until dropped, so that it can be walked while the
-    /// pool changes. If space runs short, the keep is revoked, unless it is firm. Firm keeps last seconds at
-    /// most and are for callers that write to the blocks they find.
+    /// Keeps all blocks of the last synced tree from reuse, so that it can be walked while the pool changes.
+    /// If space runs short, the keep is revoked, unless it is firm, as for callers that write to the blocks
+    /// they find, for seconds.
     pub fn keep_freed(&self, is_firm: bool) -> KeptSpace {
         self.keeper.keep(is_firm)
     }
@@ -468,13 +462,13 @@ impl Allocator {
         self.keeper.holds_before(txg)
     }
 
-    /// Space is short: releases the space kept for readers of older trees with the next txg.
+    /// Space is short: releases the space kept for readers with the next txg.
     pub fn give_up_kept(&self) {
         self.keeper.give_up();
     }
 
-    /// Borrows free ranges of a metaslab from an offset on, in whole allocation units, at most `most_bytes`
-    /// but at least one unit. They cannot be allocated until the result is dropped.
+    /// Borrows free ranges of a metaslab from an offset on: whole units, at most `most_bytes` but at least
+    /// one. They are not allocatable until the result is dropped.
     pub fn borrow_free(
         self: &Arc<Self>,
         vdev: VdevId,
@@ -485,8 +479,7 @@ impl Allocator {
         self.borrow(vdev, metaslab, |metaslab| metaslab.borrow(from, most_bytes))
     }
 
-    /// Borrows recently freed ranges that are still untrimmed ([`Allocator::set_trims`]), and marks them as
-    /// trimmed.
+    /// Borrows untrimmed ranges ([`Allocator::set_trims`]), and marks them as trimmed.
     pub fn borrow_untrimmed(self: &Arc<Self>, vdev: VdevId, metaslab: u64, most_bytes: u64) -> BorrowedSpace {
         self.borrow(vdev, metaslab, |metaslab| metaslab.borrow_untrimmed(most_bytes))
     }
@@ -504,7 +497,7 @@ impl Allocator {
         BorrowedSpace(Arc::new(Borrowed { allocator: self.clone(), vdev, metaslab: index, spans, ranges }))
     }
 
-    /// Sets whether newly freed space is to be trimmed. Turning it off forgets the untrimmed ranges.
+    /// Sets whether freed space is to be trimmed. Turning it off forgets untrimmed ranges.
     pub fn set_trims(&self, trims: bool) {
         self.trims.store(trims, Ordering::Release);
     }
@@ -514,14 +507,14 @@ impl Allocator {
         self.trims.load(Ordering::Acquire)
     }
 
-    /// Makes all space freed in synced txgs allocatable at once, for a nearly full pool. Rewinding the pool
-    /// is no longer safe afterwards.
+    /// Makes all freed space allocatable at once, for a nearly full pool. The pool can no longer be rewound
+    /// safely.
     pub fn release_deferred(&self) {
         let held = self.keeper.held();
         self.each_group(|group| group.release(&held));
     }
 
-    /// The minimal content of a metaslab's space map after all changes taken so far, for condensing it.
+    /// The minimal content of a metaslab's space map, for condensing it.
     pub fn allocated(&self, vdev: VdevId, metaslab: u64) -> Option<Ranges> {
         let vdevs = self.vdevs.read();
         vdevs.groups.get(&vdev)?.iter().find_map(|group| group.allocated(metaslab))
@@ -569,8 +562,8 @@ impl Allocator {
     }
 }
 
-/// Free space that cannot be allocated until the last clone is dropped. See [`Allocator::borrow_free`]. Each
-/// operation on it holds a clone, because the device may outlast the waiter.
+/// Free space that is not allocatable until the last clone is dropped ([`Allocator::borrow_free`]). Each
+/// operation holds a clone, because the device may outlast the waiter.
 #[derive(Clone)]
 pub struct BorrowedSpace(Arc<Borrowed>);
 
@@ -583,7 +576,7 @@ struct Borrowed {
 }
 
 impl BorrowedSpace {
-    /// Start and end of each range on the vdev, in order, in whole allocation units.
+    /// Start and end of each range on the vdev, in order.
     pub fn ranges(&self) -> &[(u64, u64)] {
         &self.0.ranges
     }

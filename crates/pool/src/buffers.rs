@@ -6,9 +6,9 @@
 use bytes::Bytes;
 use cenote_device::BufferPool;
 
-/// Powers of two from this shift on: 4, 8, 16, 32, 64, 128 KiB.
+/// 4, 8, 16, 32, 64, 128 KiB.
 const FIRST_SHIFT: u32 = 12;
-/// The most bytes kept per size.
+/// Per size.
 const MOST_BYTES: usize = 2 << 20;
 
 static POOLS: [BufferPool; 6] = [
@@ -20,7 +20,7 @@ static POOLS: [BufferPool; 6] = [
     BufferPool::new(MOST_BYTES >> 17),
 ];
 
-/// A block of `len` bytes. `fill` must write all of them; they hold zeros or an earlier block's content.
+/// `fill` must write all `len` bytes; they may hold an earlier block's content.
 pub(crate) fn filled<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Bytes, E> {
     let pool = pool_of(len);
     let mut block = pool.and_then(BufferPool::take).unwrap_or_else(|| vec![0; len]);

@@ -37,7 +37,7 @@ pub struct PoolConfig {
     pub compatibility: Option<String>,
     /// `features_for_read`.
     pub features_for_read: Vec<String>,
-    /// The root vdev's ZAP, only from the MOS; 0 if there is none.
+    /// The root vdev's ZAP, from the MOS; 0 if none.
     pub root_zap: ObjectId,
     /// Top-level vdevs by id. In a label all but its own are [`VdevKind::Missing`].
     pub vdevs: Vec<VdevConfig>,
@@ -79,12 +79,12 @@ impl PoolConfig {
     }
 }
 
-/// The smallest size of a top-level vdev, without labels: its whole metaslabs.
+/// Whole metaslabs, without labels.
 pub(crate) fn least_bytes(top: &VdevConfig) -> u64 {
     top.asize_bytes >> top.metaslab_shift << top.metaslab_shift
 }
 
-/// The smallest size of a child of such a vdev, `vdev_get_min_asize`.
+/// `vdev_get_min_asize`.
 pub(crate) fn least_child_bytes(parent: &VdevConfig, bytes: u64) -> u64 {
     match parent.kind {
         VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => bytes,
@@ -93,7 +93,7 @@ pub(crate) fn least_child_bytes(parent: &VdevConfig, bytes: u64) -> u64 {
     }
 }
 
-/// The smallest size of a leaf at any depth; 0 if the vdev has no such leaf.
+/// The smallest size of a leaf, at any depth; 0 without such a leaf.
 pub fn least_leaf_bytes(top: &VdevConfig, leaf: Guid) -> u64 {
     fn below(vdev: &VdevConfig, bytes: u64, leaf: Guid) -> Option<u64> {
         match vdev.guid == leaf {

@@ -224,15 +224,14 @@ pub fn asize_of(top: &VdevConfig, child_bytes: u64) -> u64 {
     }
 }
 
-/// Allocatable size of a dRAID: whole rows of its children, less a reserve for expansion, in whole redundancy
-/// groups (`vdev_draid_open`).
+/// Whole rows less a reserve for expansion, in whole redundancy groups (`vdev_draid_open`).
 fn draid_asize(child_bytes: u64, disks: u64, group_width: u64) -> u64 {
     let rows = child_bytes.saturating_sub(VDEV_DRAID_REFLOW_RESERVE) / VDEV_DRAID_ROWHEIGHT;
     let group_bytes = group_width.max(1).saturating_mul(VDEV_DRAID_ROWHEIGHT);
     (rows * VDEV_DRAID_ROWHEIGHT).saturating_mul(disks) / group_bytes * group_bytes
 }
 
-/// log2 of the metaslab size: about 200 metaslabs, within bounds (`vdev_metaslab_set_size`).
+/// log2, for about 200 metaslabs (`vdev_metaslab_set_size`).
 fn metaslab_shift(asize_bytes: u64) -> u32 {
     // `highbit64`: the position of the highest bit, counted from 1.
     let highbit = |value: u64| value.checked_ilog2().map_or(0, |log| log + 1);
@@ -245,7 +244,7 @@ fn metaslab_shift(asize_bytes: u64) -> u32 {
     if asize_bytes >> shift > MAX_METASLABS { highbit(asize_bytes / MAX_METASLABS) } else { shift }
 }
 
-/// A new guid; never 0.
+/// Never 0.
 fn new_guid(rt: &Runtime) -> Guid {
     Guid(rt.random_u64().max(1))
 }

@@ -26,10 +26,10 @@ use cenote_format::dnode::ObjectType;
 use cenote_runtime::{Runtime, WorkKind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Derived keys kept. A salt serves about 400 million blocks, but clones and rekeying mix several.
+/// A salt serves about 400 million blocks, but clones and rekeying mix several.
 const KEPT_KEYS: usize = 16;
 
-/// Blocks per salt, `ZFS_CURRENT_MAX_SALT_USES`: keeps the probability of two equal random IVs at 10^-12.
+/// `ZFS_CURRENT_MAX_SALT_USES`: keeps the probability of equal random IVs at 10^-12.
 const MAX_SALT_USES: u64 = 400_000_000;
 
 /// The unwrapped keys of one encrypted dataset, and keys derived from them.
@@ -65,7 +65,7 @@ impl DatasetKey {
         key
     }
 
-    /// The salt for the next block, replaced after [`MAX_SALT_USES`].
+    /// Replaced after [`MAX_SALT_USES`].
     fn next_salt(&self, rt: &Runtime) -> KeySalt {
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let (salt, left) =
@@ -81,7 +81,7 @@ impl std::fmt::Debug for DatasetKey {
     }
 }
 
-/// Decrypts a block with the crypt bit; the result is still compressed, `psize` bytes.
+/// Decrypts a block with the crypt bit; the result is still compressed.
 pub(crate) fn decrypt(bp: &Blkptr, stored: Bytes, ctx: &ReadContext) -> Result<Bytes> {
     let place = ctx.place;
     if bp.is_encrypted() {
@@ -98,7 +98,7 @@ pub(crate) fn decrypt(bp: &Blkptr, stored: Bytes, ctx: &ReadContext) -> Result<B
     Ok(stored)
 }
 
-/// Verifies the MACs over decompressed bytes, those of indirect blocks and object sets.
+/// Verifies the MACs of indirect blocks and object sets.
 pub(crate) fn check_clear(bp: &Blkptr, clear: &[u8], ctx: &ReadContext) -> Result<()> {
     let endian = codec_endian(bp.endian());
     if bp.has_indirect_mac() {
@@ -139,7 +139,7 @@ fn open(bp: &Blkptr, stored: Bytes, key: &DatasetKey) -> Result<Bytes, CryptoErr
     Ok(block.into())
 }
 
-/// A salt and an unused IV. The MAC is added later.
+/// The MAC is added later.
 pub(crate) fn fresh_params(rt: &Runtime, key: &DatasetKey) -> CryptParams {
     CryptParams { salt: key.next_salt(rt), iv: secret(rt), mac: [0; 16] }
 }
@@ -150,7 +150,7 @@ fn secret<const N: usize>(rt: &Runtime) -> [u8; N] {
     bytes
 }
 
-/// Encrypts or authenticates `stored`, by type and level. `clear` is the block before compression.
+/// By type and level. `clear` is the block before compression.
 pub(crate) fn encrypt(
     rt: &Runtime,
     bp: Blkptr,
@@ -185,13 +185,12 @@ pub(crate) fn encrypt(
     Ok((bp.with_crypt(&params), block.into()))
 }
 
-/// The MAC of an indirect block written without its dataset's key: it covers the MACs of the blocks below.
-/// Only keys of the current version are received.
+/// The MAC over the MACs below, for a dataset without its key. Only keys of the current version are received.
 pub(crate) fn indirect_mac(clear: &[u8]) -> [u8; 16] {
     mac::indirect_mac(clear, native_endian(), KeyVersion::V1)
 }
 
-/// Encrypts a log block with the salt and IV in its pointer, and stores the MAC inside.
+/// Uses the salt and IV in the pointer; the MAC goes inside.
 pub(crate) fn seal_log_block(bp: &Blkptr, block: &mut [u8], key: &DatasetKey) -> Result<(), CryptoError> {
     let params = bp.crypt_params();
     let layout = layout::log(block, native_endian())?;

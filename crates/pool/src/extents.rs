@@ -14,16 +14,15 @@ use crate::vdev::queue::IoClass;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// The largest gap read along: a disk reads 64 KiB in a third of a millisecond, less than a request costs.
+/// Reading 64 KiB takes a third of a millisecond, less than a request.
 const MAX_GAP_BYTES: u64 = 64 << 10;
-/// Longest merged read.
 const MAX_EXTENT_BYTES: u64 = 1 << 20;
 
-/// Ranges from this size on are read alone, into their own memory, so that keeping one needs no copy out of a
-/// merged read. On a busy device the queue still joins neighbours.
+/// Ranges from this size on get their own memory, so that keeping one needs no copy out of a merged read. On
+/// a busy device the queue still joins neighbours.
 const LEAST_LARGE_BYTES: usize = 64 << 10;
 
-/// A claim to a range, redeemed after the read.
+/// A claim to a range.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticket(usize);
 
@@ -41,12 +40,10 @@ struct Wanted {
 #[derive(Debug, Default, Clone, Copy)]
 struct Slice {
     extent: usize,
-    /// In the extent.
     offset: usize,
     len: usize,
 }
 
-/// Ranges read together.
 struct Extent {
     leaf: Arc<Leaf>,
     start_bytes: u64,
@@ -54,7 +51,6 @@ struct Extent {
 }
 
 pub(crate) struct Fetched {
-    /// By ticket.
     slices: Vec<Slice>,
     /// `None` if it failed.
     extents: Vec<Option<Bytes>>,
@@ -66,7 +62,6 @@ impl Extents {
         Ticket(self.wanted.len() - 1)
     }
 
-    /// Reads all extents concurrently.
     pub(crate) async fn fetch(self, class: IoClass) -> Fetched {
         let (slices, merged) = self.merge();
         let reads = merged.iter().map(|extent| {
@@ -77,7 +72,7 @@ impl Extents {
         Fetched { slices, extents }
     }
 
-    /// The future place of each range, and the extents to read, by leaf and offset.
+    /// By leaf and offset.
     fn merge(self) -> (Vec<Slice>, Vec<Extent>) {
         let key = |&index: &usize| {
             let wanted: &Wanted = &self.wanted[index];
@@ -109,20 +104,20 @@ impl Extents {
 }
 
 impl Fetched {
-    /// The bytes of a range; `None` if its extent could not be read.
+    /// `None` if its extent could not be read.
     pub(crate) fn slice(&self, ticket: Ticket) -> Option<&[u8]> {
         let Slice { extent, offset, len } = *self.slices.get(ticket.0)?;
         self.extents.get(extent)?.as_ref()?.get(offset..offset + len)
     }
 
-    /// As a buffer that shares, and keeps alive, the whole extent's memory.
+    /// Shares, and keeps alive, the whole extent's memory.
     pub(crate) fn shared(&self, ticket: Ticket) -> Option<Bytes> {
         let Slice { extent, offset, len } = *self.slices.get(ticket.0)?;
         let bytes = self.extents.get(extent)?.as_ref()?;
         bytes.get(offset..offset + len).map(|range| bytes.slice_ref(range))
     }
 
-    /// As a separate buffer, which shares the extent's memory unless that is much larger.
+    /// Shares the extent's memory unless that is much larger.
     pub(crate) fn bytes(&self, ticket: Ticket) -> Option<Bytes> {
         let Slice { extent, offset, len } = *self.slices.get(ticket.0)?;
         let bytes = self.extents.get(extent)?.as_ref()?;

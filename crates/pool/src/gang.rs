@@ -25,7 +25,6 @@ use futures::future::BoxFuture;
 pub const MAX_GANG_DEPTH: u32 = 16;
 
 impl Pool {
-    /// Reads the block of a gang pointer; `psize` bytes.
     pub(crate) fn read_gang<'a>(
         &'a self,
         bp: &'a Blkptr,

@@ -34,7 +34,6 @@ use futures::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Copies healed concurrently.
 const AT_ONCE: usize = 16;
 
 /// The result of healing some blocks.
@@ -61,8 +60,8 @@ impl Healed {
 }
 
 impl Pool {
-    /// Leaves in use that lack data, and the first and last txg of it. A leaf with old labels and no record
-    /// lacks all txgs.
+    /// Leaves in use that lack data, and its first and last txg; all txgs if its labels are old without a
+    /// record.
     pub fn behind(&self) -> BTreeMap<Guid, (Txg, Txg)> {
         let vdevs = self.vdevs();
         let in_use = vdevs.leaves().iter().filter(|leaf| !leaf.is_out_of_use());
@@ -75,7 +74,7 @@ impl Pool {
         in_use.filter_map(lacks).chain(vdevs.distributed_spares().filter_map(span)).collect()
     }
 
-    /// Whether a leaf in use may lack a block. Leaves that are away are resilvered after their return.
+    /// Whether a leaf in use may lack a block. A returning leaf is resilvered later.
     pub fn may_lack(&self, bp: &Blkptr) -> bool {
         if bp.kind() != BlkptrKind::Normal {
             return false;
@@ -85,9 +84,8 @@ impl Pool {
             || vdevs.distributed_spares().any(|spare| self.missed_here().has(spare, birth))
     }
 
-    /// Heals an on-disk block, which gets one more owner in txg `txg`, on every leaf in use that may lack it.
-    /// A leaf that fails to take it misses data of that txg, so that a running resilver does not declare it
-    /// complete.
+    /// Heals a block that gets another owner in txg `txg`, on every leaf in use. A leaf that fails to take it
+    /// misses data of that txg, so that a running resilver does not declare it complete.
     pub async fn bring_shared(&self, space: &Allocator, bp: &Blkptr, place: Zbookmark, txg: Txg) {
         if !self.may_lack(bp) {
             return;
@@ -97,8 +95,8 @@ impl Pool {
         healed.unhealed.into_iter().for_each(|leaf| self.missed_here().note(leaf, txg));
     }
 
-    /// Heals these blocks on every leaf in use that may lack them; [`Pool::flush`] makes that durable. This
-    /// view must keep their space since before the pointers were read.
+    /// Heals blocks on every leaf in use; [`Pool::flush`] makes that durable. This view must have kept their
+    /// space since before the pointers were read.
     pub async fn heal_many(&self, blocks: Vec<VerifyItem>) -> Healed {
         let (mut targets, _) = self.targets(&blocks).await;
         targets.sort_unstable_by_key(|target| (target.dva.vdev, target.dva.offset_bytes));
@@ -144,8 +142,8 @@ impl Pool {
         healed
     }
 
-    /// Writes the true content of wrong ranges of a block born in `birth`. Once begun it runs to its end,
-    /// holding this view's space and `inside`.
+    /// Writes wrong ranges of a block born in `birth`. Runs to its end, holding this view's space and
+    /// `inside`.
     pub(crate) async fn write_truth(
         &self,
         faults: Vec<ColumnFault>,
@@ -175,7 +173,7 @@ impl Pool {
     }
 }
 
-/// Leaves of a block that may lack it.
+/// Leaves that may lack a block.
 fn lacking(vdevs: &VdevTree, map: &BlockMap, birth: PhysicalBirth) -> BTreeSet<Guid> {
     let columns = map.rows.iter().flat_map(|row| row.columns.iter().map(move |column| (row, column)));
     let leaves = columns.flat_map(|(row, column)| vdevs.leaves_of(row, column, birth));

@@ -37,7 +37,7 @@ pub const SPA_MINDEVSIZE: u64 = 64 << 20;
 const NVLIST_AT: usize = VDEV_PHYS_OFFSET as usize;
 const NVLIST_BYTES: usize = VDEV_PHYS_SIZE as usize;
 const RING_AT: usize = UBERBLOCK_RING_OFFSET as usize;
-/// Sizes of an uberblock slot: 2^10 (`UBERBLOCK_SHIFT`) to 2^13 (`MAX_UBERBLOCK_SHIFT`).
+/// 2^10 (`UBERBLOCK_SHIFT`) to 2^13 (`MAX_UBERBLOCK_SHIFT`).
 const SLOT_SHIFTS: std::ops::RangeInclusive<u32> = 10..=13;
 
 const _: () = {
@@ -97,8 +97,7 @@ async fn label_offsets(device: &dyn Device) -> Vec<u64> {
     offsets
 }
 
-/// Whether a configuration ends where that of a label would. Folders hold many small files; this reads a page
-/// instead of 256 KiB.
+/// Whether a configuration ends where a label's would: reads a page, since folders hold many small files.
 async fn may_be_label(device: &dyn Device, offset: u64) -> bool {
     const PAGE_BYTES: usize = 4096;
     let end = offset + VDEV_PHYS_OFFSET + VDEV_PHYS_SIZE;

@@ -28,7 +28,7 @@ pub(crate) enum Mismatch {
 }
 
 impl Pool {
-    /// The meaning if all of a block is wrong, as was just found.
+    /// For all of a block.
     pub(crate) fn meaning(&self, check: &Check<'_>, ctx: &ReadContext) -> Mismatch {
         match ctx.in_log {
             Some(InLog::MayEnd) => Mismatch::EndOfLog,
@@ -38,8 +38,7 @@ impl Pool {
         }
     }
 
-    /// The meaning for a copy or column of a block that others have. A log block may have reached other
-    /// devices, but not this one, before a power cut.
+    /// For a copy or column. A log block may have reached other devices before a power cut.
     pub(crate) fn meaning_of_part(&self, check: &Check<'_>, ctx: &ReadContext) -> Mismatch {
         match ctx.in_log {
             Some(_) => Mismatch::EndOfLog,

@@ -46,10 +46,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-/// Interval at which [`Pool::earlier_trees_ended`] and [`LeavesInUse::ended`] poll.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A pool, assembled from devices. Cloning it costs a few atomic increments.
+/// An assembled pool. Cloning it costs a few atomic increments.
 #[derive(Clone)]
 pub struct Pool {
     live: Arc<Live>,
@@ -63,17 +62,15 @@ pub struct Pool {
     kept: Option<KeptSpace>,
 }
 
-/// State shared by all views of a pool.
 struct Live {
     runtime: Runtime,
     name: String,
     salt: Option<ChecksumSalt>,
     may_be_live: bool,
     missed: Arc<Missed>,
-    /// The DTLs' contents when the pool was opened.
+    /// The DTLs when the pool was opened.
     noted: BTreeMap<Guid, Vec<(Txg, Txg)>>,
     wrong: Arc<Wrong>,
-    /// The RAID-Z expansion in progress, if any.
     reflow: Arc<Reflow>,
     settings: Arc<QueueSettings>,
     suspension: Suspension,
@@ -81,20 +78,19 @@ struct Live {
     /// A larger gang header would have helped.
     cramped: AtomicBool,
     second: RwLock<Option<Arc<dyn SecondLevel>>>,
-    /// Tracks the txgs that readers hold; set once the pool changes.
+    /// Set once the pool changes.
     keeper: OnceLock<Arc<Keeper>>,
     current: RwLock<Current>,
 }
 
-/// State that changes when a device joins, leaves or changes state.
+/// Replaced when a device joins, leaves or changes state.
 #[derive(Clone)]
 struct Current {
     config: Arc<PoolConfig>,
     found: Arc<FoundPool>,
     vdevs: Arc<VdevTree>,
-    /// Mappings of removed vdevs.
     indirect: BTreeMap<VdevId, Arc<IndirectMapping>>,
-    /// Leaves out of use until the pool is reopened.
+    /// Out of use until the pool is reopened.
     aside: BTreeSet<Guid>,
     /// Leaves whose device was refused, and why.
     refused: BTreeMap<Guid, Trouble>,
@@ -109,19 +105,18 @@ pub struct Trusted {
     pub config: PoolConfig,
     /// Mappings of removed top-level vdevs.
     pub indirect: BTreeMap<VdevId, Arc<IndirectMapping>>,
-    /// Txgs that leaves missed according to their DTLs, as runs of first and last txg.
+    /// Txgs that leaves missed according to their DTLs, first and last.
     pub noted: BTreeMap<Guid, Vec<(Txg, Txg)>>,
-    /// Txgs that leaves may have missed, including those that no DTL can know of.
+    /// Txgs that leaves may have missed, with and without a DTL.
     pub behind: BTreeMap<Guid, Vec<(Txg, Txg)>>,
     /// `org.illumos:checksum_salt`.
     pub checksum_salt: Option<[u8; 32]>,
 }
 
 impl Pool {
-    /// Assembles a pool from labels alone, as of `uberblock` (one of `found.uberblocks`).
-    ///
-    /// This suffices to read the MOS. Blocks of removed vdevs and salted checksums need
-    /// [`Pool::with_trusted`]. A missing device is an error only when a block that it alone holds is read.
+    /// Assembles a pool from labels alone, as of one of `found.uberblocks`: enough to read the MOS. Blocks of
+    /// removed vdevs and salted checksums need [`Pool::with_trusted`]. A missing device is an error only when
+    /// a block that it alone holds is read.
     #[boxed]
     pub async fn assemble(rt: &Runtime, found: &FoundPool, uberblock: &Uberblock) -> Result<Pool> {
         let (missed, settings) = (Arc::<Missed>::default(), Arc::<QueueSettings>::default());
@@ -168,25 +163,24 @@ impl Pool {
         Ok(Pool { live, uberblock, reads, writes, counts: true, waits: Waits::Never, kept: None })
     }
 
-    /// A view of the same pool at another uberblock, after a txg was synced.
+    /// A view at a later uberblock.
     pub fn at(&self, uberblock: &Uberblock) -> Pool {
         Pool { uberblock: Arc::new(*uberblock), kept: None, ..self.clone() }
     }
 
-    /// A view of a checkpoint's tree. It shares this view's [`KeptSpace`].
+    /// A view of a checkpoint's tree, with this view's [`KeptSpace`].
     pub fn at_checkpoint(&self, checkpoint: &Uberblock) -> Pool {
         Pool { uberblock: Arc::new(*checkpoint), ..self.clone() }
     }
 
-    /// Marks the pool as changing; `space` tracks what becomes free.
+    /// Marks the pool as changing.
     pub fn begin_to_change(&self, space: &Allocator) {
         space.keeper().finish(self.uberblock.txg);
         // An engine that failed to start may have left another keeper.
         drop(self.live.keeper.set(space.keeper().clone()));
     }
 
-    /// A view whose tree stays whole while it, or anything opened through it, lives. The space must have been
-    /// kept before the view was taken.
+    /// A view whose tree stays whole. The space must have been kept before the view was taken.
     pub fn keeping(&self, kept: KeptSpace) -> Pool {
         Pool { kept: Some(kept), ..self.clone() }
     }
@@ -196,17 +190,17 @@ impl Pool {
         Pool { kept: None, ..self.clone() }
     }
 
-    /// Keeps the on-disk state of the pool, if the pool changes.
+    /// Keeps the on-disk state, if the pool changes.
     pub fn keep_now(&self) -> Option<KeptSpace> {
         self.live.keeper.get().map(|keeper| keeper.keep(false))
     }
 
-    /// Whether no block of this view's tree can have been freed and overwritten since.
+    /// Whether this view's blocks cannot have been freed and overwritten.
     pub fn has_whole_tree(&self) -> bool {
         self.has_kept(None)
     }
 
-    /// As [`Pool::has_whole_tree`], for a read that holds `kept` itself.
+    /// For a read with its own `kept` space.
     pub(crate) fn has_kept(&self, kept: Option<&KeptSpace>) -> bool {
         match (kept.or(self.kept.as_ref()), self.live.keeper.get()) {
             (Some(kept), _) => !kept.is_given_up(),
@@ -215,8 +209,7 @@ impl Pool {
         }
     }
 
-    /// A view whose I/O has this class: a read class applies to reads, a write class to writes, any other to
-    /// both.
+    /// A view for I/O of a class. A read class leaves writes unchanged, and vice versa.
     pub fn for_class(&self, class: IoClass) -> Pool {
         match class {
             IoClass::SyncRead | IoClass::AsyncRead => Pool { reads: class, ..self.clone() },
@@ -225,12 +218,12 @@ impl Pool {
         }
     }
 
-    /// A view that does not count errors: for rereading blocks whose errors were counted already.
+    /// A view that does not count errors again.
     pub fn without_counting(&self) -> Pool {
         Pool { counts: false, ..self.clone() }
     }
 
-    /// A view whose reads wait for failed devices as `waits` says.
+    /// A view with other [`Waits`].
     pub fn waiting(&self, waits: Waits) -> Pool {
         Pool { waits, ..self.clone() }
     }
@@ -239,7 +232,6 @@ impl Pool {
         self.waits
     }
 
-    /// Whether errors count on the leaf.
     pub(crate) fn counts(&self) -> bool {
         self.counts
     }
@@ -252,7 +244,7 @@ impl Pool {
         self.writes
     }
 
-    /// Adds a second-level cache: all views that read for users look there first.
+    /// Adds a second-level cache for users' reads.
     pub fn set_second_level(&self, second: Arc<dyn SecondLevel>) {
         *self.live.second.write() = Some(second);
     }
@@ -269,7 +261,7 @@ impl Pool {
         &self.live.settings
     }
 
-    /// Load of each leaf by guid, in the order of [`IoClass::ALL`].
+    /// Load of each leaf, by [`IoClass::ALL`].
     pub fn queue_loads(&self) -> Vec<(Guid, [ClassLoad; IoClass::ALL.len()])> {
         self.vdevs().leaves().iter().map(|leaf| (leaf.guid, leaf.load())).collect()
     }
@@ -286,8 +278,8 @@ impl Pool {
         sum
     }
 
-    /// The same pool, devices and error counters, with the MOS's configuration instead of the labels'. The
-    /// two pools are independent from here on.
+    /// The pool with the MOS's configuration. It keeps devices and error counters, but is independent from
+    /// here on.
     #[boxed]
     pub async fn with_trusted(&self, trusted: Trusted) -> Result<Pool> {
         let Current { found, vdevs, .. } = self.current();
@@ -338,9 +330,9 @@ impl Pool {
         Ok(Pool { live: Arc::new(live), ..self.clone() })
     }
 
-    /// Replaces the vdev tree for all operations that begin later, through any view. `joining` are devices of
-    /// leaves that join or return. `lacking` is a leaf that lacks writes of some txgs, first and last.
-    /// Devices without a leaf in use are released, and closed once no operation uses them.
+    /// Replaces the vdev tree, for operations that begin later. `joining` are devices of joining or returning
+    /// leaves. `lacking` is a leaf that lacks txgs, first to last. Unused devices are closed after their last
+    /// operation.
     pub fn set_vdevs(
         &self,
         mut vdevs: Vec<VdevConfig>,
@@ -375,7 +367,7 @@ impl Pool {
         current.aside.retain(|leaf| stay.contains(leaf));
     }
 
-    /// Replaces the devices of leaves that lost theirs; the rest of the pool is unchanged.
+    /// Replaces lost devices of leaves.
     pub fn reopen(&self, devices: BTreeMap<Guid, FoundDevice>) {
         let mut current = self.live.current.write();
         let (config, mut found) = (PoolConfig::clone(&current.config), FoundPool::clone(&current.found));
@@ -384,8 +376,7 @@ impl Pool {
         self.rebuild(&mut current, config, found, &leaves);
     }
 
-    /// Releases all devices: every later operation fails, through any view. The devices are closed when the
-    /// operations under way end.
+    /// Releases all devices: later operations fail, and the devices are closed when those under way end.
     pub fn let_go_of_devices(&self) {
         let mut current = self.live.current.write();
         let (config, mut found) = (PoolConfig::clone(&current.config), FoundPool::clone(&current.found));
@@ -399,8 +390,7 @@ impl Pool {
         self.live.current.write().indirect.insert(vdev, mapping);
     }
 
-    /// Learns the vdevs' MOS objects: space maps, ZAPs, DTLs. A vdev that just joined has none before the end
-    /// of its first txg.
+    /// Learns the vdevs' MOS objects: space maps, ZAPs, DTLs. A new vdev has none until its first txg ends.
     pub fn learn_objects(&self, told: &[VdevConfig]) {
         let mut current = self.live.current.write();
         let mut config = PoolConfig::clone(&current.config);
@@ -410,7 +400,6 @@ impl Pool {
         }
     }
 
-    /// Installs a new tree that keeps these leaves.
     fn rebuild(&self, current: &mut Current, config: PoolConfig, found: FoundPool, leaves: &[Arc<Leaf>]) {
         let material = build::Material {
             runtime: &self.live.runtime,
@@ -427,7 +416,7 @@ impl Pool {
         (current.config, current.found, current.vdevs) = (Arc::new(config), Arc::new(found), vdevs);
     }
 
-    /// Waits for all operations that began with an earlier tree.
+    /// Waits for all operations on earlier trees.
     #[boxed]
     pub async fn earlier_trees_ended(&self) {
         let earlier = self.live.current.read().earlier.clone();
@@ -436,7 +425,7 @@ impl Pool {
         }
     }
 
-    /// Rechecks device sizes and starts using those that have grown.
+    /// Starts using the space of grown devices.
     #[boxed]
     pub async fn look_at_sizes(&self) {
         // A hung device answers late, so ask before taking the lock.
@@ -461,13 +450,13 @@ impl Pool {
         self.rebuild(&mut current, config, found, &leaves);
     }
 
-    /// Waits until every responsive device has finished its changes, including those without a waiter.
+    /// Waits until responsive devices have finished all changes, even abandoned ones.
     #[boxed]
     pub async fn idle(&self) {
         self.vdevs().idle().await;
     }
 
-    /// Changes the configuration outside the vdev tree: spares, cache devices, the comment.
+    /// Changes spares, cache devices or the comment.
     pub fn set_beside(&self, change: impl FnOnce(&mut PoolConfig)) {
         let mut current = self.live.current.write();
         let mut config = PoolConfig::clone(&current.config);
@@ -475,7 +464,7 @@ impl Pool {
         current.config = Arc::new(config);
     }
 
-    /// Adds the device of a spare or cache device outside the tree.
+    /// Adds a spare or cache device.
     pub fn keep_beside(&self, guid: Guid, device: FoundDevice) {
         let mut current = self.live.current.write();
         let mut found = FoundPool::clone(&current.found);
@@ -483,7 +472,7 @@ impl Pool {
         current.found = Arc::new(found);
     }
 
-    /// Removes a spare or cache device; it is closed after its last use.
+    /// Removes a spare or cache device, closed after its last use.
     pub fn forget_beside(&self, guid: Guid) {
         let mut current = self.live.current.write();
         let mut found = FoundPool::clone(&current.found);
@@ -491,7 +480,7 @@ impl Pool {
         current.found = Arc::new(found);
     }
 
-    /// With the next tree, takes a leaf out of use until the pool is reopened, or puts it back.
+    /// Takes a leaf out of use, from the next tree until the pool is reopened, or puts it back.
     pub fn set_aside(&self, leaf: Guid, is_aside: bool) {
         let mut current = self.live.current.write();
         match is_aside {
@@ -500,12 +489,12 @@ impl Pool {
         };
     }
 
-    /// Whether a leaf is out of use until the pool is reopened.
+    /// Whether [`Pool::set_aside`] took a leaf out of use.
     pub fn is_set_aside(&self, leaf: Guid) -> bool {
         self.live.current.read().aside.contains(&leaf)
     }
 
-    /// With the next tree, a leaf has no device until one joins: the device found is not its own.
+    /// Rejects a leaf's device, from the next tree on: it is not the leaf's own.
     pub fn refuse_device(&self, leaf: Guid, why: Trouble) {
         self.live.current.write().refused.insert(leaf, why);
     }
@@ -518,7 +507,7 @@ impl Pool {
         self.live.current.read().clone()
     }
 
-    /// Counters and fault switches of the devices, if the pool was opened for good.
+    /// Counters and fault switches, if the pool was opened for good.
     pub fn taps(&self) -> Option<Arc<Taps>> {
         self.live.current.read().found.taps.clone()
     }
@@ -528,7 +517,7 @@ impl Pool {
         self.live.current.read().found.devices.get(&leaf).cloned()
     }
 
-    /// Whether a device belongs to any leaf, regardless of its guid.
+    /// Whether a device belongs to any leaf.
     pub fn holds(&self, device: &FoundDevice) -> bool {
         let current = self.live.current.read();
         current.found.devices.values().any(|held| Arc::ptr_eq(&held.device, &device.device))
@@ -570,7 +559,7 @@ impl Pool {
         self.uberblock.version
     }
 
-    /// Whether the pool's version includes a feature. Pools with feature flags have them all.
+    /// Whether the pool's version includes a feature.
     pub fn has(&self, what: Since) -> bool {
         what.is_in(self.version())
     }
@@ -590,31 +579,31 @@ impl Pool {
         self.live.current.read().found.clone()
     }
 
-    /// The current vdev tree, for one operation only: holding it keeps its devices open.
+    /// The current vdev tree, for one operation: holding it keeps devices open.
     pub fn vdevs(&self) -> Arc<VdevTree> {
         self.live.current.read().vdevs.clone()
     }
 
-    /// Sets whether resilvers prefer this leaf over others with the same data.
+    /// Sets whether resilvers prefer to read this leaf.
     pub fn set_read_first(&self, leaf: Guid, is_first: bool) {
         let vdevs = self.vdevs();
         let leaves = vdevs.leaves().iter().filter(|one| one.guid == leaf);
         leaves.for_each(|one| one.set_read_first(is_first));
     }
 
-    /// Error counts of each leaf that has a device, by guid.
+    /// Error counts of each leaf with a device.
     pub fn error_counters(&self) -> Vec<(Guid, ErrorCounts)> {
         self.vdevs().leaves().iter().map(|leaf| (leaf.guid, leaf.errors())).collect()
     }
 
-    /// Resets the error counts of one leaf, or of all.
+    /// Resets the errors of one leaf, or of all.
     pub fn clear_errors(&self, only: Option<Guid>) {
         let vdevs = self.vdevs();
         let leaves = vdevs.leaves().iter().filter(|leaf| only.is_none_or(|only| only == leaf.guid));
         leaves.for_each(|leaf| leaf.clear_errors());
     }
 
-    /// Tests whether a leaf's device can be read and written; `None` if no such leaf is in use.
+    /// Tests a leaf's device; `None` if the leaf is not in use.
     #[boxed]
     pub async fn probe(&self, leaf: Guid) -> Option<Probe> {
         let vdevs = self.vdevs();
@@ -622,20 +611,19 @@ impl Pool {
         Some(found.probe().await)
     }
 
-    /// Leaves known to be incomplete: they were away, are out of use or are being resilvered. Verification
-    /// does not blame them, because a resilver will supply the missing data.
+    /// Incomplete leaves: they were away, are out of use or are being resilvered. Verification does not blame
+    /// them, because a resilver will supply the data.
     pub fn lagging_leaves(&self) -> Vec<Guid> {
         let vdevs = self.vdevs();
         vdevs.leaves().iter().filter(|leaf| vdevs.is_lagging(leaf)).map(|leaf| leaf.guid).collect()
     }
 
-    /// The txgs of which a leaf lacks something, as runs of first and last txg: from its dirty time log (DTL)
-    /// and from later failed writes.
+    /// Txgs that a leaf lacks in part, first and last: from its DTL and later failed writes.
     pub fn missing_txgs(&self, leaf: Guid) -> Vec<(Txg, Txg)> {
         self.live.missed.of_leaf(leaf)
     }
 
-    /// [`Pool::missing_txgs`] of every incomplete leaf, to be written to the DTLs.
+    /// [`Pool::missing_txgs`] of all leaves, for their DTLs.
     pub fn missed(&self) -> BTreeMap<Guid, Vec<(Txg, Txg)>> {
         self.live.missed.all()
     }
@@ -645,7 +633,7 @@ impl Pool {
         &self.live.noted
     }
 
-    /// Records that a leaf was resilvered up to a txg.
+    /// Records a resilver of a leaf up to a txg.
     pub fn caught_up(&self, leaf: Guid, upto: Txg) {
         let mut current = self.live.current.write();
         self.live.missed.take_out(leaf, upto);
@@ -657,7 +645,7 @@ impl Pool {
         }
     }
 
-    /// Whether other leaves hold all of a leaf's data, so that it can be removed.
+    /// Whether other leaves hold all of a leaf's data.
     pub fn can_spare(&self, leaf: Guid) -> bool {
         self.vdevs().can_spare(leaf)
     }
@@ -669,8 +657,8 @@ impl Pool {
         logs.find(|top| top.leaves().any(|one| one.guid == leaf)).map(|top| VdevId(top.id))
     }
 
-    /// Whether a leaf can be removed while the pool is open: others hold its data, or it belongs to a log
-    /// vdev, whose contents are also in memory.
+    /// Whether a leaf can be removed from an open pool: others hold its data, or it belongs to a log vdev,
+    /// whose contents are also in memory.
     pub fn is_expendable(&self, leaf: Guid) -> bool {
         self.can_spare(leaf) || self.log_of(leaf).is_some()
     }
@@ -713,13 +701,12 @@ impl Pool {
         self.live.salt.as_ref()
     }
 
-    /// Whether another system may be writing to the pool: it was never exported, and we do not hold it.
+    /// Whether another system may be writing: the pool was never exported, and we do not hold it.
     pub(crate) fn may_be_live(&self) -> bool {
         self.live.may_be_live
     }
 }
 
-/// Returns whether anything changed.
 fn learn_objects(vdevs: &mut [VdevConfig], told: &[VdevConfig]) -> bool {
     let mut is_new = false;
     for vdev in vdevs {
@@ -738,7 +725,7 @@ fn learn_objects(vdevs: &mut [VdevConfig], told: &[VdevConfig]) -> bool {
     is_new
 }
 
-/// Leaves that have left the pool but may still be used by operations under way.
+/// Departed leaves that operations may still use.
 pub struct LeavesInUse {
     runtime: Runtime,
     leaves: Vec<Weak<Leaf>>,

@@ -92,7 +92,7 @@ impl Ranges {
         (bytes > 0).then_some(Overlap { offset_bytes: offset, len_bytes: len, bytes })
     }
 
-    /// Adds a range and returns how many of its bytes were there.
+    /// Returns how many bytes were there.
     pub(crate) fn insert_watched(&mut self, offset: u64, len: u64, watch: &mut impl Watch) -> u64 {
         let end = offset.saturating_add(len);
         if offset == end {
@@ -121,7 +121,7 @@ impl Ranges {
         present
     }
 
-    /// Removes a range and returns how many of its bytes were there.
+    /// Returns how many bytes were there.
     pub(crate) fn remove_watched(&mut self, offset: u64, len: u64, watch: &mut impl Watch) -> u64 {
         let end = offset.saturating_add(len);
         let mut removed = 0;
@@ -145,11 +145,9 @@ impl Ranges {
     }
 }
 
-/// Observes the changes of a set of ranges, to keep another view of it.
+/// Observes changes, to keep another view of the set.
 pub(crate) trait Watch {
-    /// This range left the set, as such.
     fn gone(&mut self, start: u64, end: u64);
-    /// This range entered the set.
     fn came(&mut self, start: u64, end: u64);
 }
 
@@ -176,7 +174,7 @@ mod tests {
         assert_eq!((r.total_bytes(), r.contains(15, 25), r.contains(14, 2)), (25, true, false));
     }
 
-    /// Compares with an array of bits under random changes from a fixed seed.
+    /// Compares with an array of bits under random changes.
     #[test]
     fn it_does_what_an_array_of_bits_does() {
         let mut seed = 0x1234_5678_9abc_def0u64;

@@ -80,7 +80,6 @@ impl Pool {
         }
     }
 
-    /// Reads a block from the second level, if it has a valid copy.
     async fn read_second(&self, second: &dyn SecondLevel, bp: &Blkptr, check: &Check<'_>) -> Option<Bytes> {
         let stored = second.read(bp)?.await?;
         self.runtime().work(check.work(), stored.len() as u64).await;
@@ -91,7 +90,6 @@ impl Pool {
         Some(stored)
     }
 
-    /// Offers a block that was read from the pool to the second level.
     pub(crate) fn offer(&self, second: &dyn SecondLevel, bp: &Blkptr, stored: &Bytes, secondary: Secondary) {
         if secondary == Secondary::No {
             return;
@@ -101,10 +99,9 @@ impl Pool {
         second.offer(bp, stored, Offer { is_ahead: secondary == Secondary::Ahead, is_special });
     }
 
-    /// Reads an intent-log block, decrypted if its pointer says so and a key is given. The checksum inside
-    /// must be the one that its pointer announces. Otherwise the block was never written and the chain ends
-    /// here: [`PoolError::Checksum`], counted against no device unless the log was claimed with the block
-    /// ([`ReadContext::of_log`]).
+    /// Reads an intent-log block, decrypted if its pointer says so and a key is given. If its checksum is not
+    /// the announced one, the block was never written and the chain ends: [`PoolError::Checksum`], counted
+    /// only if the log was claimed with the block ([`ReadContext::of_log`]).
     #[boxed]
     pub async fn read_log_block(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
         let stored = self.read_physical(bp, ctx).await?;
@@ -152,7 +149,6 @@ impl Pool {
             .map_err(|e| failed(e.to_string()))
     }
 
-    /// Reads the first copy that can be read or rebuilt.
     pub(crate) async fn read_copies(
         &self,
         bp: &Blkptr,
@@ -163,8 +159,7 @@ impl Pool {
         self.read_rest(bp, psize, check, ctx, Vec::new()).await
     }
 
-    /// As [`Pool::read_copies`], reusing the columns of the first copy that were read already. Some views
-    /// wait for failed devices here.
+    /// Reuses the columns already read of the first copy. Some views wait for failed devices here.
     pub(crate) async fn read_rest(
         &self,
         bp: &Blkptr,
@@ -240,7 +235,7 @@ impl Pool {
         Err(error)
     }
 
-    /// Reads one copy: the data columns if they are right, else any recoverable combination.
+    /// The data columns, or else any recoverable combination.
     async fn read_copy(
         &self,
         dva: &Dva,
@@ -280,12 +275,10 @@ impl Pool {
 
 struct Copy {
     data: Bytes,
-    /// Some of it is wrong on disk.
     is_bad: bool,
 }
 
-/// Reads the data columns, each from its best leaf. On failure returns those non-empty columns that were
-/// read.
+/// Each column from its best leaf. On failure returns those non-empty columns that were read.
 async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Result<Bytes, Vec<Option<Version>>> {
     if let [row] = &map.rows[..]
         && let [column] = row.data()
@@ -317,7 +310,7 @@ async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Result<B
     Ok(block.into())
 }
 
-/// Reads a column; does not wait for a slow device if others may have the data.
+/// Does not wait for a slow device if others may have the column.
 pub(crate) async fn read_column(
     vdevs: &VdevTree,
     leaf: &Leaf,
@@ -332,10 +325,10 @@ pub(crate) async fn read_column(
     }
 }
 
-/// The leaf to read a column from: one that has the block, if possible. Among several it is the least busy
-/// one; among equals, mirrors share the work by offset.
+/// The leaf to read a column from: one that has the block, if possible, and is the least busy. Equal mirrors
+/// share the work by offset.
 pub(crate) fn preferred(vdevs: &VdevTree, map: &BlockMap, row: &Row, column: &Column) -> Option<Arc<Leaf>> {
-    /// Neighbouring blocks go to one leaf, so that it can read ahead.
+    /// Neighbouring blocks go to one leaf, for its read-ahead.
     const SHARE_SHIFT: u32 = 22;
     let slot = vdevs.layout_of(row.top)?.slots().get(column.slot)?;
     let have = || slot.leaves.iter().filter(|leaf| !vdevs.lacks(leaf, map.birth));
@@ -377,7 +370,6 @@ fn copy_failed(bp: &Blkptr, place: Zbookmark, error: CopyError) -> PoolError {
     }
 }
 
-/// The pointer's addresses as `zdb` prints them.
 fn addresses(bp: &Blkptr) -> Arc<str> {
     let mut text = String::new();
     for dva in bp.dvas() {

@@ -16,7 +16,7 @@ use cenote_format::blkptr::Dva;
 use cenote_format::units::{Asize, PhysicalBirth, SPA_MAXBLOCKSIZE, VdevId};
 use futures::StreamExt;
 
-/// Bytes rebuilt concurrently, in all ranges.
+/// Of all ranges together.
 const UNDER_WAY_BYTES: u64 = 64 << 20;
 const AT_ONCE: u64 = 16;
 
@@ -51,10 +51,9 @@ impl Pool {
         pieces
     }
 
-    /// Rebuilds [pieces](Pool::rebuild_pieces) of a vdev on every leaf in use that lacks anything;
-    /// [`Pool::flush`] makes that durable. The result also counts the pieces that could not be recovered.
-    ///
-    /// No other writer touches them: this view keeps the space since before the used ranges were read.
+    /// Rebuilds [pieces](Pool::rebuild_pieces) on every incomplete leaf in use; [`Pool::flush`] makes that
+    /// durable. The result counts unrecoverable pieces too. This view must have kept the space since before
+    /// the used ranges were read.
     #[boxed]
     pub async fn rebuild_many(&self, vdev: VdevId, pieces: Vec<(u64, u64)>) -> Healed {
         let longest = pieces.iter().map(|piece| piece.1 - piece.0).max().unwrap_or(1);

@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-/// Events held until taken: some 20 MiB.
+/// Some 20 MiB.
 const MOST_HELD: usize = 1 << 18;
 
 /// A source of events that can be recorded.

@@ -30,9 +30,9 @@ use cenote_runtime::WorkKind;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Most units that may differ from the likely choice; parity can't make up for more.
+/// Parity can't make up for more.
 const MAX_DEVIATIONS: usize = 3;
-/// The most bytes hashed for one block, and the fewest attempts for a large block.
+/// Limits for one block; a large one gets at least [`MIN_ATTEMPTS`].
 const MAX_HASHED_BYTES: usize = 8 << 30;
 const MIN_ATTEMPTS: usize = 2_048;
 const MAX_ATTEMPTS: usize = 100_000;
@@ -40,11 +40,9 @@ const MAX_ATTEMPTS: usize = 100_000;
 /// Why a copy could not be used.
 #[derive(Debug, Clone)]
 pub(crate) enum CopyError {
-    /// Too little could be read.
     Unreadable(String),
     /// No combination matches the checksum.
     Mismatch(ChecksumError),
-    /// The address is impossible.
     BadAddress(String),
 }
 
@@ -58,7 +56,7 @@ impl From<MapError> for CopyError {
 }
 
 impl CopyError {
-    /// The more informative of two errors: damage, then absence, then a bad address.
+    /// The more informative error: damage, then absence, then a bad address.
     pub(crate) fn worse(first: Option<CopyError>, second: CopyError) -> Option<CopyError> {
         let rank = |error: &CopyError| match error {
             CopyError::BadAddress(_) => 0,
@@ -73,19 +71,17 @@ impl CopyError {
 }
 
 pub(crate) struct Recovered {
-    /// `psize` bytes with the right checksum.
     pub(crate) data: Bytes,
     /// The wrong or unreadable ranges.
     pub(crate) faults: Vec<ColumnFault>,
 }
 
-/// A wrong range on a leaf.
 pub(crate) struct ColumnFault {
     pub(crate) leaf: Arc<Leaf>,
     pub(crate) offset_bytes: u64,
     pub(crate) len: usize,
     pub(crate) kind: FaultKind,
-    /// The correct content; in a dRAID with the zeros that fill its row.
+    /// With the zeros that fill a dRAID's row.
     pub(crate) truth: Bytes,
     /// Copies made by an expansion.
     pub(crate) also_at: Vec<(Arc<Leaf>, u64)>,
@@ -98,24 +94,23 @@ pub(crate) enum FaultKind {
     WrongParity,
 }
 
-/// The bytes that a leaf returned for a column; `None` if it failed.
+/// A leaf's bytes of a column; `None` if it failed.
 pub(crate) struct Version {
     pub(crate) leaf: Arc<Leaf>,
     pub(crate) bytes: Option<Bytes>,
 }
 
-/// All data of one copy: `versions[row][column][leaf]`.
 struct Gathered<'a> {
     map: &'a BlockMap,
     versions: Vec<Vec<Vec<Version>>>,
-    /// Choices for these follow those for the units.
+    /// Their choices follow the units'.
     formers: Vec<Former>,
-    /// Leaves that were behind when read. Their resilver may have ended since.
+    /// Leaves that were behind when read.
     lagging: Vec<Guid>,
     last_error: Option<String>,
 }
 
-/// The source of a unit's bytes.
+/// Source of a unit's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Choice {
     Version(usize),
@@ -124,7 +119,7 @@ enum Choice {
     AsItIs,
 }
 
-/// Reads everything and finds the combination with the right checksum.
+/// Reads everything and finds the right combination.
 pub(crate) async fn recover(
     pool: &Pool,
     vdevs: &VdevTree,
@@ -169,9 +164,8 @@ pub(crate) async fn recover(
     Ok(Recovered { data: Bytes::from(block).slice(..psize), faults })
 }
 
-/// Recovers from a minimal read: one version of each data column, with parity in place of those that are
-/// unavailable. `had` was read already. Reports missing and unreadable ranges. `None` if the result does not
-/// match the checksum, or there is none.
+/// Recovers from a minimal read: one version of each data column, or parity in its place. `had` was read
+/// already. Reports missing and unreadable ranges. `None` if the result cannot be verified.
 pub(crate) async fn recover_simply(
     pool: &Pool,
     vdevs: &VdevTree,
@@ -192,8 +186,7 @@ pub(crate) async fn recover_simply(
     Some(Recovered { data: Bytes::from(block).slice(..psize), faults })
 }
 
-/// Reconstructs a range without a checksum from complete leaves, and reports the ranges that others lack.
-/// `None` if they do not suffice, or a read fails.
+/// Reconstructs a range without a checksum from complete leaves; reports the ranges that others lack.
 pub(crate) async fn recover_unchecked(
     pool: &Pool,
     vdevs: &VdevTree,
@@ -207,8 +200,8 @@ pub(crate) async fn recover_unchecked(
     Some(gathered.faults(vdevs, &gathered.assemble(&choices)?))
 }
 
-/// Reads the minimum; ranges that leaves lack count as unread. After a failed read it tries another leaf,
-/// then parity. `had` holds the non-empty data columns already read, in order.
+/// Reads the minimum, without ranges that leaves lack. After a failure it tries another leaf, then parity.
+/// `had` holds the non-empty data columns already read.
 async fn gather_least<'a>(
     vdevs: &VdevTree,
     map: &'a BlockMap,
@@ -253,7 +246,7 @@ async fn gather_least<'a>(
     gathered
 }
 
-/// The remaining reads of a row: a version of each data column, and parity for exhausted columns.
+/// Versions of missing data columns, or parity for exhausted ones.
 fn least_sources(
     vdevs: &VdevTree,
     map: &BlockMap,
@@ -276,7 +269,7 @@ fn least_sources(
     sources
 }
 
-/// The next leaf for a column: complete and not yet `tried`.
+/// A complete leaf not yet `tried`.
 fn source(
     vdevs: &VdevTree,
     map: &BlockMap,
@@ -295,8 +288,7 @@ fn source(
     preferred.or_else(|| leaves.into_iter().next())
 }
 
-/// Reads all versions. If `nothing_tells` whether a version is outdated, possibly outdated ones are left out
-/// where the row can be had without them.
+/// Reads all versions; with `nothing_tells`, leaves out possibly outdated ones where possible.
 async fn gather<'a>(
     vdevs: &VdevTree,
     map: &'a BlockMap,
@@ -334,7 +326,7 @@ async fn gather<'a>(
     gathered
 }
 
-/// Drops possibly outdated versions of a row, if it can be had without them.
+/// Drops possibly outdated versions that a row can do without.
 fn leave_out_old(vdevs: &VdevTree, map: &BlockMap, row: &Row, columns: &mut [Vec<Version>]) {
     let may_be_old = |version: &Version| vdevs.lacks(&version.leaf, map.birth);
     let is_current = |version: &Version| version.bytes.is_some() && !may_be_old(version);
@@ -347,14 +339,12 @@ struct Search<'a> {
     gathered: &'a Gathered<'a>,
     check: &'a Check<'a>,
     psize: usize,
-    /// Remaining attempts.
     attempts: usize,
-    /// The checksum result of the last complete combination.
+    /// Result of the last complete combination.
     last: Option<ChecksumError>,
 }
 
 impl Search<'_> {
-    /// The block, in whole sectors.
     fn run(&mut self) -> Option<Vec<u8>> {
         let units = (0..self.gathered.map.units).map(|unit| self.gathered.likely(unit));
         let likely: Vec<Choice> = units.chain(self.gathered.formers.iter().map(|_| Choice::AsItIs)).collect();
@@ -369,7 +359,7 @@ impl Search<'_> {
         found
     }
 
-    /// Tries all choices that differ from the likely ones in `left` units from `unit` on.
+    /// Tries all choices that differ in `left` units from `unit` on.
     fn deviate(
         &mut self,
         likely: &[Choice],
@@ -391,7 +381,7 @@ impl Search<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Assembles and verifies a combination; stops at success or when attempts run out.
+    /// Stops at success or when attempts run out.
     fn attempt(&mut self, choices: &[Choice], found: &mut Option<Vec<u8>>) -> ControlFlow<()> {
         if self.attempts == 0 {
             return ControlFlow::Break(());
@@ -412,7 +402,7 @@ impl Search<'_> {
 }
 
 impl Gathered<'_> {
-    /// All columns of a unit, with their versions.
+    /// A unit's columns, with their versions.
     fn unit(&self, unit: usize) -> impl Iterator<Item = (&Row, &Column, &[Version])> {
         self.map.rows.iter().zip(&self.versions).flat_map(move |(row, versions)| {
             let columns = row.columns.iter().zip(versions);
@@ -420,7 +410,7 @@ impl Gathered<'_> {
         })
     }
 
-    /// The first version that is present for all columns of the unit.
+    /// The first version present for all columns.
     fn likely(&self, unit: usize) -> Choice {
         self.complete_versions(unit).next().map_or(Choice::Rebuilt, Choice::Version)
     }
@@ -430,7 +420,7 @@ impl Gathered<'_> {
         (0..count).filter(move |&v| self.unit(unit).all(|(.., versions)| versions[v].bytes.is_some()))
     }
 
-    /// The other possibilities for a unit: versions that differ, or rebuilding if there is parity.
+    /// Differing versions, and rebuilding if there is parity.
     fn alternatives(&self, unit: usize, likely: Choice) -> Vec<Choice> {
         let first = match likely {
             Choice::Version(first) => first,
@@ -446,7 +436,7 @@ impl Gathered<'_> {
         found
     }
 
-    /// The block by these choices; `None` if too much would have to be rebuilt.
+    /// `None` if too much would have to be rebuilt.
     fn assemble(&self, choices: &[Choice]) -> Option<Vec<u8>> {
         let (units, formers) = choices.split_at(self.map.units);
         let formers = self.formers.iter().zip(formers).filter(|(_, choice)| **choice == Choice::Rebuilt);
@@ -488,7 +478,6 @@ impl Gathered<'_> {
         Some(block)
     }
 
-    /// Everything that differs from the true block.
     fn faults(&self, vdevs: &VdevTree, block: &[u8]) -> Vec<ColumnFault> {
         let mut faults = Vec::new();
         for (row, versions) in self.map.rows.iter().zip(&self.versions) {
@@ -529,7 +518,7 @@ impl Gathered<'_> {
         leaf.names().any(|name| self.lagging.contains(&name))
     }
 
-    /// Nothing matches: every leaf that returned data is suspect.
+    /// Every leaf that returned data is suspect.
     fn blame_all(&self, vdevs: &VdevTree) {
         for version in self.versions.iter().flatten().flatten() {
             let lags = || self.was_lagging(&version.leaf) || vdevs.is_lagging(&version.leaf);
@@ -540,7 +529,6 @@ impl Gathered<'_> {
     }
 }
 
-/// The correct parity columns of a row.
 fn true_parity(row: &Row, block: &[u8]) -> Vec<Vec<u8>> {
     let mut parity: Vec<Vec<u8>> =
         row.columns[..row.parity].iter().map(|column| vec![0; column.len]).collect();
@@ -554,7 +542,7 @@ fn true_parity(row: &Row, block: &[u8]) -> Vec<Vec<u8>> {
     parity
 }
 
-/// A column, extended with zeros to the length of its row.
+/// Extended with zeros to the row's length.
 fn padded(column: &[u8], len: usize) -> Bytes {
     let mut longer = BytesMut::zeroed(len.max(column.len()));
     longer[..column.len()].copy_from_slice(column);

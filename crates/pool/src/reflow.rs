@@ -40,16 +40,16 @@ use futures::future::{join_all, try_join_all};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes per child copied at once to or from the scratch area.
+/// Per child, to or from the scratch area.
 const STEP_BYTES: u64 = 512 << 10;
 
-/// The end of the data to be copied: that of the last metaslab, in bytes of the vdev.
+/// End of the last metaslab, in bytes of the vdev.
 pub fn reflow_end(top: &VdevConfig) -> u64 {
     top.asize_bytes.checked_shr(top.metaslab_shift).unwrap_or(0) << top.metaslab_shift
 }
 
-/// The end up to which a vdev of `children`, the new one included, may be copied when data before
-/// `synced_bytes` is read at its new place: no copy may overwrite a sector still read at its old place.
+/// The end up to which a vdev of `children`, the new one included, may be copied when sectors before
+/// `synced_bytes` are read at their new place: no copy may overwrite a sector still read at its old place.
 pub fn reachable(synced_bytes: u64, children: usize, ashift: u32) -> u64 {
     let (synced, old) = (synced_bytes >> ashift, children as u64 - 1);
     (synced + synced / old).saturating_sub(old) << ashift
@@ -96,8 +96,8 @@ impl Pool {
         Expanding::of(self, &self.vdevs(), vdev).err()
     }
 
-    /// Copies the first rows by way of the scratch area. Afterwards the last txg's uberblocks on disk record
-    /// this, and the next txg's must too ([`Pool::reflow_info`]). No txg may be synced meanwhile.
+    /// Copies the first rows by way of the scratch area. Afterwards the last txg's uberblocks record this,
+    /// and the next txg's must too ([`Pool::reflow_info`]). No txg may be synced meanwhile.
     ///
     /// Memory: a few MiB for each child.
     ///
@@ -211,7 +211,7 @@ impl Pool {
         }
     }
 
-    /// Rewrites the uberblock with another expansion state. Readers prefer the newer of the two.
+    /// Readers prefer the newer of two uberblocks.
     async fn write_reflowed(&self, last: &Uberblock, state: Scratch, upto_bytes: u64) -> Result<Uberblock> {
         let raidz_reflow_info = Uberblock::reflow_info(state as u64, upto_bytes);
         let newer = Uberblock { timestamp_s: last.timestamp_s + 1, raidz_reflow_info, ..*last };
@@ -229,7 +229,7 @@ pub fn reflow_info(upto_bytes: u64) -> u64 {
     Uberblock::reflow_info(Scratch::SyncedReflow as u64, upto_bytes)
 }
 
-/// Copies from a child's scratch area to its final place.
+/// From a child's scratch area.
 async fn settle(
     leaf: &Leaf,
     each_bytes: u64,
@@ -268,7 +268,6 @@ impl<'a> Expanding<'a> {
         Ok(expanding)
     }
 
-    /// Fails unless all children are present and complete.
     fn check(&self) -> Result<(), String> {
         match self.leaves.iter().find(|leaf| leaf.is_out_of_use() || self.vdevs.is_lagging(leaf)) {
             None => Ok(()),
@@ -284,7 +283,6 @@ impl<'a> Expanding<'a> {
         Ok(())
     }
 
-    /// Copies a range of the vdev, in whole sectors.
     async fn copy(&self, range: Range<u64>, target: Target) -> Result<(), String> {
         let sectors = range.start >> self.raidz.ashift..range.end >> self.raidz.ashift;
         let children = self.leaves.len();
@@ -326,7 +324,7 @@ impl<'a> Expanding<'a> {
         failed.map_or(Ok(()), |error| Err(error.to_string()))
     }
 
-    /// A sector, from the data read of each old child from a row on.
+    /// Of the data read from each old child.
     fn sector<'b>(&self, old: &'b [(u64, Bytes)], sector: u64) -> &'b [u8] {
         let (child, row) = ((sector % old.len() as u64) as usize, sector / old.len() as u64);
         let (first, bytes) = &old[child];
@@ -335,7 +333,7 @@ impl<'a> Expanding<'a> {
     }
 }
 
-/// The rows in which a child has sectors of a range.
+/// The rows with sectors of a range on a child.
 fn rows_of(sectors: &Range<u64>, child: usize, children: usize) -> Range<u64> {
     let first = |sector: u64| sector.saturating_sub(child as u64).div_ceil(children as u64);
     first(sectors.start)..first(sectors.end)

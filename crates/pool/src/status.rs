@@ -50,7 +50,7 @@ impl Pool {
     }
 }
 
-/// Leaf states that only an open pool knows.
+/// Known only for an open pool.
 #[derive(Default)]
 struct Now {
     errors: BTreeMap<Guid, ErrorCounts>,
@@ -110,7 +110,7 @@ struct Examiner<'a> {
 }
 
 impl Examiner<'_> {
-    /// A vdev that needs `least_bytes`, with leaves that exclude their labels.
+    /// Its leaves' sizes exclude labels.
     fn vdev(&self, config: &VdevConfig, class: VdevClass, least_bytes: u64) -> VdevStatus {
         let child_bytes = least_child_bytes(config, least_bytes);
         let child = |child| self.vdev(child, class, child_bytes);
@@ -137,7 +137,7 @@ impl Examiner<'_> {
         VdevStatus { class, state, trouble, ..status }
     }
 
-    /// A spare or cache device. A missing one keeps its path as its name.
+    /// If missing, its path remains its name.
     fn auxiliary(&self, config: &VdevConfig) -> VdevStatus {
         let mut status = self.vdev(config, VdevClass::Normal, 0);
         if let Some(Trouble::CannotOpen { was }) = &mut status.trouble {
@@ -200,7 +200,6 @@ fn leaf(
     }
 }
 
-/// Why a leaf was taken out of use, or is distrusted.
 fn diagnosis(config: &VdevConfig) -> Trouble {
     match config.aux_state.as_deref() {
         Some(ERR_EXCEEDED) => Trouble::TooManyErrors,
@@ -234,7 +233,7 @@ fn interior(config: &VdevConfig, children: &[VdevStatus]) -> (VdevState, Option<
     }
 }
 
-/// Possible growth of a top-level vdev, in whole metaslabs; 0 for a dRAID.
+/// In whole metaslabs; 0 for a dRAID.
 fn expandable(config: &VdevConfig, status: &VdevStatus) -> u64 {
     let width = match config.kind {
         // The child being added counts once the expansion is done.

@@ -37,16 +37,15 @@ use tokio::sync::watch;
 /// Interval between automatic retries.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The attempts of one operation that may wait: from before the first until one has succeeded.
+/// The attempts of one operation that may wait, until one succeeds.
 #[must_use = "others that wait are not told"]
 pub(crate) struct Tries {
-    /// The pool's retry counter when the last attempt began.
+    /// The pool's retry counter at the last attempt.
     begun: u64,
     has_waited: bool,
     failing: Option<FailingWrite>,
 }
 
-/// Counts a waiting write while it lives.
 struct FailingWrite(watch::Sender<State>);
 
 impl Drop for FailingWrite {
@@ -113,8 +112,8 @@ impl Pool {
         Tries { begun: self.suspension().0.borrow().tries, has_waited: false, failing: None }
     }
 
-    /// Handles an attempt that failed with `error`, for txg `txg`. Returns when the next one is due: at once,
-    /// if the pool has resumed since this one began.
+    /// Handles a failed attempt of txg `txg`. Returns when the next one is due: at once, if the pool has
+    /// resumed since this one began.
     ///
     /// # Errors
     /// `error`, if it is not a device's, or the pool does not wait.
@@ -129,8 +128,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Ends a successful operation. If it had to wait, all others are retried. The pool resumes, unless this
-    /// was a read and writes still wait.
+    /// Ends a successful operation. If it waited, all are retried; a read does not resume waiting writes.
     pub(crate) fn end_tries(&self, tries: Tries) {
         let Tries { has_waited, failing, .. } = tries;
         let is_write = failing.is_some();
@@ -181,7 +179,6 @@ impl Pool {
         if self.suspension().0.borrow().is_given_up { Err(error) } else { Ok(()) }
     }
 
-    /// Whether reads through this view wait for failed devices.
     pub(crate) fn does_read_wait(&self) -> bool {
         match (self.waits(), self.failmode()) {
             (_, None) | (Waits::Never, _) => false,
@@ -190,13 +187,13 @@ impl Pool {
         }
     }
 
-    /// Whether failing devices are the reason that a block is unreadable, so that it may come back. Without a
-    /// [`FailMode`] errors are final, and no device is probed.
+    /// Whether a block is unreadable only because of failing devices. Without a [`FailMode`] errors are
+    /// final.
     pub(crate) async fn may_be_back(&self, bp: &Blkptr) -> bool {
         self.failmode().is_some() && !self.reaches(bp).await
     }
 
-    /// Whether enough devices of a copy work: then an unreadable block is lost.
+    /// Whether enough devices work to read a copy: if so, an unreadable block is lost.
     async fn reaches(&self, bp: &Blkptr) -> bool {
         let vdevs = self.vdevs();
         for dva in bp.dvas() {

@@ -52,8 +52,7 @@ const CHUNK_BYTES: u64 = 1 << 20;
 const MOST_TRIM_BYTES: u64 = 128 << 20;
 
 impl Pool {
-    /// The top-level vdev of a leaf with mappable free space: in use, not a distributed spare, and not below
-    /// a RAID-Z that is being expanded.
+    /// The top-level vdev of a leaf in use, unless it is a distributed spare or below an expanding RAID-Z.
     pub fn top_with_free_space(&self, leaf: Guid) -> Option<VdevId> {
         let vdevs = self.vdevs();
         let is_in_use = vdevs.leaves().iter().any(|one| one.guid == leaf && !one.is_out_of_use());
@@ -61,13 +60,13 @@ impl Pool {
         (is_in_use && on_leaf(top, leaf, (0, 0)).is_some()).then_some(VdevId(top.config.id))
     }
 
-    /// Maps a range of a top-level vdev to a leaf, in ascending order, from the end of the front labels on.
+    /// A top-level range on a leaf, ascending, from the end of the front labels on.
     pub fn ranges_on(&self, top: VdevId, leaf: Guid, range: (u64, u64)) -> Vec<(u64, u64)> {
         self.vdevs().layout_of(top).and_then(|top| on_leaf(top, leaf, range)).unwrap_or_default()
     }
 
-    /// Processes a free range of a leaf, counted from the end of its front labels, within `space`; returns
-    /// the bytes done. If this is dropped, the device keeps the space until it is done.
+    /// Processes a free range of a leaf, from the end of its front labels on, within `space`; returns the
+    /// bytes done. If this is dropped, the device keeps the space until it is done.
     ///
     /// # Errors
     /// The device fails, or does not support discard.
@@ -114,12 +113,10 @@ async fn step(leaf: &Arc<Leaf>, offset_bytes: u64, len: u64, pass: Pass) -> Resu
     }
 }
 
-/// Index of a leaf among the columns of its vdev.
 fn slot_of(top: &Top, leaf: Guid) -> Option<usize> {
     top.slots().iter().position(|slot| slot.leaves.iter().any(|one| one.guid == leaf))
 }
 
-/// `None` if it cannot be mapped.
 fn on_leaf(top: &Top, leaf: Guid, range: (u64, u64)) -> Option<Vec<(u64, u64)>> {
     let slot = slot_of(top, leaf)?;
     match &top.layout {
@@ -133,7 +130,7 @@ fn on_leaf(top: &Top, leaf: Guid, range: (u64, u64)) -> Option<Vec<(u64, u64)>> 
     }
 }
 
-/// The sectors of a RAID-Z range in one column; sectors cycle over the columns.
+/// Sectors cycle over the columns.
 fn on_column((start, end): (u64, u64), column: u64, width: u64, ashift: u32) -> (u64, u64) {
     let row = |bytes: u64| match (bytes >> ashift).checked_sub(column + 1) {
         Some(beyond) => beyond / width.max(1) + 1,

@@ -33,7 +33,7 @@ pub enum Identity {
 }
 
 impl Pool {
-    /// Judges the labels of a leaf's device; `None` if it is not in use, or they can't be read.
+    /// The verdict on a leaf's device; `None` if it is not in use, or unreadable.
     #[boxed]
     pub async fn identity(&self, leaf: Guid) -> Option<Identity> {
         let vdevs = self.vdevs();
@@ -50,7 +50,7 @@ impl Pool {
         }
     }
 
-    /// Whether a device of this size is too small for the leaf's data.
+    /// Whether a device is too small for the leaf's data.
     pub fn is_cut_short(&self, leaf: Guid, size_bytes: u64) -> bool {
         let config = self.config();
         let top = config.vdevs.iter().find(|top| top.leaves().any(|one| one.guid == leaf));
@@ -92,7 +92,6 @@ impl Pool {
     }
 }
 
-/// Judges labels by the result of `is_its_own` for each.
 fn judge(labels: &[Label], is_its_own: impl Fn(&PoolConfig) -> bool) -> Option<Identity> {
     let decode = |label: &Label| LabelConfig::decode(label.config.as_ref()?).ok();
     let configs: Vec<LabelConfig> = labels.iter().filter_map(decode).collect();
@@ -110,8 +109,8 @@ fn judge(labels: &[Label], is_its_own: impl Fn(&PoolConfig) -> bool) -> Option<I
     }
 }
 
-/// Whether a label names a leaf of a pool. The last disk of a mirror takes over the mirror's guid, which its
-/// labels record as the top-level vdev's.
+/// Whether a label names a leaf. The last disk of a mirror takes over the mirror's guid, which labels record
+/// as the top-level vdev's.
 fn names(label: &PoolConfig, pool: Guid, leaf: Guid, is_top: bool) -> bool {
     let is_leaf = label.guid == Some(leaf) || label.vdev_tree.orig_guid == Some(leaf);
     label.pool_guid == pool && (is_leaf || is_top && label.top_guid == Some(leaf))

@@ -46,7 +46,7 @@ use std::sync::Arc;
 
 pub(crate) use cenote_format::indirect::IndirectMapping as IndirectMap;
 
-/// The block size whose parity determines a vdev's capacity.
+/// Its parity determines a vdev's capacity.
 const TYPICAL_BLOCK_BYTES: u64 = 128 << 10;
 
 /// The vdevs of an assembled pool.
@@ -63,7 +63,6 @@ pub(crate) struct Top {
     pub(crate) layout: Layout,
 }
 
-/// How a top-level vdev places bytes.
 pub(crate) enum Layout {
     /// Every leaf holds everything.
     Copies(Slot),
@@ -76,7 +75,6 @@ pub(crate) enum Layout {
     Absent,
 }
 
-/// The holders of a range of a slot.
 #[derive(Default)]
 pub(crate) struct Holders {
     pub(crate) leaves: Vec<Arc<Leaf>>,
@@ -92,12 +90,11 @@ impl Top {
         }
     }
 
-    /// Leaves that hold the bytes at `offset_bytes` (on the leaf) of a slot.
     pub(crate) fn leaves(&self, slot: usize, offset_bytes: u64) -> Vec<Arc<Leaf>> {
         self.holders(slot, offset_bytes).leaves
     }
 
-    /// As [`Top::leaves`], with missing leaves.
+    /// With missing leaves.
     pub(crate) fn holders(&self, slot: usize, offset_bytes: u64) -> Holders {
         let mut found = Holders::default();
         self.collect(slot, offset_bytes, &mut Vec::new(), &mut found);
@@ -105,7 +102,7 @@ impl Top {
     }
 
     fn collect(&self, slot: usize, offset_bytes: u64, through: &mut Vec<Guid>, found: &mut Holders) {
-        /// A distributed spare may replace a child that itself replaces another; such chains are short.
+        /// A distributed spare may replace a child that replaces another; such chains are short.
         const MAX_DEPTH: usize = 8;
         let Some(slot) = self.slots().get(slot) else { return };
         match through.is_empty() {
@@ -145,8 +142,7 @@ impl VdevTree {
         self.top(id).map(|vdev| vdev.class)
     }
 
-    /// Allocated bytes of a block born in `birth`, including parity and padding (`vdev_psize_to_asize_txg`).
-    /// `None` if there is no such vdev.
+    /// `vdev_psize_to_asize_txg`: allocated bytes of a block born in `birth`; `None` without such a vdev.
     pub fn psize_to_asize(&self, id: VdevId, psize_bytes: u64, birth: PhysicalBirth) -> Option<u64> {
         let top = self.layout_of(id)?;
         Some(match &top.layout {
@@ -156,8 +152,7 @@ impl VdevTree {
         })
     }
 
-    /// Capacity of a gang header with copies at these addresses: the smallest allocation on any of their
-    /// vdevs (`vdev_gang_header_psize`).
+    /// Capacity of a gang header: the smallest allocation on any of these vdevs (`vdev_gang_header_psize`).
     pub fn gang_header_bytes(&self, dvas: impl IntoIterator<Item = Dva>) -> usize {
         let room = |dva: Dva| match self.layout_of(dva.vdev) {
             Some(Top { layout: Layout::Draid(draid, _), .. }) => draid.row_data_bytes(),
@@ -168,8 +163,7 @@ impl VdevTree {
         room_bytes.clamp(SPA_MINBLOCKSIZE, SPA_MAXBLOCKSIZE) as usize
     }
 
-    /// Smallest allocation (`spa_min_alloc`) and the unit of longer ones (`spa_gcd_alloc`), from the vdevs of
-    /// the normal class.
+    /// Smallest allocation (`spa_min_alloc`) and unit of longer ones (`spa_gcd_alloc`) of the normal class.
     pub fn alloc_unit_bytes(&self) -> (u64, u64) {
         let units = self.tops.iter().filter(|top| top.config.class == VdevClass::Normal).filter_map(|top| {
             let sector = 1 << top.config.ashift;
@@ -192,8 +186,7 @@ impl VdevTree {
         sizes.unwrap_or((SPA_MINBLOCKSIZE, SPA_MINBLOCKSIZE))
     }
 
-    /// Data capacity of raw bytes of a vdev: the share left after parity in a block of 128 KiB
-    /// (`vdev_deflate_ratio`).
+    /// Data capacity of raw bytes, by a block of 128 KiB (`vdev_deflate_ratio`).
     pub fn deflate(&self, id: VdevId, raw_bytes: u64) -> u64 {
         let asize = self
             .psize_to_asize(id, TYPICAL_BLOCK_BYTES, PhysicalBirth::UNKNOWN)
@@ -201,13 +194,12 @@ impl VdevTree {
         (raw_bytes >> 9).saturating_mul(TYPICAL_BLOCK_BYTES / (asize >> 9).max(1))
     }
 
-    /// Allocated bytes of a block on all vdevs, net of parity (`bp_get_dsize`).
+    /// Allocated bytes net of parity (`bp_get_dsize`).
     pub fn dsize(&self, bp: &Blkptr) -> u64 {
         bp.dvas().map(|dva| self.deflate(dva.vdev, dva.asize.0)).sum()
     }
 
-    /// Resolves a range to existing vdevs through the mappings of removed ones. `None` if a mapping is
-    /// missing or incomplete.
+    /// Resolves a range through the mappings of removed vdevs. `None` if one is missing or incomplete.
     pub fn resolve(&self, dva: &cenote_format::blkptr::Dva) -> Option<Vec<cenote_format::blkptr::Dva>> {
         let mut pending = vec![(*dva, 0)];
         let mut found = Vec::new();
@@ -227,8 +219,8 @@ impl VdevTree {
         Some(found)
     }
 
-    /// Enters the range of a block on a RAID-Z that is being expanded. Maps made while this is held stay
-    /// valid, so it is taken before any I/O by a map.
+    /// Enters a block's range on a RAID-Z that is being expanded. Maps made while it is held stay valid, so
+    /// it is taken before any I/O.
     pub(crate) async fn enter(&self, dva: &Dva, psize: usize, birth: PhysicalBirth) -> Vec<Inside> {
         let mut inside = Vec::new();
         if !self.is_expanding {
@@ -252,7 +244,7 @@ impl VdevTree {
         inside
     }
 
-    /// Leaves that should hold a column of a block born in `birth`; those that may lack it come last.
+    /// Leaves with a column of a block born in `birth`, possibly incomplete ones last.
     pub(crate) fn leaves_of(&self, row: &Row, column: &Column, birth: PhysicalBirth) -> Vec<Arc<Leaf>> {
         let top = self.layout_of(row.top);
         let mut leaves = top.map_or(Vec::new(), |top| top.leaves(column.slot, column.offset_bytes));
@@ -260,18 +252,18 @@ impl VdevTree {
         leaves
     }
 
-    /// Whether a leaf may lack a block born in this txg, or is out of use.
+    /// Whether a leaf may lack a block of this birth, or is out of use.
     pub(crate) fn lacks(&self, leaf: &Leaf, birth: PhysicalBirth) -> bool {
         leaf.is_stale() || leaf.is_out_of_use() || leaf.names().any(|name| self.missed.has(name, birth))
     }
 
-    /// Whether all leaves of a slot are known to lack a block born in this txg.
+    /// Whether all leaves of a slot lack blocks of this birth.
     pub(crate) fn is_missed(&self, slot: &Slot, birth: PhysicalBirth) -> bool {
         let guids = slot.leaves.iter().map(|leaf| leaf.guid).chain(slot.spares.iter().map(|spare| spare.0));
         guids.into_iter().all(|guid| self.missed.has(guid, birth))
     }
 
-    /// Whether other leaves have all data of this leaf's vdev.
+    /// Whether others have all of a leaf's data.
     pub(crate) fn can_spare(&self, leaf: Guid) -> bool {
         let is_sound = |one: &Arc<Leaf>| one.guid != leaf && !one.is_out_of_use() && !self.is_lagging(one);
         let is_ready = |spare: &(Guid, u64)| spare.0 != leaf && !self.missed.is_behind(spare.0);
@@ -281,7 +273,6 @@ impl VdevTree {
         top.is_none_or(|top| lost(top) <= top.config.parity)
     }
 
-    /// Whether a leaf is in use and complete.
     pub(crate) fn is_whole(&self, leaf: Guid) -> bool {
         let of = self.leaves.iter().find(|one| one.guid == leaf);
         let is_spare = || self.distributed_spares().any(|spare| spare == leaf);
@@ -289,12 +280,10 @@ impl VdevTree {
             || is_spare() && !self.missed.is_behind(leaf)
     }
 
-    /// The distributed spares in use.
     pub(crate) fn distributed_spares(&self) -> impl Iterator<Item = Guid> + '_ {
         self.tops.iter().flat_map(Top::slots).flat_map(|slot| slot.spares.iter().map(|spare| spare.0))
     }
 
-    /// Whether a leaf is known to be incomplete.
     pub(crate) fn is_lagging(&self, leaf: &Leaf) -> bool {
         leaf.is_stale() || leaf.is_away() || leaf.names().any(|name| self.missed.is_behind(name))
     }

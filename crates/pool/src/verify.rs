@@ -33,9 +33,7 @@ use futures::StreamExt;
 use std::collections::BTreeMap;
 use targets::Target;
 
-/// Stored bytes of a batch.
 const BATCH_BYTES: u64 = 4 << 20;
-/// The most copies in a batch.
 const BATCH_TARGETS: usize = 2_048;
 
 /// A block to verify.
@@ -142,7 +140,6 @@ impl Pool {
 #[derive(Default)]
 struct Examined {
     findings: Vec<Finding>,
-    /// Copies that can't be rebuilt.
     lost: Vec<Target>,
     healed: Healed,
 }

@@ -54,15 +54,15 @@ use pack::Packed;
 use place::Placing;
 use std::sync::Arc;
 
-/// From this sync pass on, blocks of the same txg are overwritten in place, `zfs_sync_pass_rewrite`.
+/// `zfs_sync_pass_rewrite`: later passes overwrite blocks of the same txg in place.
 const SYNC_PASS_REWRITE: u32 = 2;
-/// From this pass on they are not compressed, to keep their size, `zfs_sync_pass_dont_compress`.
+/// `zfs_sync_pass_dont_compress`: later passes do not compress, to keep sizes.
 const SYNC_PASS_DONT_COMPRESS: u32 = 8;
 
 /// How to write a block. Properties are resolved: no "inherit", no "on".
 #[derive(Debug, Clone)]
 pub struct WriteProps {
-    /// Logical address; only its level has an effect, the rest is for errors.
+    /// Only its level has an effect; the rest is for errors.
     pub place: Zbookmark,
     /// Object type.
     pub object_type: ObjectType,
@@ -74,25 +74,25 @@ pub struct WriteProps {
     pub zstd_level: ZstdLevel,
     /// 1 to 3; at most 2 if encrypted.
     pub copies: u8,
-    /// Number of level-0 blocks below that are not holes; for a dnode block, of its used dnodes.
+    /// Level-0 blocks below, without holes; for a dnode block, its used dnodes.
     pub fill: u64,
     /// Allocation class.
     pub class: AllocClass,
     /// The dataset's key, if it is encrypted.
     pub key: Option<Arc<DatasetKey>>,
-    /// An encrypted dataset is written without its key: blocks come encrypted; indirect blocks need no key.
+    /// Written without the dataset's key: blocks come encrypted; indirect blocks need no key.
     pub raw: bool,
-    /// A small payload may be stored in the pointer (feature `embedded_data` is enabled).
+    /// Small payloads go into the pointer (`embedded_data` is enabled).
     pub embed: bool,
     /// Holes remember their birth (feature `hole_birth` is active).
     pub hole_birth: bool,
-    /// A gang's header fills its allocated space (feature `dynamic_gang_header` is active).
+    /// A gang's header fills its space (`dynamic_gang_header` is active).
     pub large_gang_headers: bool,
-    /// The previous block stays if its checksum and properties are the same.
+    /// An equal previous block stays.
     pub nop_write: bool,
-    /// The pointer to be replaced; [`Blkptr::HOLE`] if there is none.
+    /// The replaced pointer, or [`Blkptr::HOLE`].
     pub previous: Blkptr,
-    /// Sync pass from 1; from pass 2 on, a previous block of the same txg and size is overwritten.
+    /// Counted from 1; from 2 on, a previous block of the same txg and size is overwritten.
     pub sync_pass: u32,
 }
 
@@ -119,14 +119,13 @@ impl WriteProps {
         }
     }
 
-    /// A block of an encrypted dataset that stays readable, because pointers or MACs inside it are needed
-    /// without the key.
+    /// Pointers or MACs inside it are needed without the key.
     fn must_stay_readable(&self) -> bool {
         let parsed = matches!(self.object_type, ObjectType::DNODE | ObjectType::OBJSET);
         (self.key.is_some() || self.raw) && self.place.level == 0 && parsed
     }
 
-    /// The previous block is from this txg: a later sync pass writes it again.
+    /// An earlier pass of this txg wrote the previous block.
     fn is_written_again(&self, txg: Txg) -> bool {
         self.previous.kind() == BlkptrKind::Normal && self.previous.physical_birth().txg() == txg
     }
@@ -140,7 +139,6 @@ impl WriteProps {
         }
     }
 
-    /// The number of copies, as far as the pointer has room.
     fn copies_of(&self, bp: &Blkptr) -> usize {
         let room = if bp.is_encrypted() { SPA_DVAS_PER_BP - 1 } else { SPA_DVAS_PER_BP };
         usize::from(self.copies).clamp(1, room)
@@ -152,8 +150,7 @@ impl WriteProps {
 pub struct Written {
     /// The new pointer.
     pub bp: Blkptr,
-    /// The block keeps the previous address: nothing was allocated, and the caller must not free the previous
-    /// block.
+    /// The previous address stays: nothing was allocated, and the caller must not free it.
     pub keeps_place: bool,
 }
 
@@ -292,7 +289,6 @@ impl Pool {
         })
     }
 
-    /// Encrypts or authenticates a block of an encrypted dataset.
     async fn protect(
         &self,
         bp: Blkptr,
@@ -317,7 +313,7 @@ impl Pool {
         Ok(if beside_mac { bp.with_checksum(&checksum.beside_mac(words)) } else { bp.with_checksum(&words) })
     }
 
-    /// Whether the pointer would equal the previous one except for its birth. Never on removed vdevs.
+    /// Whether only the birth would change. Never on removed vdevs.
     fn is_unchanged(&self, bp: &Blkptr, props: &WriteProps) -> bool {
         let previous = &props.previous;
         let dvas: Vec<Dva> = previous.dvas().collect();
@@ -333,9 +329,9 @@ impl Pool {
             && !dvas.iter().any(is_removed)
     }
 
-    /// Whether the block may overwrite the one that an earlier pass of the same txg wrote. Never if
-    /// deduplicated, because other pointers may lead to it; nor if encrypted, because a copy of the disk
-    /// could then hold two blocks under one key at one address.
+    /// Whether the block may overwrite the previous one of this txg. Not if deduplicated, because other
+    /// pointers may lead to it; nor if encrypted, because a copy of the disk could then hold two blocks under
+    /// one key at one address.
     fn may_overwrite(&self, bp: &Blkptr, psize: Psize, props: &WriteProps, txg: Txg) -> bool {
         let previous = &props.previous;
         props.sync_pass >= SYNC_PASS_REWRITE
@@ -347,7 +343,7 @@ impl Pool {
             && !previous.uses_crypt()
     }
 
-    /// Overwrites the previous block. `None` if that fails: then the block goes elsewhere.
+    /// `None` if that fails: then the block goes elsewhere.
     async fn overwrite(
         &self,
         bp: Blkptr,
@@ -365,7 +361,7 @@ impl Pool {
     }
 }
 
-/// Finishes the blocks that need no key in a dataset written without one: indirect blocks and the head.
+/// The blocks that need no key: indirect blocks and the head.
 fn without_key(bp: Blkptr, stored: Bytes, clear: &[u8], props: &WriteProps) -> Result<(Blkptr, Bytes)> {
     if bp.level() > 0 {
         return Ok((bp.with_mac(Some(crypt::indirect_mac(clear))), stored));

@@ -27,14 +27,13 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The most places of each kind.
+/// Of each kind.
 const MOST: usize = 10_000;
 /// The level of an object set's root.
 const ROOT_LEVEL: i64 = -1;
 /// Trees that belong to no dataset any more.
 const NOBODY: DatasetId = DatasetId(u64::MAX);
 
-/// The most messages kept.
 const MOST_ASIDE: usize = 1000;
 
 #[derive(Default)]
@@ -47,7 +46,7 @@ pub(crate) struct Wrong {
 }
 
 impl Pool {
-    /// Takes the places with a bad copy or column that reads have met since the last call.
+    /// Takes the places of bad copies and columns met since the last call.
     pub fn take_bad(&self) -> BTreeSet<BlockBookmark> {
         std::mem::take(&mut *self.wrong().bad.lock())
     }
@@ -71,8 +70,7 @@ impl Pool {
         }
     }
 
-    /// Notes a loss that a txg tolerated: an object that stays as it is on disk, or space that stays
-    /// allocated.
+    /// Notes a tolerated loss: an object left as it is on disk, or space left allocated.
     pub fn note_aside(&self, what: String) {
         let mut aside = self.wrong().aside.lock();
         if aside.len() < MOST_ASIDE {
@@ -80,14 +78,13 @@ impl Pool {
         }
     }
 
-    /// Notes space that stays allocated without an owner or an account. `bytes` are as datasets count them,
-    /// without parity.
+    /// Notes leaked space, in bytes without parity.
     pub fn note_leak(&self, bytes: u64, why: &dyn std::fmt::Display) {
         self.wrong().leaked_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.note_unlisted(bytes, why);
     }
 
-    /// Notes space that will not be freed with its block. It is charged until its dataset is destroyed.
+    /// Notes space that will not be freed with its block, but is charged to its dataset.
     pub fn note_unlisted(&self, bytes: u64, why: &dyn std::fmt::Display) {
         self.note_aside(format!("{bytes} bytes of a block that was to be freed stay allocated: {why}"));
     }
@@ -122,7 +119,6 @@ impl Pool {
         }
     }
 
-    /// Notes an unreadable block.
     pub(crate) fn note_lost(&self, bp: &Blkptr, place: Zbookmark, meaning: Mismatch) {
         if meaning != Mismatch::Damage {
             return self.note_bad(bp, place, meaning);

@@ -53,7 +53,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The handle to time, tasks and randomness. Cloning it costs one atomic increment.
+/// Time, tasks and randomness. Cloning it costs one atomic increment.
 #[derive(Clone)]
 pub struct Runtime {
     backend: Arc<Backend>,
@@ -82,8 +82,7 @@ impl Runtime {
         Ok(Runtime { backend: Arc::new(Backend::Real(Real::new(worker_threads)?)) })
     }
 
-    /// Makes a simulator. It runs on the thread that calls [`Runtime::block_on`] and starts at virtual time
-    /// zero.
+    /// Makes a simulator, at virtual time zero; [`Runtime::block_on`] runs it on the calling thread.
     pub fn simulated(config: SimConfig) -> Runtime {
         Runtime { backend: Arc::new(Backend::Simulated(Box::new(Simulation::new(config)))) }
     }
@@ -110,7 +109,7 @@ impl Runtime {
         }
     }
 
-    /// Starts a task. Dropping the handle detaches it; awaiting it gives the task's value or an error.
+    /// Starts a task. Dropping the handle detaches it.
     #[track_caller]
     pub fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         // Boxed, so that the task runner is compiled once per value type, not per task.
@@ -123,8 +122,7 @@ impl Runtime {
         }
     }
 
-    /// Runs work that must not stay half done: if the result is dropped after it has begun, a task completes
-    /// it.
+    /// Runs work that must not stay half done: once begun, it is completed even if dropped.
     pub fn to_end<T: Send>(&self, work: impl Future<Output = T> + Send + 'static) -> ToEnd<'_, T> {
         ToEnd::new(self, Box::pin(work))
     }
@@ -137,8 +135,7 @@ impl Runtime {
         }
     }
 
-    /// [`Runtime::now`] as of the kernel's last tick, up to 10 ms ago, at a fifth of the cost: for events a
-    /// million times a second. The simulator is exact.
+    /// [`Runtime::now`] as of the last tick, up to 10 ms ago, at a fifth of the cost. The simulator is exact.
     pub fn coarse_now(&self) -> Instant {
         match &*self.backend {
             Backend::Real(real) => real.coarse_now(),
@@ -146,7 +143,7 @@ impl Runtime {
         }
     }
 
-    /// Wall-clock time in nanoseconds since 1970 (UTC). In the simulator: a fixed start plus virtual time.
+    /// Wall-clock time in nanoseconds since 1970 (UTC); virtual in the simulator.
     pub fn unix_time_ns(&self) -> u64 {
         match &*self.backend {
             Backend::Real(real) => real.unix_time_ns(),
@@ -162,7 +159,7 @@ impl Runtime {
         }
     }
 
-    /// Waits for `future`, but at most this long; then drops it.
+    /// Waits for `future` at most this long, then drops it.
     pub async fn timeout<F: Future>(&self, limit: Duration, future: F) -> Result<F::Output, Elapsed> {
         let future = std::pin::pin!(future);
         let timer = std::pin::pin!(self.sleep(limit));
@@ -186,7 +183,7 @@ impl Runtime {
         .await;
     }
 
-    /// A random number: from the operating system's entropy, or from the simulator's seed.
+    /// A random number, from the operating system or the simulator's seed.
     pub fn random_u64(&self) -> u64 {
         match &*self.backend {
             Backend::Real(real) => real.random_u64(),
@@ -194,8 +191,7 @@ impl Runtime {
         }
     }
 
-    /// Fills bytes with unpredictable random numbers, for keys and their protection: from the operating
-    /// system, or from the simulator's seed.
+    /// Fills bytes with secret random numbers, from the operating system or the simulator's seed.
     ///
     /// # Panics
     /// If the operating system cannot provide randomness.
@@ -206,13 +202,13 @@ impl Runtime {
         }
     }
 
-    /// A private generator, seeded from [`Runtime::random_u64`]: draws take no lock.
+    /// A private generator, whose draws take no lock.
     pub fn rng(&self) -> Rng {
         Rng::new(self.random_u64())
     }
 
-    /// Runs a blocking call (a system call, a long computation) without delaying others: on a thread pool, or
-    /// inline in the simulator. A panic in `call` continues in the caller.
+    /// Runs a blocking call on a thread pool, or inline in the simulator. A panic in `call` continues in the
+    /// caller.
     pub async fn blocking<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> T {
         match &*self.backend {
             Backend::Real(real) => real.blocking(call).await,
@@ -228,8 +224,7 @@ impl Runtime {
         }
     }
 
-    /// Declares the CPU work of a step. In the real back end this returns at once; the simulator waits for a
-    /// modelled core and for the duration of the work on it.
+    /// Declares the CPU work of a step. Only the simulator waits: for a core, and for the work's duration.
     #[inline]
     pub async fn work(&self, kind: WorkKind, bytes: u64) {
         if let Backend::Simulated(sim) = &*self.backend {
@@ -237,13 +232,13 @@ impl Runtime {
         }
     }
 
-    /// Whether this is the simulator. Only for devices, which must not use real threads in it.
+    /// Only for devices, which must not use real threads in the simulator.
     pub fn is_simulated(&self) -> bool {
         matches!(&*self.backend, Backend::Simulated(_))
     }
 
-    /// A value that exists once per runtime: made at the first call and shared by all later ones. `None` if
-    /// it can't be made, and in the simulator. Its only use is the ring of `cenote-device`.
+    /// A value made once per runtime: the ring of `cenote-device`. `None` if it can't be made, and in the
+    /// simulator.
     pub fn shared<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> Option<Arc<T>>) -> Option<Arc<T>> {
         match &*self.backend {
             Backend::Real(real) => real.shared(make),
@@ -262,7 +257,7 @@ impl Runtime {
         }
     }
 
-    /// Tasks that can run at once: worker threads, or modelled cores. A good default for limits.
+    /// Worker threads, or modelled cores. A good default for limits.
     pub fn parallelism(&self) -> usize {
         match &*self.backend {
             Backend::Real(real) => real.parallelism(),
@@ -270,7 +265,7 @@ impl Runtime {
         }
     }
 
-    /// Usable memory in bytes: the machine's, or less if restricted. Bounds are shares of it.
+    /// Usable memory in bytes. Bounds are shares of it.
     pub fn memory_bytes(&self) -> u64 {
         match &*self.backend {
             Backend::Real(_) => memory::host_bytes(),
@@ -278,7 +273,7 @@ impl Runtime {
         }
     }
 
-    /// Usable memory not in use, in bytes. In the simulator: all of it.
+    /// Usable memory not in use, in bytes; all of it in the simulator.
     pub fn available_memory_bytes(&self) -> u64 {
         match &*self.backend {
             Backend::Real(_) => memory::host_available_bytes(),
@@ -286,7 +281,7 @@ impl Runtime {
         }
     }
 
-    /// This program's private memory in bytes, including its allocator's reserve. In the simulator: 0.
+    /// Private memory in bytes, with the allocator's reserve; 0 in the simulator.
     pub fn own_memory_bytes(&self) -> u64 {
         match &*self.backend {
             Backend::Real(_) => memory::own_bytes(),

@@ -6,7 +6,6 @@
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
-/// Usable memory, in bytes.
 pub(crate) fn host_bytes() -> u64 {
     let system = rustix::system::sysinfo();
     // Some fields are one machine word wide.
@@ -16,7 +15,7 @@ pub(crate) fn host_bytes() -> u64 {
     limits.fold(bytes, u64::min)
 }
 
-/// Usable memory not in use, in bytes; reclaimable pages count as free.
+/// Reclaimable pages count as free.
 pub(crate) fn host_available_bytes() -> u64 {
     let machine = read_to_string("/proc/meminfo").ok().and_then(|text| field(&text, "MemAvailable:"));
     let machine = machine.map_or(u64::MAX, |kib| kib.saturating_mul(1024));
@@ -24,7 +23,7 @@ pub(crate) fn host_available_bytes() -> u64 {
     groups.fold(machine, u64::min)
 }
 
-/// Private memory of this process, in bytes, without shared file pages.
+/// Without shared file pages.
 pub(crate) fn own_bytes() -> u64 {
     let status = read_to_string("/proc/self/status").unwrap_or_default();
     field(&status, "RssAnon:").unwrap_or(0).saturating_mul(1024)
@@ -35,11 +34,10 @@ struct Group {
     names: &'static Names,
 }
 
-/// Names of files, and of a line in one of them.
+/// File names, and a line's name.
 struct Names {
     limits: &'static [&'static str],
     used: &'static str,
-    /// Reclaimable pages in `memory.stat`.
     given_up: &'static str,
 }
 
@@ -56,14 +54,13 @@ const V1: Names = Names {
     given_up: "total_inactive_file",
 };
 
-/// The control groups of this process and their ancestors.
 fn own_groups() -> Vec<Group> {
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
     groups.lines().flat_map(|line| groups_of(line, Path::new("/sys/fs/cgroup"))).collect()
 }
 
-/// The groups of a line `HIERARCHY:CONTROLLERS:PATH`. In a container the path may be missing, but the root is
-/// its own group.
+/// From a line `HIERARCHY:CONTROLLERS:PATH`. In a container the path may be missing, but the root is its
+/// group.
 fn groups_of(line: &str, root: &Path) -> Vec<Group> {
     let mut words = line.splitn(3, ':').skip(1);
     let (controllers, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -96,7 +93,7 @@ impl Group {
     }
 }
 
-/// The number after a name at the beginning of a line.
+/// The number after a name.
 fn field(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().map(str::split_whitespace);
     lines.find_map(|mut words| words.next().filter(|word| *word == name).and(words.next())?.parse().ok())
@@ -122,7 +119,6 @@ mod tests {
         drop(used);
     }
 
-    /// A group in its own folder, with these files.
     fn group(root: &Path, line: &str, files: &[(&str, &str)]) -> Group {
         let group = groups_of(line, root).swap_remove(0);
         std::fs::create_dir_all(&group.folder).expect("a folder");

@@ -21,7 +21,6 @@ pub(crate) struct Real {
     /// `None` only while dropping: see `Drop`.
     tokio: Option<tokio::runtime::Runtime>,
     handle: tokio::runtime::Handle,
-    /// For blocking calls.
     threads: Threads,
     started: std::time::Instant,
     started_coarse_ns: u64,
@@ -131,8 +130,7 @@ impl Real {
     }
 }
 
-/// Whether the host admits this many more threads. tokio cannot tell: it panics when one of its own is
-/// refused.
+/// tokio cannot tell: it panics when a thread is refused.
 fn may_start_threads(count: usize) -> std::io::Result<()> {
     let (release, released) = std::sync::mpsc::sync_channel::<()>(0);
     let released = Arc::new(parking_lot::Mutex::new(released));
@@ -154,7 +152,7 @@ fn may_start_threads(count: usize) -> std::io::Result<()> {
     refused.map_or(Ok(()), Err)
 }
 
-/// The kernel's monotonic clock as of its last tick.
+/// As of the last tick.
 fn coarse_clock_ns() -> u64 {
     let time = clock_gettime(ClockId::MonotonicCoarse);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)

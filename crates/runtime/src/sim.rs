@@ -42,7 +42,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use timers::{Sleep, Timers};
 
-/// A task's number in order of spawning; zero is the future given to `block_on`.
+/// In order of spawning; zero is the future given to `block_on`.
 pub(crate) type TaskId = u64;
 const MAIN: TaskId = 0;
 
@@ -98,7 +98,7 @@ struct SimState {
     spawned: TaskId,
     timers: Timers,
     cores: Cores,
-    /// Two streams, so that a task's draws do not affect which task runs next.
+    /// Two streams, so that draws do not affect scheduling.
     schedule_rng: Rng,
     program_rng: Rng,
     history: History,
@@ -111,7 +111,7 @@ struct Task {
     spawned_at: &'static Location<'static>,
 }
 
-/// The simulator's half of a join handle. The channel closes when the task is dropped, that is, cancelled.
+/// The channel closes when the task is dropped, that is, cancelled.
 pub(crate) struct SimTask<T> {
     pub(crate) id: TaskId,
     pub(crate) outcome: oneshot::Receiver<Result<T, JoinError>>,
@@ -176,7 +176,7 @@ impl Simulation {
         SimTask { id, outcome }
     }
 
-    /// Forgets a task; if it is running now, it ends at its next await.
+    /// A running task ends at its next await.
     pub(crate) fn abort(&self, task: TaskId) {
         let forgotten = self.state.lock().tasks.remove(&task);
         drop(forgotten); // after the lock is released: its destructors may call us
@@ -188,7 +188,6 @@ impl Simulation {
         }
     }
 
-    /// Takes one of the ready tasks, chosen by the seed.
     fn next_ready(&self) -> Option<TaskId> {
         let mut state = self.state.lock();
         let task = self.ready.take(&mut state.schedule_rng)?;

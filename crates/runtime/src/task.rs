@@ -75,7 +75,6 @@ fn from_tokio(error: tokio::task::JoinError) -> JoinError {
     }
 }
 
-/// The text of a panic's payload.
 pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "(no message)".to_owned())

@@ -18,14 +18,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Lifetime of an idle thread.
+/// Of an idle thread.
 const KEPT: Duration = Duration::from_secs(10);
-/// Beyond this, calls wait for a thread to become free.
+/// Beyond this, calls wait.
 const THREADS_MAX: usize = 512;
 
 type Call = Box<dyn FnOnce() + Send>;
 
-/// The thread pool. After its drop, the threads end once no call waits; they are not joined.
+/// After its drop, the threads end once no call waits; they are not joined.
 #[derive(Default)]
 pub(crate) struct Threads(Arc<Shared>);
 
@@ -39,13 +39,13 @@ struct Shared {
 struct ThreadsState {
     calls: VecDeque<Call>,
     threads: usize,
-    /// Threads that wait for a call, or were woken for one but have not taken it yet.
+    /// Waiting, or woken for a call not yet taken.
     idle: usize,
     is_over: bool,
 }
 
 impl Threads {
-    /// Makes the call in a thread. If the host refuses to start even one, the caller makes it and is blocked.
+    /// Makes the call in a thread, or in the caller if the host refuses to start even one.
     pub(crate) fn start(&self, call: Call) {
         let needs_thread = {
             let mut state = self.0.state.lock();
@@ -72,7 +72,6 @@ impl Threads {
 }
 
 impl Shared {
-    /// The loop of each thread.
     fn make_calls(&self) {
         let mut state = self.state.lock();
         loop {

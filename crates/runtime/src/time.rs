@@ -22,7 +22,7 @@ impl Instant {
 impl Add<Duration> for Instant {
     type Output = Instant;
 
-    /// Saturates: the end of time, 584 years away, means "never".
+    /// Saturates: 584 years mean "never".
     fn add(self, duration: Duration) -> Instant {
         Instant(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }

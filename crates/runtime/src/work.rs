@@ -68,7 +68,7 @@ impl WorkKind {
         ]
     };
 
-    /// Default speed of one core in MB (10^6 bytes) per second.
+    /// One core, in MB (10^6 bytes) per second.
     const fn default_mb_per_s(self) -> NonZeroU64 {
         use WorkKind::*;
         let mb_per_s = match self {

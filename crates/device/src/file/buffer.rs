@@ -22,25 +22,24 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 
-/// Capacity of reusable buffers: a merged read of 1 MiB, with room for any alignment.
+/// A merged read of 1 MiB, with room for any alignment.
 const POOLED_BYTES: usize = (1 << 20) + (16 << 10);
-/// Shorter reads get their own memory, because a slice keeps a whole buffer alive.
+/// Shorter reads don't use the pool, because a slice keeps a whole buffer alive.
 const LEAST_POOLED_BYTES: usize = 512 << 10;
-/// Unused buffers of [`POOLED_BYTES`]: 16 MiB at most.
+/// 16 MiB at most.
 static POOL: BufferPool = BufferPool::new(16);
 
 pub(super) struct Buffer {
     vec: Vec<u8>,
-    /// Unused bytes at the front.
     lead: usize,
     /// Bytes that the transfer may fill.
     room: usize,
-    /// Bytes that it must fill: less than the room where direct I/O rounds up beyond the end of a file.
+    /// Less than `room` where direct I/O rounds up beyond the end of a file.
     need: usize,
 }
 
 impl Buffer {
-    /// Memory for `need` bytes, beginning and ending on a multiple of `align` bytes (a power of two).
+    /// Memory for `need` bytes, beginning and ending on a multiple of `align`, a power of two.
     pub(super) fn new(need: usize, align: usize) -> Buffer {
         let room = need.next_multiple_of(align);
         let capacity = room + align - 1;
@@ -74,7 +73,7 @@ impl Buffer {
         if whole { bytes } else { bytes.slice(start..end) }
     }
 
-    /// Memory for the kernel's next write: all the remaining room.
+    /// The remaining room.
     pub(super) fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
         let left = self.room - self.filled();
         &mut self.vec.spare_capacity_mut()[..left]
@@ -91,7 +90,7 @@ impl Buffer {
         unsafe { self.vec.set_len(self.vec.len() + count) };
     }
 
-    /// Reads once, waiting for the device if necessary. Returns the bytes read: zero at the end of the file.
+    /// Reads once, waiting for the device. Returns zero at the end of the file.
     pub(super) fn read(&mut self, file: &File, offset: u64) -> io::Result<usize> {
         let at = offset + self.filled() as u64;
         let (filled, _) = rustix::io::pread(file, self.spare(), at)?;
@@ -101,7 +100,7 @@ impl Buffer {
         Ok(count)
     }
 
-    /// Reads once from the page cache, without waiting: `WouldBlock` if the next byte is not cached.
+    /// Reads once, from the page cache only: `WouldBlock` if the next byte is not cached.
     pub(super) fn read_cached(&mut self, file: &File, offset: u64) -> io::Result<usize> {
         let at = i64::try_from(offset + self.filled() as u64).map_err(|_| io::ErrorKind::InvalidInput)?;
         let spare = self.spare();

@@ -26,10 +26,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Levels of devices on devices that are followed.
 const MAX_DEPTH: usize = 8;
 
-/// Claims the other names of an open file or device, until the returned files are closed.
+/// Claims the other names until the returned files are closed.
 pub(super) fn claim_other_names(file: &File, path: &Arc<str>) -> Result<Vec<File>> {
     let failed = |source: std::io::Error| DeviceError::Open { path: path.clone(), source: Arc::new(source) };
     let metadata = file.metadata().map_err(failed)?;
@@ -53,7 +52,7 @@ pub(super) fn lies_on(device: u64) -> Vec<(PathBuf, bool)> {
     files
 }
 
-/// The user of a block device: a mount, swap space, or a device on it. `None` if unknown.
+/// A mount, swap space, or a device on this one.
 pub(super) fn user_of(path: &Path) -> Option<String> {
     let device =
         std::fs::metadata(path).ok().filter(|metadata| metadata.file_type().is_block_device())?.rdev();
@@ -95,7 +94,7 @@ fn files_below(folder: &Path, is_alone: bool, depth: usize, files: &mut Vec<(Pat
     entries(&folder.join("slaves")).iter().for_each(|slave| files_below(slave, false, depth, files));
 }
 
-/// Locks a file below a device, or claims the device and its own files.
+/// Locks a file below a device, or claims a device and its files.
 fn claim_below(below: &Path, is_alone: bool, path: &Arc<str>) -> Result<Vec<File>> {
     let is_block = std::fs::metadata(below).is_ok_and(|of| of.file_type().is_block_device());
     let exclusive = if is_block && is_alone { libc::O_EXCL } else { 0 };
@@ -125,7 +124,6 @@ fn claim_below(below: &Path, is_alone: bool, path: &Arc<str>) -> Result<Vec<File
     Ok(claims)
 }
 
-/// Claims a loop device on the file.
 fn claim_above(device: &Path, path: &Arc<str>) -> Result<Option<File>> {
     let flags = libc::O_NONBLOCK | libc::O_EXCL;
     match std::fs::OpenOptions::new().read(true).custom_flags(flags).open(device) {

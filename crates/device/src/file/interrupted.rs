@@ -9,9 +9,9 @@ use std::future::Future;
 use std::io::{Error, ErrorKind, Result};
 use std::time::Duration;
 
-/// Times that a call is repeated without a pause.
+/// Attempts without a pause.
 pub(super) const CALLS: u32 = 16;
-/// The first and the last pause; all together take about a second.
+/// The first and the last pause, about a second together.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(512)];
 
 fn is_interruption(error: &Error) -> bool {
@@ -30,7 +30,7 @@ pub(super) fn call<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
     outcome
 }
 
-/// Repeats an interrupted transfer, with pauses up to the last of [`PAUSES`].
+/// Repeats an interrupted transfer after [`PAUSES`].
 pub(super) async fn transfer<T, F: Future<Output = Result<T>>>(
     runtime: &Runtime,
     mut transfer: impl FnMut() -> F,

@@ -78,15 +78,14 @@ impl OpenOptions {
     pub const EXCLUSIVE: OpenOptions = OpenOptions { access: Access::Exclusive, ..OpenOptions::READ_ONLY };
 }
 
-/// Alignment for direct I/O on a regular file: no file system requires more than a page.
+/// No file system requires more than a page.
 const FILE_DIRECT_ALIGN: usize = 4096;
 
-/// Time allowed for a device in use to be released.
+/// Time for a device in use to be released.
 const BRIEFLY: Duration = Duration::from_millis(200);
-/// Retry interval.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Repeats an attempt while the device is in use, for up to [`BRIEFLY`].
+/// Retries while the device is in use, for up to [`BRIEFLY`].
 pub(super) async fn unless_in_use<T: Send + 'static>(
     runtime: &Runtime,
     attempt: impl Fn() -> Result<T> + Send + Sync + 'static,
@@ -102,11 +101,11 @@ pub(super) async fn unless_in_use<T: Send + 'static>(
     runtime.blocking(move || attempt()).await
 }
 
-/// An open file, closed by a thread for blocking calls.
+/// Closed by a thread for blocking calls.
 pub(super) struct OpenFile {
-    /// `None` once it is being closed.
+    /// `None` once closing.
     file: Option<File>,
-    /// Its other names, kept from other users.
+    /// Locks on its other names.
     claims: Mutex<Vec<File>>,
     /// Its file system may block even non-blocking calls.
     pub(super) makes_wait: bool,
@@ -116,7 +115,7 @@ pub(super) struct OpenFile {
 /// File systems whose calls sleep even if asked not to (`linux/magic.h`): FUSE, NFS, SMB, CIFS, 9p, Ceph.
 const SLEEPING: [u32; 6] = [0x6573_5546, 0x6969, 0xfe53_4d42, 0xff53_4d42, 0x0102_1997, 0x00c3_6400];
 
-/// Whether the file is on such a file system, or that is unknown.
+/// Whether a file's calls may sleep; true if unknown.
 fn makes_wait(file: &File) -> bool {
     rustix::fs::fstatfs(file).map_or(true, |system| SLEEPING.contains(&(system.f_type as u32)))
 }
@@ -127,7 +126,6 @@ impl OpenFile {
         Arc::new(OpenFile { file: Some(file), claims, makes_wait, runtime })
     }
 
-    /// Locks the file while it is open.
     pub(super) fn lock(&self, path: &Arc<str>) -> Result<()> {
         *self.claims.lock() = lock(self, path)?;
         Ok(())
@@ -216,7 +214,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
 }
 
 /// Whether users other than root and this program's own can write to a file, or to the files below a block
-/// device. True if unknown. Members of the group of block devices have access to all disks anyway.
+/// device; true if unknown. A block device's group has access to all disks anyway.
 fn others_may_write(found: &Metadata) -> bool {
     let is_block = found.file_type().is_block_device();
     let is_trusted = |uid| uid == 0 || uid == rustix::process::geteuid().as_raw();
@@ -248,7 +246,7 @@ fn user_in(mounts: &str, number: &str) -> Option<u32> {
     options.split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok())
 }
 
-/// Locks a file while it is open, and its other names while the returned files are.
+/// Locks a file and its other names, the latter while the returned files are open.
 fn lock(file: &File, path: &Arc<str>) -> Result<Vec<File>> {
     lock_as(file, path, FlockOperation::NonBlockingLockExclusive)?;
     claim_other_names(file, path)
@@ -290,7 +288,7 @@ fn is_block(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// Whether a block device is rotational, per sysfs; a partition shares its disk's queue, one folder up.
+/// From sysfs; a partition shares its disk's queue, one folder up.
 fn rotational(device: u64) -> Option<bool> {
     let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
     let read = |queue: &str| std::fs::read_to_string(format!("{folder}/{queue}/rotational"));

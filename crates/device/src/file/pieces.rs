@@ -102,7 +102,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether direct I/O takes this offset or length.
     fn is_aligned(&self, at: u64) -> bool {
         at.is_multiple_of(self.direct_align.unwrap_or(1) as u64)
     }

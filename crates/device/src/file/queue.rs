@@ -31,9 +31,9 @@ use std::fs::File;
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::sync::Arc;
 
-/// Adjacent writes are joined up to this many bytes: the blocks of a txg are adjacent on every disk.
+/// Adjacent writes are joined up to this length: the blocks of a txg are adjacent on every disk.
 const RUN_BYTES: usize = 1 << 20;
-/// And up to this many pieces, well below the kernel's limit of 1,024.
+/// Well below the kernel's limit of 1,024.
 const RUN_PIECES: usize = 256;
 
 pub(super) struct WriteQueue {
@@ -44,12 +44,12 @@ pub(super) struct WriteQueue {
 #[derive(Default)]
 struct QueueState {
     waiting: Vec<Write>,
-    /// A thread is writing, and will take all queued writes before it ends.
+    /// A thread is writing until the queue is empty.
     has_writer: bool,
 }
 
 impl QueueState {
-    /// Whether the caller must start a thread: writes wait and none is writing.
+    /// Whether the caller must start a thread.
     fn wants_writer(&mut self) -> bool {
         !self.waiting.is_empty() && !std::mem::replace(&mut self.has_writer, true)
     }
@@ -81,7 +81,6 @@ impl WriteQueue {
         self.write_pieces(runtime, offset, vec![data]).await
     }
 
-    /// Writes consecutive pieces.
     pub(super) async fn write_pieces(
         self: &Arc<WriteQueue>,
         runtime: &Runtime,
@@ -130,7 +129,7 @@ impl WriteQueue {
         }
     }
 
-    /// Writes a run in one call. If that falls short, each write is repeated alone and gets its own error.
+    /// Writes a run in one call, or else each write alone, with its own error.
     fn write_run(&self, run: Vec<Write>) {
         let slices: Vec<IoSlice<'_>> = run.iter().map(|write| IoSlice::new(&write.data)).collect();
         let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
@@ -145,7 +144,6 @@ impl WriteQueue {
     }
 }
 
-/// The number of leading writes that go in one call.
 fn run_len(writes: &[Write]) -> usize {
     let start = writes[0].offset;
     let mut bytes = writes[0].data.len();

@@ -41,15 +41,14 @@ use transfer::{Write, WritePieces};
 
 pub(super) use transfer::{Transfer, Vectors};
 
-/// Entries of the submission queue. More than one is queued only after the kernel was short of memory.
+/// More than one is queued only after the kernel was short of memory.
 const SUBMISSION_ENTRIES: u32 = 256;
-/// Entries of the completion queue; the kernel keeps the overflow.
+/// The kernel keeps the overflow.
 const COMPLETION_ENTRIES: u32 = 4096;
-/// Kernel threads that may wait for files at the same time, per submitting thread. The kernel's own limit is
-/// four per core: one hung disk of a network file system would take them all and block all other disks. A
-/// leaf has some dozens of operations under way at most.
+/// Kernel threads that may wait for files at once, per submitting thread. By default there are four per core:
+/// one hung disk of a network file system would take them all. A leaf has some dozens of operations under
+/// way.
 const KERNEL_THREADS: u32 = 512;
-/// Completions taken at a time.
 const BATCH: usize = 64;
 
 struct Request {
@@ -61,7 +60,6 @@ struct Request {
     reply: oneshot::Sender<io::Result<Transfer>>,
 }
 
-/// A ring, for all files of a runtime.
 pub(super) struct Ring {
     kernel: IoUring,
     submission: Mutex<()>,
@@ -69,7 +67,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// The ring of this runtime, or `None` if the kernel has none or refuses it (old, seccomp, sysctl).
+    /// `None` if the kernel refuses a ring (old, seccomp, sysctl).
     pub(super) fn of(runtime: &Runtime) -> Option<Arc<Ring>> {
         runtime.shared(|| Ring::start(runtime).ok())
     }
@@ -106,7 +104,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Makes a transfer. A read or write is complete unless the file ended before it.
+    /// A read or write is complete unless the file ended before it.
     pub(super) async fn transfer(
         &self,
         file: Arc<OpenFile>,
@@ -132,7 +130,6 @@ impl Ring {
         }
     }
 
-    /// Writes consecutive pieces.
     pub(super) async fn write_pieces(
         &self,
         file: Arc<OpenFile>,
@@ -146,7 +143,7 @@ impl Ring {
         }
     }
 
-    /// Starts a transfer, which continues without a waiter.
+    /// Continues without a waiter.
     pub(super) fn start_transfer(
         &self,
         file: Arc<OpenFile>,
@@ -183,7 +180,6 @@ impl Ring {
         }
     }
 
-    /// Processes all completions.
     fn reap(&self) {
         loop {
             let mut batch = [(0, 0); BATCH];
@@ -209,7 +205,7 @@ impl Ring {
         }
     }
 
-    /// Makes the kernel move overflowed completions into the ring. Returns whether there were any.
+    /// Makes the kernel move overflowed completions into the ring, if any.
     fn fetch_overflow(&self) -> bool {
         let _alone = self.submission.lock();
         // SAFETY: nobody else uses the submission queue now.
@@ -237,8 +233,7 @@ impl Ring {
     }
 }
 
-/// Whether the kernel asks for a retry, or the submitting thread has ended. Transfers are never cancelled
-/// here, and their memory is always valid.
+/// Also if the submitting thread has ended: no transfer is cancelled here, and its memory is valid.
 fn is_to_repeat(errno: i32) -> bool {
     matches!(errno, libc::EINTR | libc::EAGAIN | libc::ECANCELED | libc::EFAULT)
 }

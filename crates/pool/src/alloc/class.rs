@@ -76,12 +76,11 @@ pub(super) struct Class {
 struct Rotor {
     group: usize,
     used_bytes: u64,
-    /// Bytes left in this turn; 0 until it begins.
+    /// 0 until the turn begins.
     quantum_bytes: u64,
 }
 
 impl Class {
-    /// Allocates all copies of a block, or none.
     pub(super) fn allocate(&self, request: &AllocRequest<'_>) -> Option<Vec<Dva>> {
         let present = request.beside.len();
         let mut copies = request.beside.to_vec();
@@ -107,7 +106,7 @@ impl Class {
         }
     }
 
-    /// Allocates one copy: on a vdev without one, else far from those on the same vdev, else anywhere.
+    /// On a vdev without a copy, else far from those on the same vdev, else anywhere.
     fn allocate_one(&self, request: &AllocRequest<'_>, others: &[Dva]) -> Option<Dva> {
         let first = self.first(request, others);
         let count = self.groups.len();
@@ -133,7 +132,7 @@ impl Class {
         })
     }
 
-    /// The first group to try: after the last copy, at the requested vdev, else at the rotor.
+    /// After the last copy, at the requested vdev, else at the rotor.
     fn first(&self, request: &AllocRequest<'_>, others: &[Dva]) -> usize {
         let position = |vdev| self.groups.iter().position(|group| group.vdev == vdev);
         let asked = match others.last() {
@@ -143,7 +142,6 @@ impl Class {
         asked.unwrap_or_else(|| self.rotor.lock().group)
     }
 
-    /// Records that a group has handed out `asize` bytes.
     fn turn(&self, group: usize, asize: u64) {
         let mut rotor = self.rotor.lock();
         if rotor.group != group {
@@ -159,13 +157,11 @@ impl Class {
         }
     }
 
-    /// The largest free range of all groups that accept blocks.
     pub(super) fn largest_bytes(&self) -> u64 {
         let groups = self.groups.iter().filter(|group| group.allocates());
         groups.map(|group| group.largest_bytes()).max().unwrap_or(0)
     }
 
-    /// How full the class is.
     pub(super) fn used_percent(&self) -> u64 {
         let (size, free) = self.groups.iter().fold((0, 0), |(size, free), group| {
             (size + u128::from(group.size_bytes()), free + u128::from(group.free_bytes()))
@@ -173,7 +169,7 @@ impl Class {
         ((size - free) * 100).checked_div(size).unwrap_or(0) as u64
     }
 
-    /// A group's quantum: its share of the free space times the number of groups, applied to its aliquot.
+    /// The group's share of the free space times the number of groups, applied to its aliquot.
     fn quantum_bytes(&self, at: usize) -> u64 {
         let free = |group: &MetaslabGroup| u128::from(group.free_bytes());
         let (mut groups, mut all_free) = (0, 0);

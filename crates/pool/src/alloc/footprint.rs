@@ -6,7 +6,6 @@ use crate::vdev::draid::DraidGroup;
 use crate::vdev::raidz::Raidz;
 use cenote_format::units::{PhysicalBirth, Psize};
 
-/// The geometry of a top-level vdev, as far as allocation needs it.
 #[derive(Debug, Clone)]
 pub(super) struct Footprint {
     ashift: u32,
@@ -44,7 +43,7 @@ impl Footprint {
         Footprint { ashift: config.ashift, shape, data_disks }
     }
 
-    /// Allocated bytes of a block born in `birth` (`vdev_psize_to_asize_txg`).
+    /// `vdev_psize_to_asize_txg`.
     pub(super) fn asize(&self, Psize(psize_bytes): Psize, birth: PhysicalBirth) -> u64 {
         match &self.shape {
             Shape::Sectors => psize_bytes.max(1).next_multiple_of(1 << self.ashift),
@@ -53,7 +52,7 @@ impl Footprint {
         }
     }
 
-    /// Alignment of blocks: a sector, or a row of a dRAID redundancy group.
+    /// A sector, or a row of a dRAID redundancy group.
     pub(super) fn unit(&self) -> Unit {
         Unit::new(match &self.shape {
             Shape::Draid(group) => group.row_bytes(),

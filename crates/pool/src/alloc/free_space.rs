@@ -9,8 +9,8 @@ use super::unit::{Span, Unit};
 use crate::ranges::{Ranges, Watch};
 use std::collections::BTreeSet;
 
-/// Ranges that first fit examines. (OpenZFS examines as many, `metaslab_min_search_count`, plus all within 16
-/// MiB, which are thousands where space is fragmented.)
+/// OpenZFS examines as many (`metaslab_min_search_count`), plus all within 16 MiB, which are thousands where
+/// space is fragmented.
 const MAX_SEARCH_COUNT: usize = 100;
 
 #[derive(Debug)]
@@ -39,7 +39,6 @@ impl Watch for BySize {
 }
 
 impl FreeSpace {
-    /// Builds both views from the whole units of free ranges.
     pub(super) fn new(free: &Ranges, unit: Unit) -> FreeSpace {
         let mut by_place = Ranges::default();
         for span in free.iter().filter_map(|range| unit.within(range)) {
@@ -62,25 +61,23 @@ impl FreeSpace {
         self.by_size.ranges.last().map_or(0, |(len, _)| *len)
     }
 
-    /// Adds a range that is not free.
     pub(super) fn insert(&mut self, span: Span) {
         let present = self.by_place.insert_watched(span.start(), span.len(), &mut self.by_size);
         debug_assert_eq!(present, 0, "{span:x?} was free");
     }
 
-    /// Removes a range that is free.
     pub(super) fn remove(&mut self, span: Span) {
         let removed = self.by_place.remove_watched(span.start(), span.len(), &mut self.by_size);
         debug_assert_eq!(removed, span.len(), "{span:x?} was not free");
     }
 
-    /// The first long enough range from `from` on, if it is among the next [`MAX_SEARCH_COUNT`].
+    /// The first fit from `from` on, among the next [`MAX_SEARCH_COUNT`] ranges.
     pub(super) fn first_fit(&self, from: u64, len: u64) -> Option<u64> {
         let mut near = self.by_place.iter_from(from).take(MAX_SEARCH_COUNT);
         near.find(|(start, end)| end - start >= len).map(|(start, _)| start)
     }
 
-    /// The smallest range that is long enough; the first of several.
+    /// The smallest fit; the first of several.
     pub(super) fn best_fit(&self, len: u64) -> Option<u64> {
         self.by_size.ranges.range((len, 0)..).next().map(|(_, start)| *start)
     }

@@ -31,19 +31,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The most copies of a block, `SPA_DVAS_PER_BP`.
 pub(super) const MAX_COPIES: usize = 3;
-/// Halvings of the largest free ranges after which another metaslab may be better,
-/// `zfs_metaslab_switch_threshold`.
+/// `zfs_metaslab_switch_threshold`, in halvings of the largest free ranges.
 const SWITCH_THRESHOLD: u32 = 2;
-/// Copies on one vdev lie an eighth of it apart, if possible: `ditto_same_vdev_distance_shift`.
+/// Distance of copies on one vdev: an eighth of it, `ditto_same_vdev_distance_shift`.
 const DITTO_DISTANCE_SHIFT: u32 = 3;
-/// With more than this fraction of a group free, a brief claim does no harm.
+/// Space is plentiful if more than this fraction is free.
 const PLENTY_SHIFT: u32 = 3;
-/// Bytes per data disk that a group hands out in its turn, `metaslab_aliquot`.
+/// Per data disk and turn, `metaslab_aliquot`.
 const ALIQUOT_BYTES: u64 = 1 << 20;
 
 const _: () = assert!(MAX_COPIES == SPA_DVAS_PER_BP);
 
-/// Distance from the block's other copies on this vdev, in order of preference.
+/// Distance between copies on one vdev, in order of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spread {
     Far,
@@ -82,7 +81,6 @@ struct Slabs {
 #[derive(Debug, Clone, Copy)]
 struct Active {
     metaslab: usize,
-    /// Its weight at activation.
     weight: Weight,
 }
 
@@ -100,7 +98,6 @@ impl MetaslabGroup {
         }
     }
 
-    /// Appends metaslabs.
     pub(super) fn grow(&self, metaslabs: &[NewMetaslab]) {
         let mut slabs = self.slabs.lock();
         for new in metaslabs {
@@ -109,7 +106,6 @@ impl MetaslabGroup {
         }
     }
 
-    /// Replaces the geometry after an expansion.
     pub(super) fn reshape(&self, config: &VdevConfig) {
         *self.footprint.write() = Footprint::new(config);
     }
@@ -130,7 +126,7 @@ impl MetaslabGroup {
         self.allocates.store(allocates, Ordering::Relaxed);
     }
 
-    /// Bytes handed out per turn if all groups are equally empty.
+    /// Bytes handed out per turn if groups are equally empty.
     pub(super) fn aliquot_bytes(&self) -> u64 {
         ALIQUOT_BYTES * self.footprint.read().data_disks
     }
@@ -151,7 +147,6 @@ impl MetaslabGroup {
         self.slabs.lock().all.iter().map(Metaslab::largest_bytes).max().unwrap_or(0)
     }
 
-    /// Allocates a block at this distance from `others` of its copies on this vdev.
     pub(super) fn allocate(&self, psize: Psize, txg: Txg, spread: Spread, others: &[Dva]) -> Option<Dva> {
         let asize = self.asize(psize, txg);
         let here = || others.iter().filter(|other| other.vdev == self.vdev).map(|other| other.offset_bytes);
@@ -167,13 +162,11 @@ impl MetaslabGroup {
         Some(Dva { vdev: self.vdev, offset_bytes, asize: Asize(asize), gang: false })
     }
 
-    /// Allocates this exact range, if it is free.
     pub(super) fn claim(&self, dva: &Dva, txg: Txg) -> Result<(), AllocError> {
         let free = self.at(dva, |metaslab, span| metaslab.claim(span, txg))?;
         if free { Ok(()) } else { Err(AllocError::NotFree { dva: *dva }) }
     }
 
-    /// Allocates the range after a block, if space is plentiful.
     pub(super) fn claim_behind(&self, dva: &Dva, psize: Psize, txg: Txg) -> Option<Dva> {
         if self.free_bytes() < self.size_bytes() >> PLENTY_SHIFT {
             return None;
@@ -183,8 +176,7 @@ impl MetaslabGroup {
         self.claim(&behind, txg).is_ok().then_some(behind)
     }
 
-    /// Undoes an allocation of this txg: directly if it was not yet reported in `take_changes`, else by a
-    /// free.
+    /// Undoes an allocation of this txg, by a free if it was already reported in `take_changes`.
     pub(super) fn unallocate(&self, dva: &Dva, txg: Txg) -> Result<(), AllocError> {
         self.free_at(dva, |metaslab, span| match metaslab.take_back(span, txg) {
             true => Ok(()),
@@ -207,7 +199,6 @@ impl MetaslabGroup {
         })
     }
 
-    /// Applies `act` to the metaslab and the range of an address.
     fn at<T>(&self, dva: &Dva, act: impl FnOnce(&mut Metaslab, Span) -> T) -> Result<T, AllocError> {
         // A gang address states the length of all its pieces; only the header lies there.
         let len = match dva.gang {
@@ -247,7 +238,7 @@ impl MetaslabGroup {
         self.each(|metaslab| metaslab.release(held));
     }
 
-    /// Borrows free ranges of a metaslab; `None` if it belongs to another group.
+    /// `None` if the metaslab belongs to another group.
     pub(super) fn borrow(
         &self,
         index: u64,
@@ -265,7 +256,7 @@ impl MetaslabGroup {
         }
     }
 
-    /// Changes every metaslab, relocking for each so that allocations can proceed in between.
+    /// Relocks for each metaslab, so that allocations can proceed in between.
     fn each(&self, mut act: impl FnMut(&mut Metaslab)) {
         let count = self.slabs.lock().all.len();
         for index in 0..count {
@@ -278,7 +269,6 @@ impl MetaslabGroup {
         slabs.all.iter().find(|metaslab| metaslab.index == index).map(Metaslab::allocated)
     }
 
-    /// Adds the used parts of a range to `in_use`.
     pub(super) fn add_in_use(&self, start: u64, end: u64, in_use: &mut Ranges) {
         let slabs = self.slabs.lock();
         for metaslab in slabs.all.iter().filter(|slab| slab.start_bytes < end && slab.end_bytes() > start) {
@@ -287,7 +277,6 @@ impl MetaslabGroup {
         }
     }
 
-    /// Space of each metaslab, by index.
     pub(super) fn spaces(&self) -> Vec<(u64, Space)> {
         self.slabs.lock().all.iter().map(|metaslab| (metaslab.index, metaslab.space())).collect()
     }
@@ -302,7 +291,6 @@ impl Slabs {
         Slabs { all, by_weight, ranked, active: Default::default(), free_bytes, too_long_bytes: 0 }
     }
 
-    /// Appends a metaslab that begins after all others.
     fn add(&mut self, metaslab: Metaslab) {
         let (weight, at) = (metaslab.weight(), self.all.len());
         debug_assert!(self.all.last().is_none_or(|last| last.end_bytes() <= metaslab.start_bytes));
@@ -313,7 +301,6 @@ impl Slabs {
         self.all.push(metaslab);
     }
 
-    /// The metaslab that contains an offset.
     fn find(&self, offset: u64) -> Option<usize> {
         let index = self.all.partition_point(|metaslab| metaslab.start_bytes <= offset).checked_sub(1)?;
         (offset < self.all[index].end_bytes()).then_some(index)
@@ -342,7 +329,7 @@ impl Slabs {
         Some(offset)
     }
 
-    /// The best suitable metaslab with room. One that is active for other copies is the last resort.
+    /// The best suitable metaslab, preferably none that is active for other copies.
     fn best(&mut self, len: u64, suits: impl Fn(&Metaslab) -> bool) -> Option<usize> {
         if self.too_long_bytes != 0 && len >= self.too_long_bytes {
             return None;
@@ -368,7 +355,7 @@ impl Slabs {
         active
     }
 
-    /// Changes a metaslab and updates the sum of free bytes.
+    /// Also updates the sum of free bytes.
     fn change<T>(&mut self, index: usize, act: impl FnOnce(&mut Metaslab) -> T) -> T {
         let before = self.all[index].free_bytes();
         let result = act(&mut self.all[index]);

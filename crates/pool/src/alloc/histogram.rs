@@ -2,11 +2,11 @@
 
 use cenote_format::space_map::SPACE_MAP_HISTOGRAM_SIZE;
 
-/// `zfs_frag_table`: fragmentation in percent of a free range of 2^(9 + i) bytes; larger ones count 0.
+/// `zfs_frag_table`: percent for a free range of 2^(9 + i) bytes; 0 for larger ones.
 const FRAGMENTATION: [u64; 20] =
     [100, 99, 97, 93, 88, 83, 77, 71, 64, 57, 50, 43, 36, 29, 23, 17, 12, 7, 3, 1];
 
-/// Ranges by size: element i counts ranges of at least 2^i and less than 2^(i+1) bytes.
+/// Element i counts ranges of 2^i to 2^(i+1) - 1 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SizeHistogram(pub [u64; 64]);
 
@@ -17,7 +17,7 @@ impl Default for SizeHistogram {
 }
 
 impl SizeHistogram {
-    /// Converts the histogram in the head of a space map in units of `1 << shift` bytes.
+    /// From a space map's histogram in units of `1 << shift` bytes.
     pub fn from_space_map(counts: &[u64; SPACE_MAP_HISTOGRAM_SIZE], shift: u32) -> SizeHistogram {
         let mut histogram = SizeHistogram::default();
         let buckets = histogram.0.iter_mut().skip(shift as usize);
@@ -25,8 +25,8 @@ impl SizeHistogram {
         histogram
     }
 
-    /// Converts to a space map's histogram in units of `1 << shift` bytes. A range beyond the last bucket
-    /// counts as several ranges of that bucket.
+    /// To a space map's histogram in units of `1 << shift` bytes. A range beyond the last bucket counts as
+    /// several of that bucket.
     pub fn to_space_map(&self, shift: u32) -> [u64; SPACE_MAP_HISTOGRAM_SIZE] {
         let mut counts = [0u64; SPACE_MAP_HISTOGRAM_SIZE];
         let last = SPACE_MAP_HISTOGRAM_SIZE - 1;
@@ -55,12 +55,10 @@ impl SizeHistogram {
         sum.checked_div(total).unwrap_or(0) as u64
     }
 
-    /// Adds a range of this length; not zero.
     pub(crate) fn add(&mut self, len_bytes: u64) {
         self.0[len_bytes.max(1).ilog2() as usize] += 1;
     }
 
-    /// Removes a range of this length that was added.
     pub(crate) fn sub(&mut self, len_bytes: u64) {
         self.0[len_bytes.max(1).ilog2() as usize] -= 1;
     }

@@ -36,7 +36,7 @@ pub struct KeptSpace {
     is_firm: bool,
 }
 
-/// A txg's tree and, for readers that look while the next txg is written, that txg's tree too.
+/// A txg's tree and the next one's, for readers during its sync.
 #[derive(Debug, Default)]
 struct State {
     txg: Txg,
@@ -81,13 +81,11 @@ impl std::fmt::Debug for KeptSpace {
     }
 }
 
-/// The states of a pool that readers hold.
 #[derive(Debug, Default)]
 pub(crate) struct Keeper(RwLock<States>);
 
 #[derive(Debug, Default)]
 struct States {
-    /// The last txg on disk.
     newest: Arc<State>,
     /// The two txgs on disk before it, later first.
     before: [Txg; TXG_DEFER_SIZE],
@@ -95,30 +93,28 @@ struct States {
     older: Vec<Arc<State>>,
 }
 
-/// Txgs whose trees are held.
+/// Held txgs.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// The previous txg on disk, held or not.
+    /// The previous txg on disk.
     pub(super) latest: Txg,
-    /// Space freed up to this txg has waited long enough.
+    /// Frees up to this txg have waited long enough.
     pub(super) settled: Txg,
     txgs: Vec<Txg>,
 }
 
 impl Held {
-    /// Whether any txg in the range is held.
     pub(super) fn has_any_of(&self, txgs: &Range<u64>) -> bool {
         self.txgs.iter().any(|txg| txgs.contains(&txg.0))
     }
 }
 
 impl Keeper {
-    /// Holds the last txg on disk.
     pub(crate) fn keep(&self, is_firm: bool) -> KeptSpace {
         KeptSpace::of(&self.0.read().newest, is_firm)
     }
 
-    /// Records that a txg is on disk. Returns the earlier states that are held.
+    /// Returns the earlier states that are held.
     pub(crate) fn finish(&self, txg: Txg) -> Held {
         let mut states = self.0.write();
         let newest = Arc::new(State { txg, ..State::default() });
@@ -132,7 +128,6 @@ impl Keeper {
         Held { latest: states.before[0], settled, txgs }
     }
 
-    /// The states that are held now, including the newest.
     pub(super) fn held(&self) -> Held {
         let states = self.0.read();
         let all = states.older.iter().chain([&states.newest]).filter(|state| is_held(state));
@@ -140,23 +135,22 @@ impl Keeper {
         Held { latest: states.newest.txg, settled: states.newest.txg, txgs }
     }
 
-    /// Whether a state before the newest one is held that may contain a block born in `birth`.
+    /// Whether an older state is held that may contain a block born in `birth`.
     pub(super) fn holds_since(&self, birth: PhysicalBirth) -> bool {
         self.0.read().older.last().is_some_and(|latest| birth.0 <= latest.next.load(Ordering::Acquire))
     }
 
-    /// Whether no block of a txg's tree can have been reused, even without holders.
+    /// Whether a txg's tree is whole even without holders.
     pub(crate) fn is_recent(&self, txg: Txg) -> bool {
         self.0.read().before[TXG_DEFER_SIZE - 1] <= txg
     }
 
-    /// Whether a state before a txg is held.
     pub(super) fn holds_before(&self, txg: Txg) -> bool {
         let states = self.0.read();
         states.older.iter().chain([&states.newest]).any(|state| state.txg < txg && is_held(state))
     }
 
-    /// Revokes all older states that are not held firmly. Their space becomes allocatable with the next txg.
+    /// Revokes older states that are not firm; their space becomes allocatable with the next txg.
     pub(super) fn give_up(&self) {
         let states = self.0.read();
         for state in states.older.iter().filter(|state| state.firm.load(Ordering::Acquire) == 0) {

@@ -31,21 +31,19 @@ use crate::ranges::Ranges;
 use cenote_format::units::Txg;
 use std::ops::Range;
 
-/// Txgs that may be in progress at once, `TXG_SIZE`.
+/// `TXG_SIZE`.
 const TXG_SIZE: usize = 4;
 
-/// Most separate sets of deferred space.
 const MOST_DEFERRED: usize = 8;
 
 const _: () = assert!(TXG_SIZE.is_power_of_two() && TXG_DEFER_SIZE < MOST_DEFERRED);
 
-/// Best fit if the largest free range is shorter: `metaslab_df_alloc_threshold`.
+/// `metaslab_df_alloc_threshold`: best fit if the largest free range is shorter.
 const DF_ALLOC_THRESHOLD_BYTES: u64 = 128 << 10;
-/// Best fit if less is free, in percent: `metaslab_df_free_pct`.
+/// `metaslab_df_free_pct`: best fit if less is free.
 const DF_FREE_PERCENT: u64 = 4;
 
-/// A metaslab's value for allocation: the order of its largest free ranges, then their number
-/// (`metaslab_segment_weight`). 0 if it is full.
+/// The order of the largest free ranges, then their number (`metaslab_segment_weight`); 0 if full.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Weight {
     order: u32,
@@ -69,7 +67,7 @@ impl Weight {
     }
 }
 
-/// A metaslab. All offsets are in bytes from the start of the vdev.
+/// All offsets are in bytes from the start of the vdev.
 #[derive(Debug)]
 pub(super) struct Metaslab {
     pub(super) index: u64,
@@ -88,29 +86,24 @@ pub(super) struct Metaslab {
     borrowed: Ranges,
     /// The untrimmed part of free and borrowed space.
     untrimmed: Ranges,
-    /// For each power of two in a size: the end of the last such block.
+    /// Per power of two in a size: the last such block's end.
     cursors: [u64; 64],
 }
 
-/// The readers that may need a freed block.
+/// Readers of a freed block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needed {
-    /// Readers of the tree before the freeing txg.
     Latest,
-    /// Also readers of older trees.
     Readers,
-    /// A checkpoint.
     Checkpoint,
 }
 
-/// Values of [`Needed`] for readers.
 const READERS: usize = 2;
 
-/// Freed ranges that are not allocatable yet.
 #[derive(Debug)]
 struct Deferred {
     needed: Needed,
-    /// Txgs whose trees contain the ranges; the last one precedes the free.
+    /// Txgs whose trees contain the ranges, up to the one before the free.
     trees: Range<u64>,
     ranges: Ranges,
 }
@@ -124,14 +117,13 @@ pub(super) struct Changes {
 /// Why a range cannot be freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unfreeable {
-    /// Part of it is free.
     NotAllocated,
-    /// Part of it was allocated in a txg other than the syncing one.
+    /// Allocated in a txg other than the syncing one.
     OtherTxg,
 }
 
 impl Metaslab {
-    /// Space outside whole units (in a damaged map) does not become free.
+    /// Partial units (in a damaged map) do not become free.
     pub(super) fn new(new: &NewMetaslab, unit: Unit) -> Metaslab {
         let end_bytes = new.start_bytes.saturating_add(new.size_bytes);
         let free = new.allocated.complement(new.start_bytes, end_bytes);
@@ -168,7 +160,7 @@ impl Metaslab {
         self.free.largest_bytes()
     }
 
-    /// Bytes between the metaslab and an offset; `None` if it contains the offset.
+    /// `None` if it contains the offset.
     pub(super) fn distance_bytes(&self, offset: u64) -> Option<u64> {
         match offset {
             _ if offset < self.start_bytes => Some(self.start_bytes - offset),
@@ -177,7 +169,6 @@ impl Metaslab {
         }
     }
 
-    /// Allocates `len` bytes, not zero, in whole units.
     pub(super) fn allocate(&mut self, len: u64, txg: Txg) -> Option<u64> {
         let cursor = len.trailing_zeros() as usize;
         let short = self.largest_bytes() < DF_ALLOC_THRESHOLD_BYTES
@@ -189,7 +180,6 @@ impl Metaslab {
         Some(offset)
     }
 
-    /// Allocates this exact range, if it is free.
     pub(super) fn claim(&mut self, span: Span, txg: Txg) -> bool {
         let free = self.free.ranges().contains(span.start(), span.len());
         if free {
@@ -209,8 +199,7 @@ impl Metaslab {
         debug_assert_eq!(twice, None, "allocated twice");
     }
 
-    /// Borrows free ranges from an offset on, at most `most_bytes` but at least one unit. They cannot be
-    /// allocated until they are returned.
+    /// From an offset on, at most `most_bytes` but at least one unit.
     pub(super) fn borrow(&mut self, from: u64, most_bytes: u64) -> Vec<Span> {
         let free = self.free.ranges().iter_from(from);
         let beyond = free.filter_map(|(start, end)| self.unit.within((start.max(from), end)));
@@ -226,7 +215,6 @@ impl Metaslab {
         }
     }
 
-    /// Borrows recently freed, untrimmed ranges, and marks them as trimmed.
     pub(super) fn borrow_untrimmed(&mut self, most_bytes: u64) -> Vec<Span> {
         let untrimmed = self.untrimmed.iter().filter_map(|range| self.unit.within(range));
         // Part of it may be borrowed already.
@@ -244,7 +232,7 @@ impl Metaslab {
         }
     }
 
-    /// Frees a range allocated in this txg and not yet reported: it is allocatable at once.
+    /// Undoes an unreported allocation of this txg: the range is free at once.
     pub(super) fn take_back(&mut self, span: Span, txg: Txg) -> bool {
         let allocating = &mut self.allocating[slot(txg)];
         let unheard = allocating.contains(span.start(), span.len());
@@ -255,7 +243,7 @@ impl Metaslab {
         unheard
     }
 
-    /// Frees an allocated range in the syncing txg `txg`; a range that a checkpoint needs stays allocated.
+    /// Frees a range in the syncing txg `txg`.
     pub(super) fn free(&mut self, span: Span, needed: Needed, txg: Txg) -> Result<(), Unfreeable> {
         let (offset, len) = (span.start(), span.len());
         let is_clear = |ranges: &Ranges| ranges.is_clear(offset, len);
@@ -279,18 +267,18 @@ impl Metaslab {
         std::iter::once(self.free.ranges()).chain(self.waiting())
     }
 
-    /// The sets of freed ranges that are not allocatable yet.
+    /// Freed ranges that are not allocatable yet.
     fn waiting(&self) -> impl Iterator<Item = &Ranges> {
         self.freeing.iter().chain(self.freed())
     }
 
-    /// The sets of ranges that are free on disk but not allocatable.
+    /// Those free on disk, but not allocatable.
     fn freed(&self) -> impl Iterator<Item = &Ranges> {
         let deferred = self.deferred.iter().map(|deferred| &deferred.ranges);
         self.freed.iter().chain([&self.borrowed]).chain(deferred)
     }
 
-    /// Takes the changes since the last call; `None` if there are none.
+    /// `None` if nothing changed.
     pub(super) fn take_changes(&mut self, txg: Txg) -> Option<Changes> {
         let allocated = std::mem::take(&mut self.allocating[slot(txg)]);
         let mut freed = Ranges::default();
@@ -305,8 +293,8 @@ impl Metaslab {
         is_changed.then_some(Changes { allocated, freed, checkpointed })
     }
 
-    /// Completes a txg that is on disk: its freed space is deferred, and deferred space becomes free if it
-    /// has waited long enough and no held state contains it. With `trims` it becomes untrimmed.
+    /// Completes a txg on disk: defers its freed space, and frees deferred space that has waited long enough
+    /// and that no held state contains.
     pub(super) fn finish(&mut self, txg: Txg, held: &Held, trims: bool) {
         let is_taken = self.freeing.iter().all(Ranges::is_empty) && self.allocating[slot(txg)].is_empty();
         debug_assert!(is_taken, "changes not taken");
@@ -323,7 +311,7 @@ impl Metaslab {
         }
     }
 
-    /// Defers the freed space. Many deferred sets are merged, because every free searches all of them.
+    /// Merges sets if there are many, because every free searches all of them.
     fn defer(&mut self, needed: Needed, trees: Range<u64>) {
         let ranges = std::mem::take(&mut self.freed[needed as usize]);
         if ranges.is_empty() {
@@ -339,12 +327,11 @@ impl Metaslab {
         }
     }
 
-    /// Frees at once all deferred space that no held state contains.
     pub(super) fn release(&mut self, held: &Held) {
         self.settled(held).iter().for_each(|ranges| self.set_free(ranges));
     }
 
-    /// Takes the deferred space that has waited long enough and is in no held state.
+    /// Deferred space that has waited long enough and is in no held state.
     fn settled(&mut self, held: &Held) -> Vec<Ranges> {
         let is_done =
             |waits: &mut Deferred| waits.trees.end <= held.settled.0 && !held.has_any_of(&waits.trees);
@@ -363,7 +350,7 @@ impl Metaslab {
         }
     }
 
-    /// The content of the space map: allocated and not freed, as far as changes were taken.
+    /// The content of the space map, as far as changes were taken.
     pub(super) fn allocated(&self) -> Ranges {
         let mut free = self.free.ranges().clone();
         let unheard = self.allocating.iter();
@@ -373,7 +360,7 @@ impl Metaslab {
         free.complement(self.start_bytes, self.end_bytes())
     }
 
-    /// The parts of a range that are allocated and not freed, including changes not yet taken.
+    /// The used parts of a range, including changes not yet taken.
     pub(super) fn in_use(&self, (start, end): (u64, u64)) -> Ranges {
         let mut free = Ranges::default();
         for (s, e) in self.unallocated().flat_map(|set| set.iter_from(start).take_while(|one| one.0 < end)) {

@@ -17,7 +17,6 @@ use cenote_format::blkptr::Dva;
 use cenote_format::indirect::{IndirectMapping, IndirectMappingEntry};
 use parking_lot::Mutex;
 
-/// A vdev whose blocks were moved.
 #[derive(Debug)]
 pub(super) struct Moved {
     mapping: IndirectMapping,
@@ -29,7 +28,7 @@ impl Moved {
         Moved { mapping, obsolete: Mutex::default() }
     }
 
-    /// Frees a block; returns the addresses of its copies.
+    /// Returns the addresses of the block's copies.
     pub(super) fn free(&self, dva: &Dva) -> Result<Vec<Dva>, AllocError> {
         let end = dva.offset_bytes.saturating_add(dva.asize.0).min(self.end_bytes());
         let len = end.saturating_sub(dva.offset_bytes);
@@ -53,7 +52,6 @@ impl Moved {
         self.mapping.append(more)
     }
 
-    /// Replaces the mapping by one without obsolete ranges.
     pub(super) fn condense(&mut self, mapping: IndirectMapping) {
         self.mapping = mapping;
     }

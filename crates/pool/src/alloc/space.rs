@@ -2,7 +2,7 @@
 
 use super::histogram::SizeHistogram;
 
-/// Space in raw bytes, including parity. All unallocated space is allocatable now.
+/// Raw bytes, including parity. All unallocated space is allocatable.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
     /// Whole metaslabs.
@@ -25,12 +25,12 @@ impl Space {
         self.size_bytes - self.allocated_bytes
     }
 
-    /// For a vdev: fragmentation is weighted by free space (`metaslab_group_fragmentation`).
+    /// Weights fragmentation by free space (`metaslab_group_fragmentation`).
     pub(super) fn of_metaslabs(metaslabs: impl Iterator<Item = Space>) -> Space {
         Space::sum(metaslabs, |space| space.free_bytes() + space.deferred_bytes)
     }
 
-    /// For a class: fragmentation is weighted by size (`metaslab_class_fragmentation`).
+    /// Weights fragmentation by size (`metaslab_class_fragmentation`).
     pub(super) fn of_vdevs(vdevs: impl Iterator<Item = Space>) -> Space {
         Space::sum(vdevs, |space| space.size_bytes)
     }

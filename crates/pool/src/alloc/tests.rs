@@ -24,7 +24,7 @@ fn raidz(id: u64, parity: usize, width: u64, metaslabs: u64) -> VdevConfig {
     VdevConfig { kind: VdevKind::Raidz, parity, children, ..disk(id, VdevClass::Normal, metaslabs) }
 }
 
-/// Rows of 2 data and 1 parity column: only the first metaslab begins at a row.
+/// Two data and one parity column: only the first metaslab begins at a row.
 fn draid(id: u64, metaslabs: u64) -> VdevConfig {
     let shape = DraidConfig { data: 2, groups: 8, spares: 1 };
     VdevConfig { kind: VdevKind::Draid, draid: Some(shape), ..raidz(id, 1, 9, metaslabs) }
@@ -116,7 +116,7 @@ fn what_waits_can_be_released_at_once() {
     assert_eq!(allocator.vdev_space(VdevId(0)).unwrap().free_bytes(), 2 * MIB);
 }
 
-/// A pool that one block, born in txg 1, fills; the block, and a request for another like it.
+/// A pool filled by one block of txg 1, and a request for another.
 fn filled() -> (Allocator, Dva, AllocRequest<'static>) {
     let allocator = pool(&[disk(0, VdevClass::Normal, 1)]);
     let whole = request(AllocClass::Normal, MIB, 1);

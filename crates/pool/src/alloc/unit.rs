@@ -4,11 +4,10 @@
 //! that is not aligned to rows could not be mapped to disks. So free space takes and gives only [`Span`]s,
 //! and only a [`Unit`] creates these: free space cannot be cut elsewhere.
 
-/// Bytes of a sector or row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unit(u64);
 
-/// A range of whole units, in bytes from the start of the vdev. Not empty.
+/// A non-empty range of whole units, in bytes from the start of the vdev.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     start: u64,
@@ -31,7 +30,7 @@ impl Unit {
         (start < end).then_some(Span { start, end })
     }
 
-    /// The first units of a span, at most `most_bytes` but at least one.
+    /// At most `most_bytes` but at least one unit.
     pub(super) fn first(self, span: Span, most_bytes: u64) -> Span {
         let most = (most_bytes / self.0).max(1) * self.0;
         Span { end: span.end.min(span.start.saturating_add(most)), ..span }

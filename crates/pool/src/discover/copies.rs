@@ -88,7 +88,6 @@ pub(super) fn choose(candidates: Candidates) -> (Members, Vec<Duplicate>) {
     (members, duplicates)
 }
 
-/// The txgs of its label and of its newest uberblock.
 fn age(copy: &Member) -> (Txg, Txg) {
     let newest = copy.uberblocks.iter().map(|uberblock| uberblock.txg).max();
     (copy.found.label_txg, newest.unwrap_or_default())

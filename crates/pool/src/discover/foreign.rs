@@ -23,15 +23,15 @@ pub struct Foreign {
     pub path: String,
 }
 
-/// Bytes at the start of a device that hold all marks.
+/// The start of a device, with all marks.
 const HEAD_BYTES: usize = 128 << 10;
-/// Bytes at the end: the older RAID superblocks are at most 128 KiB from it.
+/// The end: older RAID superblocks are at most 128 KiB from it.
 const TAIL_BYTES: usize = 128 << 10;
 
 /// (name, place in bytes, mark)
 type Mark = (&'static str, usize, &'static [u8]);
 
-/// Marks at the start of a device. The first match counts, so containers come before their possible content.
+/// The first match counts, so containers come before their possible content.
 const MARKS: &[Mark] = &[
     ("crypto_LUKS", 0, b"LUKS\xba\xbe"),
     ("BitLocker", 3, b"-FVE-FS-"),
@@ -73,7 +73,7 @@ const MARKS: &[Mark] = &[
     ("iso9660", 0x8001, b"CD001"),
 ];
 
-/// Marks at the end of the first page: swap space and hibernated systems.
+/// At the end of the first page: swap space and hibernated systems.
 const SWAP_MARKS: [(&str, &[u8]); 5] = [
     ("swap", b"SWAPSPACE2"),
     ("swap", b"SWAP-SPACE"),
@@ -81,7 +81,6 @@ const SWAP_MARKS: [(&str, &[u8]); 5] = [
     ("swsuspend", b"S2SUSPEND"),
     ("swsuspend", b"ULSUSPEND"),
 ];
-/// Page sizes, in bytes.
 const PAGES: [usize; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
 /// The content of a device, or of its first non-empty partition. `None` if unknown or unreadable.
@@ -116,10 +115,10 @@ fn at_start(head: &[u8]) -> Option<&'static str> {
     marked.or_else(swap).or_else(|| ext(head)).or_else(|| hfsplus(head))
 }
 
-/// ext2, ext3 and ext4 share a superblock, 1024 bytes from the start; features tell them apart.
+/// ext2, ext3 and ext4 share a superblock at byte 1024; features tell them apart.
 fn ext(head: &[u8]) -> Option<&'static str> {
-    /// Places in the superblock: `s_inodes_count`, `s_blocks_count_lo`, `s_log_block_size`, `s_magic`,
-    /// `s_rev_level`; and `s_feature_compat`, `s_feature_incompat`, `s_feature_ro_compat`.
+    /// `s_inodes_count`, `s_blocks_count_lo`, `s_log_block_size`, `s_magic`, `s_rev_level`; and
+    /// `s_feature_compat`, `s_feature_incompat`, `s_feature_ro_compat`.
     const INODES: usize = 0x00;
     const BLOCKS: usize = 0x04;
     const LOG_BLOCK: usize = 0x18;
@@ -151,7 +150,7 @@ fn hfsplus(head: &[u8]) -> Option<&'static str> {
     matches!(signature_and_version, b"H+\0\x04" | b"HX\0\x05").then_some("hfsplus")
 }
 
-/// Whether the end of a device holds a Linux RAID superblock of version 1.0 or 0.90.
+/// Linux RAID, version 1.0 or 0.90.
 fn is_raid_member(tail: &[u8], size_bytes: u64) -> bool {
     const MAGIC: u32 = 0xa92b_4efc;
     let start = size_bytes - tail.len() as u64;

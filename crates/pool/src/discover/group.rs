@@ -13,7 +13,6 @@ use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg, VdevId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A member of a pool, with its best label.
 pub(super) struct Member {
     guid: Guid,
     config: LabelPool,
@@ -24,7 +23,6 @@ pub(super) struct Member {
 
 /// One device per leaf, by guid.
 pub(super) type Members = BTreeMap<Guid, Member>;
-/// All candidates per leaf, before one of several copies is chosen.
 pub(super) type Candidates = BTreeMap<Guid, Vec<Member>>;
 
 pub(super) fn group(scanned: Vec<Scanned>, mut problems: Vec<Problem>) -> Discovery {
@@ -55,12 +53,11 @@ pub(super) fn group(scanned: Vec<Scanned>, mut problems: Vec<Problem>) -> Discov
 }
 
 enum Role {
-    /// Part of a pool, with the problems of its other labels.
+    /// With the problems of its other labels.
     Member(Box<Member>, Vec<Problem>),
     Auxiliary(Guid, FoundDevice),
 }
 
-/// For each pool, the newest txg of any uberblock.
 fn synced_txgs(scanned: &[Scanned]) -> BTreeMap<Guid, Txg> {
     let mut synced = BTreeMap::new();
     for labels in scanned.iter().map(|device| &device.labels) {
@@ -77,9 +74,8 @@ fn newest_txg(labels: &[Label]) -> Option<Txg> {
     labels.iter().flat_map(|label| &label.uberblocks).map(|uberblock| uberblock.txg).max()
 }
 
-/// The newest label counts, except for labels of a txg that was never completed: the power failed before its
-/// uberblock. Among labels of one txg, one that marks the pool as in use counts, because an import marks the
-/// labels one after the other.
+/// The newest label counts, unless its txg was never completed: the power failed before its uberblock. Among
+/// labels of one txg, one that marks the pool as in use counts, because an import marks labels one by one.
 fn role(scanned: Scanned, synced: &BTreeMap<Guid, Txg>) -> Result<Role, String> {
     let txg = |list: &Nvlist| list.get_u64("txg").unwrap_or(0);
     let is_whole = |list: &Nvlist| {
@@ -124,14 +120,14 @@ fn says_active(state: Option<u64>) -> bool {
     state.map(PoolState::from) == Some(PoolState::Active)
 }
 
-/// The size of a truncated device and the size it should have.
+/// The actual and the required size of a truncated device.
 fn shortfall(device: &dyn Device, config: &LabelPool) -> Option<(u64, u64)> {
     let least_bytes = least_leaf_bytes(&config.vdev_tree, config.guid?).saturating_add(VDEV_LABELS_BYTES);
     let size_bytes = device.size_bytes();
     (size_bytes < least_bytes).then_some((size_bytes, least_bytes))
 }
 
-/// Problems with the device, or with labels other than the chosen one.
+/// Problems of the device and of its other labels.
 fn label_notes(path: &str, lists: &[&Nvlist], best: &Nvlist, shortfall: Option<(u64, u64)>) -> Vec<Problem> {
     let mut notes = Vec::new();
     let bad = (VDEV_LABELS as usize).saturating_sub(lists.len());
@@ -182,13 +178,13 @@ fn assemble(candidates: Candidates, mut notes: Vec<Problem>) -> Result<FoundPool
     Ok(FoundPool { config, uberblocks, devices, auxiliary, notes, lost, duplicates, taps: None })
 }
 
-/// The `ub_guid_sum` of a pool with exactly these vdevs: the sum of their guids and the pool's.
+/// The sum of all vdevs' guids and the pool's.
 fn guid_sum(config: &PoolConfig) -> u64 {
     let vdevs = config.vdevs.iter().flat_map(VdevConfig::walk);
     vdevs.fold(config.guid.0, |sum, vdev| sum.wrapping_add(vdev.guid.0))
 }
 
-/// For each id, the member with the newest description of the top-level vdev.
+/// For each id, the member with the newest description.
 fn top_level_vdevs(members: &Members) -> BTreeMap<u64, &Member> {
     let mut tops: BTreeMap<u64, &Member> = BTreeMap::new();
     for member in members.values() {
@@ -200,8 +196,8 @@ fn top_level_vdevs(members: &Members) -> BTreeMap<u64, &Member> {
     tops
 }
 
-/// How a leaf lags behind its siblings: its labels are older, or it lacks their newest uberblocks. A leaf one
-/// uberblock behind is complete: the uberblock's write was interrupted.
+/// A leaf lags if its labels are older, or if it lacks more than its siblings' newest uberblock. It may lack
+/// only that one after an interrupted write.
 fn lag(members: &Members, siblings: &[Guid], leaf: Guid) -> Option<String> {
     let leaf = members.get(&leaf)?;
     let siblings = || siblings.iter().filter_map(|guid| members.get(guid));
@@ -226,7 +222,7 @@ fn history(members: &Members, siblings: &[Guid], leaf: Guid) -> History {
     History::of(of(&leaf), &others)
 }
 
-/// Keeps the devices that the vdevs name, marks those that lag behind their siblings, and notes the others.
+/// Keeps the devices that the vdevs name, marks lagging ones, and notes the others.
 fn keep_named(
     members: Members,
     tops: &[VdevConfig],

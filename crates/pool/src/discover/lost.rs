@@ -53,14 +53,12 @@ impl fmt::Display for LostStates {
     }
 }
 
-/// Contents of a device's labels besides readable uberblocks.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
     /// From the labels written last.
     label_txg: Option<Txg>,
     /// Slots damaged in all labels, and the txgs that they name.
     slots: Vec<(u64, Option<Txg>)>,
-    /// Slots of the ring.
     count: u64,
 }
 
@@ -83,7 +81,7 @@ impl Signs {
         self.slots.iter().filter_map(|(_, txg)| *txg).chain(self.label_txg).max()
     }
 
-    /// Damaged slots right after that of a txg.
+    /// Damaged slots right after a txg's.
     fn after(&self, newest: Txg) -> u64 {
         let is_damaged = |turn: &u64| self.slots.iter().any(|(slot, _)| *slot == turn % self.count.max(1));
         (1..self.count).map(|ahead| newest.0.saturating_add(ahead)).take_while(is_damaged).count() as u64

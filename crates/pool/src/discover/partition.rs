@@ -17,10 +17,10 @@ use bytes::Bytes;
 use cenote_device::Device;
 use std::sync::Arc;
 
-/// The most entries followed; GPT has 128 by default.
+/// GPT has 128 by default.
 const MAX_ENTRIES: u32 = 256;
 const GPT_SIGNATURE: &[u8] = b"EFI PART";
-/// Type of the MBR entry that covers a disk with a GPT.
+/// The MBR entry that covers a GPT disk.
 const PROTECTIVE: u8 = 0xee;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ struct Extent {
     size_bytes: u64,
 }
 
-/// The partitions of a device with their offsets; none if it has no partition table.
+/// Partitions with their offsets.
 pub(super) async fn partitions(device: &Arc<dyn Device>) -> Vec<(u64, Arc<dyn Device>)> {
     let mut found: Vec<(u64, Arc<dyn Device>)> = Vec::new();
     // Sectors have 512 bytes, or 4096 on native 4K disks, where the GPT header is then at 4096.
@@ -79,7 +79,7 @@ fn gpt_entries(entries: &[u8], entry_bytes: usize, sector_bytes: u64) -> Vec<Ext
     entries.chunks_exact(entry_bytes).enumerate().filter_map(entry).collect()
 }
 
-/// An MBR whose single entry keeps old tools off the disk.
+/// A protective MBR.
 fn announces_gpt(mbr: &[u8]) -> bool {
     mbr.get(510..512) == Some(&[0x55, 0xaa]) && mbr[446..510].chunks_exact(16).any(|e| e[4] == PROTECTIVE)
 }
@@ -141,7 +141,7 @@ mod tests {
         assert!(mbr_entries(&mbr, 512).is_empty() && announces_gpt(&mbr));
     }
 
-    /// A disk of 1 MiB with a GPT of one partition, from sector 8 to sector 15.
+    /// A 1 MiB disk with one partition, from sector 8 to 15.
     fn disk_with_gpt(sector_bytes: usize, header_at: u64) -> Vec<u8> {
         let mut disk = vec![0; 1 << 20];
         disk[450] = PROTECTIVE;

@@ -15,28 +15,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Slower devices are left out: a sleeping disk needs some seconds, a hung one never answers.
+/// A sleeping disk needs some seconds; a hung one never answers.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Devices whose labels are read concurrently.
 const SCAN_WIDTH: usize = 16;
 
 /// A device with at least one usable label.
 pub(super) struct Scanned {
     pub(super) device: Arc<dyn Device>,
-    /// The device itself, or the one that holds the partition.
+    /// The device itself, or the one with the partition.
     pub(super) base: Base,
-    /// Where its bytes lie, if known: the same for `sda1` and for the first partition found on `sda`.
+    /// Where its bytes lie: the same for `sda1` and for the first partition found on `sda`.
     pub(super) seat: Option<Seat>,
     pub(super) labels: Vec<Label>,
 }
 
-/// A path to examine. Failures are reported only for paths that the user named.
+/// Failures are reported only for paths that the user `named`.
 struct Candidate {
     path: PathBuf,
     named: bool,
 }
 
-/// Reads the labels of everything below `paths`.
 pub(super) async fn scan(rt: &Runtime, paths: &[PathBuf]) -> (Vec<Scanned>, Vec<Problem>) {
     let asked = paths.to_vec();
     let (candidates, mut problems) = rt.blocking(move || candidates(&asked)).await;
@@ -60,7 +58,6 @@ pub(super) async fn scan(rt: &Runtime, paths: &[PathBuf]) -> (Vec<Scanned>, Vec<
 }
 
 impl Scanned {
-    /// Whether this is a partition found inside a device.
     fn is_window(&self) -> bool {
         matches!(&self.base, Base::Path(path) if self.device.describe() != path.to_string_lossy())
     }
@@ -154,7 +151,7 @@ pub(super) async fn scan_devices(devices: Vec<Arc<dyn Device>>) -> (Vec<Scanned>
     (scanned, problems)
 }
 
-/// The labels of a device, or of its partitions. Having none is a problem only if the device was `named`.
+/// The labels of a device, or of its partitions. None is a problem only if it was `named`.
 async fn look_at(
     device: Arc<dyn Device>,
     base: Base,

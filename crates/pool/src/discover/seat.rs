@@ -6,21 +6,21 @@
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// The unit of sizes in /sys, independent of the disk's sector size.
+/// Independent of the disk's sector size.
 const SYSFS_SECTOR_BYTES: u64 = 512;
 
-/// A file or disk and a start offset on it.
+/// A start offset on a file or disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Seat {
     device: Identity,
     start_bytes: u64,
 }
 
-/// Common to all paths of a device or file: the device's number, or the file's device and inode.
+/// The device's number, or the file's device and inode.
 type Identity = (bool, u64, u64);
 
 impl Seat {
-    /// The seat of a file or device; a partition's is on its disk.
+    /// A partition's seat is on its disk.
     pub(super) fn of(path: &Path) -> Option<Seat> {
         let device = identity(path)?;
         on_disk(path).or(Some(Seat { device, start_bytes: 0 }))

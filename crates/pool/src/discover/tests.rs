@@ -52,7 +52,7 @@ fn set(image: &mut [u8], name: &str, value: u64) {
     set_in(image, &[0, 1, 2, 3], name, value);
 }
 
-/// Sets a pair in the configuration of some labels, and updates their checksums.
+/// Sets a pair in some labels, and updates their checksums.
 fn set_in(image: &mut [u8], which: &[usize], name: &str, value: u64) {
     let all = labels(image);
     for at in which.iter().map(|&index| all[index]) {

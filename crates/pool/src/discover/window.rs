@@ -11,8 +11,7 @@ pub(super) struct WindowDevice {
 }
 
 impl WindowDevice {
-    /// The `size_bytes` at `start_bytes` of `base`, as partition `number`. On a truncated disk, the part that
-    /// exists; `None` if that is empty.
+    /// Cut at the end of a truncated disk; `None` if empty.
     pub(super) fn new(
         base: Arc<dyn Device>,
         number: usize,

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The device itself, or the one that holds the partition.
+/// The device itself, or the one with the partition.
 #[derive(Clone)]
 pub(crate) enum Base {
     /// Opened by discovery, read-only.
@@ -96,7 +96,6 @@ impl FoundPool {
         self
     }
 
-    /// Adds devices of leaves that join or return.
     pub(crate) fn join(&mut self, mut joining: BTreeMap<Guid, FoundDevice>) {
         if let Some(taps) = &self.taps {
             for (leaf, found) in &mut joining {

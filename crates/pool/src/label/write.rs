@@ -38,9 +38,9 @@ use cenote_format::units::{Txg, VdevId};
 use futures::future::join_all;
 use std::sync::Arc;
 
-/// Top-level vdevs that get each txg's uberblock, `SPA_SYNC_MIN_VDEVS`.
+/// `SPA_SYNC_MIN_VDEVS`, for each txg's uberblock.
 const SPA_SYNC_MIN_VDEVS: usize = 3;
-/// `RRSS_SCRATCH_VALID`: the uberblock belongs to another one's txg, whose slot it must not take.
+/// `RRSS_SCRATCH_VALID`: the uberblock repeats another one's txg, whose slot it must not take.
 const SCRATCH_VALID: u64 = 1;
 const EVEN: [u32; 2] = [0, 2];
 const ODD: [u32; 2] = [1, 3];
@@ -58,7 +58,6 @@ pub struct LabelUpdate<'a> {
     pub dirty: &'a [VdevId],
 }
 
-/// Label parts written together, then flushed.
 #[derive(Clone, Copy)]
 enum Step {
     Configs([u32; 2]),
@@ -125,7 +124,7 @@ impl Pool {
         in_use.any(|leaf| found.devices.get(&leaf.guid).is_some_and(|device| device.uberblock_txg < newest))
     }
 
-    /// Writes the configuration to two labels of every leaf of the dirty vdevs.
+    /// To every leaf of the dirty vdevs.
     async fn put_configs(&self, update: &LabelUpdate<'_>, labels: [u32; 2]) -> Result<()> {
         let (vdevs, mut writing) = (self.vdevs(), Vec::new());
         for &id in update.dirty {
@@ -166,7 +165,7 @@ impl Pool {
         Ok(())
     }
 
-    /// All vdevs, or a random choice of just enough for the uberblock to survive.
+    /// All vdevs, or enough random ones for the uberblock to survive.
     fn uberblock_tops<'a>(&self, vdevs: &'a VdevTree, few: bool) -> Vec<&'a Top> {
         let mut tops: Vec<&Top> = vdevs.all_tops().iter().filter(|top| top.has_leaves()).collect();
         if few {
@@ -178,8 +177,8 @@ impl Pool {
         tops
     }
 
-    /// Durably writes a part of some of a leaf's labels, `at` bytes into each, sealed for its offset. Returns
-    /// the first error.
+    /// Durably writes part of a leaf's labels, `at` bytes into each, sealed for its offset. Returns the first
+    /// error.
     async fn put<const N: usize>(
         &self,
         leaf: &Leaf,
@@ -214,7 +213,7 @@ impl Top {
     }
 }
 
-/// The uberblock's offset in a label, and its bytes without the checksum.
+/// The offset in a label, and the unsealed bytes.
 fn uberblock_slot(uberblock: &Uberblock, ashift: u32) -> (u64, Vec<u8>) {
     let slot_bytes = uberblock_slot_bytes(ashift);
     // The last slot is reserved for heartbeats.
@@ -227,7 +226,7 @@ fn uberblock_slot(uberblock: &Uberblock, ashift: u32) -> (u64, Vec<u8>) {
     (UBERBLOCK_RING_OFFSET + turn % slots * slot_bytes, slot)
 }
 
-/// A sealed part of a label, and its offset on the device. `None` if the device is too small for labels.
+/// `None` if the device is too small for labels.
 fn sealed(size_bytes: u64, label: u32, at: u64, part: &[u8]) -> Option<(u64, Bytes)> {
     let offset = label_offset(size_bytes, label)? + at;
     let mut bytes = part.to_vec();

@@ -78,7 +78,7 @@ pub(crate) struct Suspension(pub(super) watch::Sender<State>);
 pub(super) struct State {
     pub(super) mode: Option<FailMode>,
     pub(super) suspended: Option<Suspended>,
-    /// Waiting writes, flushes and labels; a successful read does not resume these.
+    /// Waiting writes, flushes and labels, which a successful read does not resume.
     pub(super) failing_writes: usize,
     /// Incremented to retry all waiting operations.
     pub(super) tries: u64,

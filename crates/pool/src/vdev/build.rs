@@ -17,13 +17,12 @@ use std::sync::Arc;
 
 pub(crate) struct Material<'a> {
     pub(crate) runtime: &'a Runtime,
-    /// Progress of the expansion, if one runs.
     pub(crate) reflow: &'a Arc<Reflow>,
     pub(crate) found: &'a FoundPool,
     pub(crate) indirect: &'a BTreeMap<VdevId, Arc<IndirectMap>>,
     pub(crate) missed: &'a Arc<Missed>,
     pub(crate) settings: &'a Arc<QueueSettings>,
-    /// Leaves of the previous tree, which keep their state.
+    /// From the previous tree, with their state.
     pub(crate) earlier: &'a [Arc<Leaf>],
 }
 
@@ -78,7 +77,6 @@ impl Builder<'_> {
         slot
     }
 
-    /// Adds the leaves below a vdev at any depth.
     fn fill(&mut self, config: &VdevConfig, least_bytes: u64, slot: &mut Slot) {
         match config.kind {
             VdevKind::Disk | VdevKind::File => match self.leaf(config, least_bytes) {

@@ -23,10 +23,9 @@ use cenote_format::draid::{DraidMap, Permutations, VDEV_DRAID_ROWHEIGHT};
 use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::units::SPA_MAXBLOCKSIZE;
 
-/// Bytes of a row on a child.
 const ROW_BYTES: u64 = VDEV_DRAID_ROWHEIGHT;
 
-/// The shape of a dRAID vdev. Invariant (checked at decoding): redundancy groups fill whole rows of disks.
+/// Invariant (checked at decoding): redundancy groups fill whole rows of disks.
 pub(crate) struct Draid {
     parity: usize,
     data: u64,
@@ -49,14 +48,12 @@ impl DraidGroup {
         (self.data + self.parity) << self.ashift
     }
 
-    /// Bytes that a block takes: whole rows.
     pub(crate) fn asize(&self, psize_bytes: u64) -> u64 {
         psize_bytes.max(1).div_ceil(self.data << self.ashift) * self.row_bytes()
     }
 }
 
 impl Draid {
-    /// `None` if the configuration has no shape or too many children.
     pub(crate) fn new(config: &VdevConfig) -> Option<Draid> {
         let shape = config.draid?;
         let children = config.children.len() as u64;
@@ -76,17 +73,16 @@ impl Draid {
         self.data + self.parity as u64
     }
 
-    /// Children in a row that are not spares.
     fn disks(&self) -> u64 {
         self.children - self.spares
     }
 
-    /// Data in one row of sectors of a redundancy group: the smallest allocation.
+    /// The smallest allocation: data in one row of sectors.
     pub(crate) fn row_data_bytes(&self) -> u64 {
         self.data << self.ashift
     }
 
-    /// Bytes of a row of sectors of a redundancy group, parity included: the unit of allocation.
+    /// The unit of allocation: a row of sectors with parity.
     pub(crate) fn unit_bytes(&self) -> u64 {
         self.group_width() << self.ashift
     }
@@ -95,7 +91,6 @@ impl Draid {
         self.group_width() * ROW_BYTES
     }
 
-    /// The child for part `part` of permutation `index`.
     fn child(&self, index: u64, part: u64) -> usize {
         // Each base permutation serves as many slices as there are children, rotated by one more each time.
         let base = self.permutations.row(index / self.children);
@@ -103,7 +98,6 @@ impl Draid {
         (child % self.children) as usize
     }
 
-    /// Bytes that a block takes: whole rows of its redundancy group.
     pub(crate) fn asize(&self, psize_bytes: u64) -> u64 {
         DraidGroup { data: self.data, parity: self.parity as u64, ashift: self.ashift }.asize(psize_bytes)
     }
@@ -113,8 +107,7 @@ impl Draid {
         asize_bytes / self.group_width() * self.data
     }
 
-    /// Longest rebuildable piece from an offset with `most_bytes` per data column: whole rows of a redundancy
-    /// group.
+    /// Longest piece with `most_bytes` per data column, in whole rows of one redundancy group.
     pub(crate) fn rebuild_bytes(&self, offset: u64, most_bytes: u64) -> u64 {
         let data_bytes = most_bytes.saturating_mul(self.data).min(SPA_MAXBLOCKSIZE);
         let rows = (data_bytes / self.row_data_bytes()).max(1);
@@ -122,7 +115,7 @@ impl Draid {
         (rows * self.unit_bytes()).min(group_end - offset)
     }
 
-    /// Rows of a block as (parity, columns). `None` if the offset is not at a row of a redundancy group.
+    /// As (parity, columns). `None` if the offset is not at a row of a redundancy group.
     pub(crate) fn rows(&self, offset: u64, psize: usize) -> Option<Vec<(usize, Vec<Column>)>> {
         if psize == 0 || !offset.is_multiple_of(self.unit_bytes()) {
             return None;
@@ -142,7 +135,7 @@ impl Draid {
         Some(rows)
     }
 
-    /// The columns of `bytes` of data at `offset`, all within one redundancy group.
+    /// All within one redundancy group.
     fn row(&self, offset: u64, bytes: u64, mut data_at: usize) -> Vec<Column> {
         let (width, disks) = (self.group_width(), self.disks());
         let group = offset / self.group_bytes();
@@ -173,7 +166,7 @@ impl Draid {
         (0..width).map(column).collect()
     }
 
-    /// The ranges of whole rows on a child, in ascending order, from the end of its front labels on.
+    /// Ranges on a child, ascending, from the end of its front labels on.
     pub(crate) fn on_child(&self, slot: usize, (start, end): (u64, u64)) -> Vec<(u64, u64)> {
         let (width, row_bytes) = (self.group_width(), self.unit_bytes());
         let (mut at, end) = (start.next_multiple_of(row_bytes), end / row_bytes * row_bytes);
@@ -190,7 +183,7 @@ impl Draid {
         ranges
     }
 
-    /// The child that holds a distributed spare's bytes at `offset_bytes` of a leaf.
+    /// The child that serves a distributed spare at `offset_bytes` of a leaf.
     pub(crate) fn spare_child(&self, spare: u64, offset_bytes: u64) -> Option<usize> {
         if spare >= self.spares {
             return None;

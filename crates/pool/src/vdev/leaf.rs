@@ -25,11 +25,10 @@ use cenote_runtime::{Instant, Runtime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Cost of a seek on a spinning disk, in operations (`zfs_vdev_mirror_rotating_seek_inc`).
+/// In operations (`zfs_vdev_mirror_rotating_seek_inc`).
 const SEEK_COST: u64 = 5;
-/// Bytes that a probe reads and writes at once.
 const PROBE_SIZE: u64 = 4 << 10;
-/// Distance below which a seek costs half (`zfs_vdev_mirror_rotating_seek_offset`).
+/// Within it, a seek costs half (`zfs_vdev_mirror_rotating_seek_offset`).
 const SEEK_OFFSET_BYTES: u64 = 1 << 20;
 
 /// The result of probing a device.
@@ -47,12 +46,12 @@ pub enum Probe {
 #[derive(Clone)]
 pub(crate) struct Leaf {
     pub(crate) guid: Guid,
-    /// The distributed spares, outermost first, through which it was reached.
+    /// Distributed spares on the way to it, outermost first.
     through: Vec<Guid>,
     pub(crate) device: Arc<dyn Device>,
     queue: Arc<Queue>,
     patience: Arc<Patience>,
-    /// Shared between guids of one device: the last disk of a mirror takes over the mirror's.
+    /// Shared under several guids: the last disk of a mirror takes over the mirror's.
     state: Arc<State>,
 }
 
@@ -62,7 +61,7 @@ struct State {
     stale: AtomicBool,
     /// Offline by the administrator, or truncated: see [`Leaf::is_out_of_use`].
     away: AtomicBool,
-    /// Resilvers prefer it over others with the same data.
+    /// See [`Leaf::is_read_first`].
     read_first: AtomicBool,
     read_errors: AtomicU64,
     write_errors: AtomicU64,
@@ -72,7 +71,7 @@ struct State {
     through: tokio::sync::RwLock<()>,
 }
 
-/// A write that has begun; dropped when it has ended.
+/// Dropped when the write has ended.
 struct Writing {
     state: Arc<State>,
     stake: Stake,
@@ -104,12 +103,11 @@ impl Leaf {
         Leaf { guid, through: Vec::new(), device, queue, patience, state: Arc::default() }
     }
 
-    /// The same device under another guid, with shared counters and unflushed writes.
+    /// Shares counters and unflushed writes.
     pub(crate) fn renamed(&self, guid: Guid) -> Leaf {
         Leaf { guid, ..self.clone() }
     }
 
-    /// The same leaf on its device after growth.
     pub(crate) fn on(
         &self,
         runtime: &Runtime,
@@ -121,33 +119,32 @@ impl Leaf {
         Leaf { through: Vec::new(), device: grown, queue, patience, ..self.clone() }
     }
 
-    /// The same device, as reached through distributed spares.
     pub(crate) fn reached_through(&self, spares: &[Guid]) -> Leaf {
         Leaf { through: spares.to_vec(), ..self.clone() }
     }
 
-    /// Guids whose DTLs apply here: its own, and those of distributed spares.
+    /// Guids whose DTLs apply.
     pub(crate) fn names(&self) -> impl Iterator<Item = Guid> + '_ {
         [self.guid].into_iter().chain(self.through.iter().copied())
     }
 
-    /// Takes the state of a new vdev tree, effective for operations under way, too.
+    /// Effective for operations under way, too.
     pub(crate) fn set_state(&self, stale: bool, away: bool) {
         self.state.stale.store(stale, Ordering::Relaxed);
         self.state.away.store(away, Ordering::Relaxed);
     }
 
-    /// Whether it is incomplete with unknown extent.
+    /// Incomplete, with unknown extent.
     pub(crate) fn is_stale(&self) -> bool {
         self.state.stale.load(Ordering::Relaxed)
     }
 
-    /// Whether it is offline or too small.
+    /// Offline or too small.
     pub(crate) fn is_away(&self) -> bool {
         self.state.away.load(Ordering::Relaxed)
     }
 
-    /// Whether it is being evacuated, so that resilvers read it first.
+    /// Being evacuated: resilvers read it first.
     pub(crate) fn is_read_first(&self) -> bool {
         self.state.read_first.load(Ordering::Relaxed)
     }
@@ -156,7 +153,7 @@ impl Leaf {
         self.state.read_first.store(is_first, Ordering::Relaxed);
     }
 
-    /// Nothing is written to it, and it is read only for data that no other leaf has.
+    /// Not written, and read only for data that no other leaf has.
     pub(crate) fn is_out_of_use(&self) -> bool {
         self.is_away() || self.is_hung()
     }
@@ -165,7 +162,7 @@ impl Leaf {
         self.patience.is_hung()
     }
 
-    /// Reads a range of the device, labels included; counts a failure.
+    /// Includes labels; counts a failure.
     pub(crate) async fn read(
         &self,
         class: IoClass,
@@ -176,7 +173,7 @@ impl Leaf {
         self.read_in_turn(Haste::Patient, turn, offset_bytes, len).await
     }
 
-    /// As [`Leaf::read`], but gives up on a slow device, since others may have the range.
+    /// Gives up on a slow device, since others may have the range.
     pub(crate) async fn read_hastily(
         &self,
         class: IoClass,
@@ -237,8 +234,7 @@ impl Leaf {
         }
     }
 
-    /// Cost of a read here: queue depth plus seek. The cheapest of several leaves with the same data is read
-    /// (`vdev_mirror_load`).
+    /// Queue depth plus seek; the cheapest leaf is read (`vdev_mirror_load`).
     pub(crate) fn read_cost(&self, offset_bytes: u64) -> u64 {
         let distance = offset_bytes.abs_diff(self.queue.reached());
         let seek = match self.device.info().rotational {
@@ -250,8 +246,7 @@ impl Leaf {
         self.queue.depth() + seek
     }
 
-    /// Writes a range of the device, labels included; counts a failure. Durable after a successful flush for
-    /// `stake`.
+    /// Counts a failure. Durable after a successful flush for `stake`.
     pub(crate) async fn write(
         &self,
         class: IoClass,
@@ -262,7 +257,7 @@ impl Leaf {
         self.write_padded(class, stake, offset_bytes, data, 0).await
     }
 
-    /// As [`Leaf::write`]; the next `padding` bytes are unused and may be overwritten with zeros.
+    /// The next `padding` bytes are unused and may be overwritten with zeros.
     pub(crate) async fn write_padded(
         &self,
         class: IoClass,
@@ -286,7 +281,7 @@ impl Leaf {
         self.counting_writes(result)
     }
 
-    /// As [`Leaf::write`], but durable on completion. The error may be that of any unflushed write.
+    /// Durable on completion. The error may be that of any unflushed write.
     pub(crate) async fn write_through(
         &self,
         stake: Stake,
@@ -312,7 +307,7 @@ impl Leaf {
         self.patience.runtime().to_end(through).await
     }
 
-    /// Discards a range; counts a failure, unless the device does not support it.
+    /// Counts a failure, unless the device does not support it.
     pub(crate) async fn discard(&self, offset_bytes: u64, len: u64) -> Result<(), DeviceError> {
         let what = (Op::Discard, offset_bytes, len);
         let result = self.patience.ask(what, (), |device| device.discard(offset_bytes, len)).await;
@@ -322,10 +317,9 @@ impl Leaf {
         }
     }
 
-    /// Makes earlier writes durable, or counts a failure and records them as missed and lost. Use
-    /// [`Leaf::lost_of`] and [`Leaf::lost_since`] afterwards to learn whether particular writes are durable,
-    /// because an earlier caller may have received their error. Does nothing without unflushed writes. On a
-    /// leaf out of use, they are lost without a flush.
+    /// Makes earlier writes durable, or records them as missed and lost. An earlier caller may have received
+    /// their error, so [`Leaf::lost_of`] and [`Leaf::lost_since`] tell whether particular writes are durable.
+    /// A leaf out of use loses them without a flush.
     pub(crate) async fn flush(&self, missed: &Arc<Missed>) {
         if self.is_out_of_use() {
             return self.lose(&self.out_of_use(), missed);
@@ -357,12 +351,12 @@ impl Leaf {
         self.lost_since(mark).map_or(Ok(()), Err)
     }
 
-    /// Forgets losses of a txg that is being rewritten. Returns whether that covers all of them.
+    /// Returns whether that covers all losses.
     pub(crate) fn forget_lost(&self, txg: Txg) -> bool {
         self.state.unflushed.forget_lost(txg)
     }
 
-    /// Why some of a txg's tree, which was written and flushed, is not durable.
+    /// Why some of a txg's flushed tree is not durable.
     pub(crate) fn lost_of(&self, txg: Txg) -> Option<DeviceError> {
         self.state.unflushed.lost_of(txg)
     }
@@ -372,7 +366,6 @@ impl Leaf {
         self.state.unflushed.lost_since(mark)
     }
 
-    /// Records all unflushed writes as missed.
     fn lose(&self, error: &DeviceError, missed: &Missed) {
         let runs = self.state.unflushed.lose(|| missed.next_failure(), error);
         runs.into_iter().for_each(|run| missed.note_all(self.guid, run));
@@ -383,8 +376,8 @@ impl Leaf {
         self.device.info().io_error(Op::Flush, 0, 0, why)
     }
 
-    /// Tests the device: reads one place in its labels' pads, and rewrites one unchanged (`vdev_probe`).
-    /// Counts nothing. The places are small, so a worn disk with some bad sectors passes.
+    /// Reads a place in the labels' pads, and rewrites one unchanged (`vdev_probe`). The places are small, so
+    /// a worn disk with some bad sectors passes.
     pub(crate) async fn probe(&self) -> Probe {
         let (mut is_read, mut is_written) = (false, false);
         let pads = (0..VDEV_LABELS).filter_map(|label| label_offset(self.device.size_bytes(), label));
@@ -409,7 +402,7 @@ impl Leaf {
         }
     }
 
-    /// Its labels on the device; `None` if it does not answer. Counts nothing.
+    /// `None` if the device does not answer. Counts nothing.
     pub(crate) async fn labels(&self) -> Option<Vec<Label>> {
         self.patience.within(read_labels(&*self.device)).await
     }
@@ -419,7 +412,7 @@ impl Leaf {
         !matches!(self.patience.within(self.device.is_there()).await, Some(Ok(false)))
     }
 
-    /// Whether the host file system must still allocate space for part of a range.
+    /// Whether the host file system must still allocate part of a range.
     pub(crate) async fn has_hole(&self, offset_bytes: u64, len: u64) -> bool {
         let io = self.device.has_hole(offset_bytes, len);
         let has_hole = if io.is_done() { Some(io.await) } else { self.patience.within(io).await };
@@ -431,7 +424,7 @@ impl Leaf {
         self.patience.within(self.device.size_now()).await?.ok()
     }
 
-    /// The same open device with its new size, if it has grown.
+    /// The device with its new size, if it has grown.
     pub(crate) async fn grown(&self) -> Option<Arc<dyn Device>> {
         self.patience.within(self.device.grown()).await?.ok()?
     }
@@ -441,7 +434,7 @@ impl Leaf {
         self.patience.owe()
     }
 
-    /// Waits until no change is under way at the device, even without a waiter; returns early if it hangs.
+    /// Waits for all changes, even abandoned ones, unless the device hangs.
     pub(crate) async fn idle(&self) {
         self.patience.idle().await;
     }
@@ -461,17 +454,16 @@ impl Leaf {
         self.queue.moved()
     }
 
-    /// Counts a range with a checksum mismatch.
     pub(crate) fn blame(&self) {
         self.state.checksum_errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Resets the mismatch count: the data was missing, not damaged.
+    /// The data was missing, not damaged.
     pub(crate) fn forgive_mismatches(&self) {
         self.state.checksum_errors.store(0, Ordering::Relaxed);
     }
 
-    /// Resets the counters, and puts a hung device back into use.
+    /// Also puts a hung device back into use.
     pub(crate) fn clear_errors(&self) {
         let state = &self.state;
         for count in [&state.read_errors, &state.write_errors, &state.checksum_errors] {
@@ -489,11 +481,11 @@ impl Leaf {
     }
 }
 
-/// Leaves that hold the same bytes at the same offsets; without missing ones.
+/// Leaves with the same bytes at the same offsets.
 #[derive(Default)]
 pub(crate) struct Slot {
     pub(crate) leaves: Vec<Arc<Leaf>>,
-    /// Distributed spares of the surrounding dRAID in use here: their guids and numbers.
+    /// Distributed spares in use here: guids and numbers.
     pub(crate) spares: Vec<(Guid, u64)>,
     /// Leaves without a device.
     pub(crate) absent: Vec<Guid>,

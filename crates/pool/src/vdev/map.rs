@@ -17,25 +17,23 @@ use cenote_format::units::{Guid, PhysicalBirth, VdevId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Removed vdevs may point to vdevs removed later; each step needs one more vdev.
+/// Removed vdevs may point to vdevs removed later.
 pub(crate) const MAX_INDIRECTION: u32 = 64;
 
-/// A range on a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Column {
-    /// Index of the slot in its top-level vdev.
     pub(crate) slot: usize,
     pub(crate) unit: usize,
-    /// Byte offset on the slot's leaves, labels included.
+    /// On the slot's leaves, labels included.
     pub(crate) offset_bytes: u64,
     pub(crate) len: usize,
-    /// Offset of its bytes in the block; 0 for a parity column.
+    /// In the block; 0 for a parity column.
     pub(crate) data_at: usize,
-    /// Unused bytes after it that belong to the block.
+    /// Unused bytes after it, in the same block.
     pub(crate) padding: usize,
-    /// Slot and offset of its copy by an expansion, also to be written.
+    /// Its copy by an expansion, which is written too.
     pub(crate) also_at: Option<(usize, u64)>,
-    /// On a RAID-Z expanded later: its sector number, which an expansion does not change.
+    /// On a RAID-Z expanded later: its sector number, which stays the same.
     pub(crate) sector: Option<u64>,
 }
 
@@ -54,13 +52,11 @@ impl Row {
     }
 }
 
-/// Location of one copy of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockMap {
     pub(crate) rows: Vec<Row>,
-    /// Bytes of all data columns: the block rounded up to whole sectors.
+    /// The block rounded up to whole sectors.
     pub(crate) data_bytes: usize,
-    /// Units in all rows.
     pub(crate) units: usize,
     pub(crate) birth: PhysicalBirth,
 }
@@ -72,7 +68,7 @@ impl BlockMap {
     }
 }
 
-/// A child of a RAID-Z before an expansion, which spread its damage over all children.
+/// A child before an expansion, which spread its damage over all children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Former {
     top: VdevId,
@@ -81,7 +77,6 @@ pub(crate) struct Former {
 }
 
 impl Former {
-    /// Whether a column was on it.
     pub(crate) fn had(self, row: &Row, column: &Column) -> bool {
         row.top == self.top && column.sector.is_some_and(|sector| sector % self.width == self.child)
     }
@@ -90,10 +85,8 @@ impl Former {
 /// Why an address cannot be mapped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MapError {
-    /// The pointer is wrong.
     #[error("{0}")]
     BadAddress(String),
-    /// The vdev is missing, or not known yet.
     #[error("{0}")]
     Absent(String),
 }
@@ -112,7 +105,7 @@ impl VdevTree {
         on_leaves.filter(|(_, range)| !range.is_empty()).collect()
     }
 
-    /// The children that a block was on before expansions, the last ones first.
+    /// Former children, last ones first.
     pub(crate) fn formers(&self, map: &BlockMap) -> Vec<Former> {
         let mut formers = Vec::new();
         let is_wrapped = |row: &&Row| row.columns.iter().any(|column| column.sector.is_some());

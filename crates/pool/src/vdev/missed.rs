@@ -17,21 +17,19 @@ use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// By leaf, runs of txgs as (first, last), ascending and separate. No leaf without runs.
+/// Runs of txgs (first, last), ascending and separate. No leaf without runs.
 pub(crate) type MissedTxgs = BTreeMap<Guid, Vec<(Txg, Txg)>>;
 
 #[derive(Default)]
 pub(crate) struct Missed {
     any: AtomicBool,
     table: RwLock<MissedTxgs>,
-    /// Failed flushes of all leaves.
     failures: AtomicU64,
-    /// A txg being rewritten, and the leaves that have missed part of it since.
+    /// A txg being rewritten, and leaves that have missed part of it since.
     again: RwLock<Option<(Txg, BTreeSet<Guid>)>>,
 }
 
 impl Missed {
-    /// Starts from the leaves' DTLs and possible misses.
     pub(crate) fn of(table: MissedTxgs) -> Missed {
         let missed = Missed::default();
         for (leaf, runs) in table {
@@ -40,22 +38,18 @@ impl Missed {
         missed
     }
 
-    /// A mark before writes that will be flushed.
     pub(crate) fn mark(&self) -> FlushMark {
         FlushMark(self.failures.load(Ordering::Acquire))
     }
 
-    /// The number of a flush that has failed.
     pub(crate) fn next_failure(&self) -> u64 {
         self.failures.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Records that the leaf missed part of this txg.
     pub(crate) fn note(&self, leaf: Guid, txg: Txg) {
         self.note_all(leaf, (txg, txg));
     }
 
-    /// As [`Missed::note`], for txgs first to last.
     pub(crate) fn note_all(&self, leaf: Guid, (first, last): (Txg, Txg)) {
         if let Some((txg, leaves)) = &mut *self.again.write()
             && (first..=last).contains(txg)
@@ -77,7 +71,7 @@ impl Missed {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Removes a leaf's misses up to a txg, after a resilver.
+    /// After a resilver.
     pub(crate) fn take_out(&self, leaf: Guid, upto: Txg) {
         let mut table = self.table.write();
         let Some(runs) = table.get_mut(&leaf) else { return };
@@ -90,12 +84,11 @@ impl Missed {
         }
     }
 
-    /// Forgets leaves that left the pool.
     pub(crate) fn keep_only(&self, leaves: &BTreeSet<Guid>) {
         self.table.write().retain(|leaf, _| leaves.contains(leaf));
     }
 
-    /// Whether the leaf may lack a block of this birth, or anything if [`PhysicalBirth::UNKNOWN`].
+    /// Whether a leaf may lack this birth, or any if [`PhysicalBirth::UNKNOWN`].
     pub(crate) fn has(&self, leaf: Guid, birth: PhysicalBirth) -> bool {
         let is_in = |runs: &Vec<(Txg, Txg)>| {
             birth == PhysicalBirth::UNKNOWN
@@ -104,7 +97,7 @@ impl Missed {
         self.any.load(Ordering::Acquire) && self.table.read().get(&leaf).is_some_and(is_in)
     }
 
-    /// Whether the leaf lacks anything of txgs first to last.
+    /// Whether a leaf lacks any of these txgs.
     pub(crate) fn has_any(&self, leaf: Guid, (first, last): (Txg, Txg)) -> bool {
         let is_in = |runs: &Vec<(Txg, Txg)>| runs.iter().any(|run| run.0 <= last && first <= run.1);
         self.any.load(Ordering::Acquire) && self.table.read().get(&leaf).is_some_and(is_in)
@@ -115,7 +108,7 @@ impl Missed {
         *self.again.write() = txg.map(|txg| (txg, BTreeSet::new()));
     }
 
-    /// As [`Missed::has_any`], but for a txg being rewritten only misses since the rewrite began count.
+    /// For a txg being rewritten, only misses since the rewrite began count.
     pub(crate) fn has_not_taken(&self, leaf: Guid, (first, last): (Txg, Txg)) -> bool {
         match &*self.again.read() {
             Some((txg, leaves)) if (first, last) == (*txg, *txg) => leaves.contains(&leaf),
@@ -123,7 +116,6 @@ impl Missed {
         }
     }
 
-    /// Whether the leaf lacks anything.
     pub(crate) fn is_behind(&self, leaf: Guid) -> bool {
         self.any.load(Ordering::Acquire) && self.table.read().contains_key(&leaf)
     }

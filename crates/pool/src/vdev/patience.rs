@@ -25,13 +25,11 @@ use cenote_device::{Device, DeviceError, Io, Op};
 use cenote_runtime::{Instant, Runtime};
 use tokio::sync::Notify;
 
-/// The longest time for one operation: `zfs_deadman_ziotime_ms`.
+/// `zfs_deadman_ziotime_ms`.
 const DEADMAN: Duration = Duration::from_secs(300);
 
-/// The age at which an operation counts as slow.
 pub(crate) const SLOW: Duration = Duration::from_secs(5);
 
-/// A device, and whether it still answers.
 pub(crate) struct Patience {
     pub(crate) device: Arc<dyn Device>,
     runtime: Runtime,
@@ -49,24 +47,21 @@ struct State {
     over: Notify,
     /// Slow operations that are waited for.
     slow: AtomicU64,
-    /// When the first of them began.
     slow_since_ns: AtomicU64,
     given_up: Notify,
 }
 
-/// A change, or a series of them, under way.
+/// A change, or a series of them.
 pub(crate) struct Owed(Arc<State>);
 
 struct Late(Arc<State>);
 
 struct Slow(Arc<State>);
 
-/// How long the caller waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Haste {
-    /// Until the device is out of use.
     Patient,
-    /// Up to [`SLOW`]: others may have the same data.
+    /// Up to [`SLOW`].
     Hasty,
 }
 
@@ -83,12 +78,12 @@ impl Patience {
         &self.runtime
     }
 
-    /// Whether an operation timed out, or a late change is still unanswered.
+    /// An operation timed out, or a late change is unanswered.
     pub(crate) fn is_hung(&self) -> bool {
         self.state.hung.load(Ordering::Relaxed) || self.state.late.load(Ordering::Relaxed) > 0
     }
 
-    /// Clears the timeout. Late changes still count until answered.
+    /// Late changes still count until answered.
     pub(crate) fn forgive(&self) {
         self.state.hung.store(false, Ordering::Relaxed);
     }
@@ -104,24 +99,22 @@ impl Patience {
         self.state.slow.load(Ordering::Relaxed) > 0
     }
 
-    /// Stops all waiting for slow operations.
     pub(crate) fn give_up(&self) {
         self.state.hung.store(true, Ordering::Relaxed);
         self.state.given_up.notify_waiters();
         self.state.over.notify_waiters();
     }
 
-    /// Whether all late changes have ended.
     pub(crate) fn has_answered(&self) -> bool {
         self.state.late.load(Ordering::Relaxed) == 0
     }
 
-    /// Marks a series of changes as under way until dropped.
+    /// Marks a series of changes as under way.
     pub(crate) fn owe(&self) -> Owed {
         Owed::new(&self.state)
     }
 
-    /// Waits until no change is under way at the device, unless it hangs. Reads are harmless.
+    /// Waits for all changes, unless the device hangs. Reads are harmless.
     pub(crate) async fn idle(&self) {
         loop {
             let mut over = std::pin::pin!(self.state.over.notified());
@@ -134,7 +127,7 @@ impl Patience {
         }
     }
 
-    /// Performs an operation. `kept` (a permit) is held until its answer, even if the caller is dropped.
+    /// `kept` (a permit) is held until the answer, even if the caller is dropped.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         what: (Op, u64, u64),
@@ -144,7 +137,7 @@ impl Patience {
         self.answer(what, kept, self.begin(what.0, begin), Haste::Patient).await
     }
 
-    /// Begins an operation. `None`: a hung device gets no changes.
+    /// `None`: a hung device gets no changes.
     pub(crate) fn begin<T: Send + 'static>(
         &self,
         op: Op,
@@ -153,7 +146,6 @@ impl Patience {
         (!(is_change(op) && self.is_hung())).then(|| begin(&*self.device))
     }
 
-    /// The answer to an operation that has begun, or an error if it does not come.
     pub(crate) async fn answer<T: Send + 'static>(
         &self,
         (op, offset_bytes, len): (Op, u64, u64),
@@ -202,7 +194,7 @@ impl Patience {
         self.runtime.to_end(answer).await
     }
 
-    /// The result of several operations; `None` if the device does not answer.
+    /// `None` if the device does not answer.
     pub(crate) async fn within<T>(&self, asking: impl Future<Output = T>) -> Option<T> {
         if self.is_hung() {
             return None;
@@ -217,7 +209,7 @@ impl Patience {
 }
 
 impl State {
-    /// The answer, or `None` if the device is given up first.
+    /// `None` if the device is given up first.
     async fn unless_given_up<T>(&self, answer: impl Future<Output = T>) -> Option<T> {
         let mut given_up = std::pin::pin!(self.given_up.notified());
         // Registered before the check, or the notification could fall between the two.

@@ -50,7 +50,7 @@ pub(crate) use join::Ask;
 use join::{Group, Limits, Member, Neighbours, Outcome, begin};
 pub use settings::{QueueSettings, Transfer};
 
-/// Operations that have waited this long go first in their class.
+/// After this wait an operation goes first in its class.
 const DEADLINE: Duration = Duration::from_millis(500);
 
 pub(crate) struct Queue {
@@ -59,7 +59,7 @@ pub(crate) struct Queue {
     settings: Arc<QueueSettings>,
     patience: Arc<Patience>,
     state: Mutex<State>,
-    /// Operations waiting or under way, readable without the lock.
+    /// Readable without the lock.
     depth: AtomicU64,
     /// End of the last operation, readable without the lock.
     reached: AtomicU64,
@@ -70,32 +70,30 @@ struct State {
     lines: [Line; IoClass::ALL.len()],
     neighbours: Neighbours,
     active: u32,
-    /// Groups of writes being handed to the device.
+    /// Groups of writes being handed over.
     beginning: u32,
     /// Users' operations waiting or under way (`vq_ia_active`).
     users: u32,
-    /// Background operations that may start while users are active, or that ran since users were
-    /// (`vq_nia_credit`).
+    /// Background operations left, or done since users were active (`vq_nia_credit`).
     credit: u32,
-    /// Where the last operation of an ordered class began.
+    /// Start of the last operation in an ordered class.
     swept_to: u64,
     arrivals: u64,
-    /// Reads and writes.
     moved: [Moved; 2],
 }
 
-/// The waiting operations of a class, in the order in which they go.
+/// Waiting operations of a class.
 #[derive(Default)]
 struct Line {
     waiting: BTreeMap<Place, Waiter>,
     /// In order of arrival; some may have left.
     arrived: VecDeque<Place>,
     active: u32,
-    /// Without waiting and active operations, which are counted above.
+    /// Without waiting and active ones.
     counts: ClassLoad,
 }
 
-/// Offset (0 in lines in order of arrival), and number of arrival.
+/// Offset (0 if in order of arrival), and number of arrival.
 type Place = (u64, u64);
 
 struct Waiter {
@@ -104,29 +102,24 @@ struct Waiter {
     go: oneshot::Sender<Call>,
 }
 
-/// The message to a waiting operation.
 enum Call {
-    /// It may start.
     Go,
-    /// It was joined into a group, whose outcome will follow.
+    /// In a group, whose outcome will follow.
     Joined(oneshot::Receiver<Outcome>),
 }
 
-/// The result of waiting.
 pub(crate) enum Turn {
-    /// The operation may start.
     Go(Permit),
-    /// It was done in a group, with this data if it is a read.
+    /// Done in a group; the data of a read.
     Done(Bytes),
 }
 
-/// The right to have one operation under way. Dropping it lets the next one go.
+/// Permits one operation. Dropping it starts the next.
 pub(crate) struct Permit {
     queue: Arc<Queue>,
     class: IoClass,
 }
 
-/// A place in a line, left on drop.
 struct Waiting<'a> {
     queue: &'a Arc<Queue>,
     class: IoClass,
@@ -147,7 +140,7 @@ impl Queue {
         Queue { leaf, runtime: runtime.clone(), settings, patience, state, depth, reached }
     }
 
-    /// Waits until an operation may start, or was done in a group.
+    /// Waits for a permit or a group's outcome.
     pub(crate) async fn enter(self: &Arc<Queue>, ask: Ask) -> Turn {
         match self.wait(ask.clone()).await {
             Ok(permit) => Turn::Go(permit),
@@ -159,7 +152,6 @@ impl Queue {
         }
     }
 
-    /// Waits until an operation may start by itself.
     pub(crate) async fn enter_alone(self: &Arc<Queue>, ask: Ask) -> Permit {
         let class = ask.class;
         // An operation that may not join is never joined.
@@ -219,13 +211,13 @@ impl Queue {
         self.reached.load(Ordering::Relaxed)
     }
 
-    /// Limits for joining (`vdev_queue_aggregate`). A file counts as non-rotational.
+    /// `vdev_queue_aggregate`. A file counts as non-rotational.
     fn limits(&self) -> Limits {
         let rotates = self.patience.device.info().rotational == Some(true);
         self.settings.limits(rotates)
     }
 
-    /// Counts `operations` that go to the device as one, from `first` to `last`.
+    /// Counts `operations` sent as one, from `first` to `last`.
     fn begins(&self, state: &mut State, class: IoClass, (first, last): (&Ask, &Ask), operations: usize) {
         let bytes = last.end() - first.offset_bytes;
         let counts = &mut state.lines[class as usize].counts;
@@ -247,7 +239,6 @@ impl Queue {
         });
     }
 
-    /// Ends an operation and starts the next ones.
     fn leave(self: &Arc<Queue>, class: IoClass) {
         self.depth.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.state.lock();
@@ -318,7 +309,6 @@ impl State {
         self.depart(class, settings);
     }
 
-    /// Whether one more operation of a class may be under way.
     fn may_start(&self, class: IoClass, settings: &QueueSettings) -> bool {
         self.may_start_any(settings) && self.lines[class as usize].active < self.most(class, settings)
     }
@@ -355,8 +345,7 @@ impl State {
         under(State::least).or_else(|| under(State::most))
     }
 
-    /// Starts the next operation. `None`: none may start; `Some(None)`: it started alone; else the group to
-    /// start.
+    /// `None`: none may start; `Some(None)`: one started alone; else the group to start.
     fn start_next(&mut self, queue: &Queue, now: Instant) -> Option<Option<Group>> {
         let class = self.next_class(&queue.settings)?;
         let (place, waiter) = self.lines[class as usize].next(self.swept_to, now)?;
@@ -382,7 +371,6 @@ impl State {
         Some(Some(group))
     }
 
-    /// Moves operations from their lines into a group.
     fn join(&mut self, starts: &[(join::Start, IoClass)], group: &mut Group, now: Instant) {
         for &((offset, arrival), class) in starts {
             let place = (if class.is_fifo() { 0 } else { offset }, arrival);
@@ -395,7 +383,7 @@ impl State {
 }
 
 impl Line {
-    /// The next operation: past its deadline, or next in the direction of the sweep.
+    /// Past its deadline, or next in the sweep.
     fn next(&mut self, swept_to: u64, now: Instant) -> Option<(Place, Waiter)> {
         while self.arrived.front().is_some_and(|place| !self.waiting.contains_key(place)) {
             self.arrived.pop_front();

@@ -31,43 +31,41 @@ use cenote_format::units::{PhysicalBirth, Txg};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Single parity: the bit of the offset that swaps the first two columns.
+/// Single parity: this bit of the offset swaps the first two columns.
 const SWAP_BIT: u64 = 1 << 20;
 
-/// The shape of a RAID-Z vdev. Invariant: 1 <= parity <= 3, and parity is less than every former width.
+/// Invariant: 1 <= parity <= 3, and parity is less than every former width.
 #[derive(Debug, Clone)]
 pub(crate) struct Raidz {
     pub(crate) parity: usize,
-    /// Children now.
     pub(crate) width: usize,
     pub(crate) ashift: u32,
     /// Txgs in which it grew by one child.
     pub(crate) expand_txgs: Vec<Txg>,
-    /// The expansion in progress. Until its end, new blocks have the previous width.
+    /// Until its end, new blocks have the previous width.
     pub(crate) reflow: Option<Arc<Reflow>>,
 }
 
-/// Distribution of a block's sectors over the columns of a row.
+/// How a block's sectors fill columns.
 struct Shape {
     /// Data and parity sectors together.
     total: u64,
-    /// Full rows of sectors.
     full_rows: u64,
-    /// Data sectors in the last row, if it is not full.
+    /// Data sectors in a partial last row.
     remainder: u64,
-    /// Columns that are one sector longer: those of the last row; 0 if it is full.
+    /// Columns of the last row, one sector longer; 0 if it is full.
     big_columns: u64,
 }
 
 impl Raidz {
-    /// Number of children that a block born in `birth` is spread over.
+    /// The width at birth.
     fn logical_width(&self, birth: PhysicalBirth) -> usize {
         let grown = self.expand_txgs.len() + usize::from(self.reflow.is_some());
         let original = self.width - grown;
         original + self.expand_txgs.iter().filter(|&&txg| txg <= birth.txg()).count()
     }
 
-    /// The numbers of children since `birth`, without the present one, last first.
+    /// Former widths since `birth`, last first.
     pub(crate) fn widths_since(&self, birth: PhysicalBirth) -> impl Iterator<Item = usize> {
         (self.logical_width(birth)..self.width).rev()
     }
@@ -81,15 +79,13 @@ impl Raidz {
         Shape { total, full_rows, remainder, big_columns }
     }
 
-    /// Bytes that a block takes, with parity and skip sectors.
     pub(crate) fn asize(&self, psize_bytes: u64, birth: PhysicalBirth) -> u64 {
         let Ok(psize) = usize::try_from(psize_bytes) else { return u64::MAX };
         let total = self.shape(psize.max(1), self.logical_width(birth)).total;
         total.next_multiple_of(self.parity as u64 + 1) << self.ashift
     }
 
-    /// Rows of a block as (parity, columns), with slots, offsets on the leaves and offsets in the block.
-    /// `None` if the offset is not at a sector.
+    /// As (parity, columns). `None` if the offset is not at a sector.
     pub(crate) fn rows(
         &self,
         offset: u64,
@@ -118,7 +114,7 @@ impl Raidz {
         Some(rows.into_iter().map(|columns| (self.parity, columns)).collect())
     }
 
-    /// The usual case: one row, each column contiguous.
+    /// One row, each column contiguous.
     fn whole_row(&self, offset: u64, psize: usize) -> Vec<Column> {
         let width = self.width as u64;
         let shape = self.shape(psize, self.width);
@@ -147,7 +143,7 @@ impl Raidz {
         (0..columns).map(column).collect()
     }
 
-    /// A block born narrower than the vdev is now: its sectors continue over the present children.
+    /// A block born narrower: its sectors continue over the present children.
     fn wrapped_rows(&self, offset: u64, psize: usize, width: usize) -> Vec<Vec<Column>> {
         let shape = self.shape(psize, width);
         let row_count = shape.total.div_ceil(width as u64);
@@ -188,7 +184,7 @@ impl Raidz {
         (0..row_count).map(row).collect()
     }
 
-    /// The number of children under the row that ends at sector `end`, and whether it is in the scratch area.
+    /// Width of the row that ends at sector `end`, and whether it is in the scratch area.
     fn placement(&self, end: u64, reflowed: Option<Reflowed>) -> (u64, bool) {
         match reflowed {
             Some(at) if end > at.synced_bytes >> self.ashift => (self.width as u64 - 1, false),
@@ -197,21 +193,20 @@ impl Raidz {
         }
     }
 
-    /// The unrecorded copy of a sector whose row is read at its old place.
+    /// The unrecorded copy of a sector still read at its old place.
     fn copied_to(&self, sector: u64, children: u64, reflowed: Option<Reflowed>) -> Option<(usize, u64)> {
         let width = self.width as u64;
         let is_copied = children != width && sector < reflowed?.next_bytes >> self.ashift;
         is_copied.then(|| ((sector % width) as usize, self.on_leaf(sector / width)))
     }
 
-    /// The range that I/O of a block must enter during an expansion: its possible rows, as if all were full.
+    /// The block's possible rows, as if all were full.
     pub(crate) fn entered(&self, offset: u64, psize: usize, birth: PhysicalBirth) -> Range<u64> {
         let width = self.logical_width(birth);
         let rows = self.shape(psize, width).total.div_ceil(width as u64);
         offset..offset.saturating_add((rows * width as u64) << self.ashift)
     }
 
-    /// Byte offset on a leaf of its allocatable sector `sector`.
     pub(crate) fn on_leaf(&self, sector: u64) -> u64 {
         (sector << self.ashift) + VDEV_LABEL_START_SIZE
     }
@@ -222,7 +217,7 @@ mod tests {
     use super::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    /// Location of each sector of a block, by its place in the block; parity by column and row.
+    /// By place in the block; parity by column and row.
     fn places(raidz: &Raidz, at: u64, sectors: usize) -> BTreeMap<(bool, usize), (usize, u64)> {
         let mut places = BTreeMap::new();
         let rows = raidz.rows(at << 9, sectors << 9, PhysicalBirth(9)).unwrap();

@@ -44,10 +44,9 @@ pub(crate) enum Scratch {
 /// Progress of an expansion.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Reflowed {
-    /// Sectors before it are at their new place or in the scratch area, per uberblock on disk; bytes of the
-    /// vdev.
+    /// Sectors before it have moved or are in the scratch area, per uberblock on disk; bytes of the vdev.
     pub synced_bytes: u64,
-    /// Sectors before it are copied, perhaps not yet recorded on disk.
+    /// Sectors before it are copied, perhaps unrecorded.
     pub next_bytes: u64,
     /// Sectors before `synced_bytes` are in the scratch area.
     pub scratch_is_valid: bool,
@@ -61,7 +60,6 @@ impl Reflowed {
     }
 }
 
-/// The expansion of a vdev, shared by all trees of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Reflow {
     table: Mutex<Table>,
@@ -91,12 +89,12 @@ impl Reflow {
         Reflow { table: Mutex::new(Table { at, ..Table::default() }), changed: Notify::new() }
     }
 
-    /// Resets the progress. No tree refers to it yet.
+    /// No tree refers to it yet.
     pub(crate) fn restart(&self) {
         self.table.lock().at = Reflowed::default();
     }
 
-    /// Current progress. A map made from it stays valid while its range is entered.
+    /// Maps made from it stay valid while their range is entered.
     pub(crate) fn at(&self) -> Reflowed {
         self.table.lock().at
     }
@@ -138,7 +136,6 @@ impl Reflow {
     }
 }
 
-/// I/O is under way in a range.
 #[derive(Debug)]
 pub(crate) struct Inside {
     reflow: Arc<Reflow>,
@@ -156,11 +153,10 @@ impl Drop for Inside {
     }
 }
 
-/// Exclusive access to a range.
 pub(crate) struct Alone(Arc<Reflow>);
 
 impl Alone {
-    /// Records progress. Only sectors in the held range may change their place by it.
+    /// Only sectors in the held range may change their place.
     pub(crate) fn set(&self, at: Reflowed) {
         self.0.table.lock().at = at;
     }

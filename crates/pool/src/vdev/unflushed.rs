@@ -22,10 +22,10 @@ use cenote_device::DeviceError;
 use cenote_format::units::{PhysicalBirth, TXG_INITIAL, Txg};
 use parking_lot::Mutex;
 
-/// Failures whose txgs are remembered; flushes ask for the last few txgs only.
+/// Flushes ask for the last few txgs only.
 const LOST_RUNS: usize = 8;
 
-/// The txgs affected if a write is lost.
+/// The txgs affected by a lost write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stake {
     first: Txg,
@@ -34,18 +34,18 @@ pub(crate) struct Stake {
 }
 
 impl Stake {
-    /// A block of a txg's tree. The flush of that txg must not succeed without it.
+    /// Without this block the txg's flush must fail.
     pub(crate) fn tree(txg: Txg) -> Stake {
         Stake { first: txg, last: txg, is_tree: true }
     }
 
-    /// Blocks of any age that a txg's tree has in a new place.
+    /// Blocks of any age, moved by a txg.
     pub(crate) fn copied(txg: Txg) -> Stake {
         Stake { first: TXG_INITIAL, last: txg, is_tree: true }
     }
 
-    /// A repaired block born in `birth`. `next` is the next txg: a leaf that misses part of it is not
-    /// declared complete by a running scan.
+    /// A repaired block. A leaf that misses part of `next`, the next txg, is not declared complete by a
+    /// running scan.
     pub(crate) fn repair(birth: PhysicalBirth, next: Txg) -> Stake {
         let first = if birth == PhysicalBirth::UNKNOWN { TXG_INITIAL } else { birth.txg().min(next) };
         Stake { first, last: next, is_tree: false }
@@ -54,13 +54,13 @@ impl Stake {
     /// Unused space.
     pub(crate) const NOTHING: Stake = Stake { first: Txg(0), last: Txg(0), is_tree: false };
 
-    /// A log block, or labels. Only its waiter needs it, and asks by a [`FlushMark`].
+    /// A log block, or labels, for whose waiter a [`FlushMark`] tells.
     pub(crate) fn alone(txg: Txg) -> Stake {
         Stake { first: txg, last: txg, is_tree: false }
     }
 }
 
-/// A point in time: failed flushes before it do not affect later writes.
+/// Failed flushes before it do not affect later writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlushMark(pub(crate) u64);
 
@@ -72,18 +72,18 @@ struct State {
     entries: Vec<Entry>,
     /// Recent losses of trees.
     lost: Vec<(Txg, Txg)>,
-    /// The last failure's number within the pool, and its error.
+    /// Number within the pool, and error.
     failed: Option<(u64, DeviceError)>,
 }
 
 /// Writes with the same last txg.
 struct Entry {
     stake: Stake,
-    /// Writes under way.
+    /// Number under way.
     writing: u32,
-    /// Some ended since the last flush began.
+    /// Some ended after the last flush began.
     is_done: bool,
-    /// Some ended before the flush under way began.
+    /// Some ended before the current flush.
     is_flushing: bool,
 }
 
@@ -112,27 +112,25 @@ impl Unflushed {
         }
     }
 
-    /// Whether any ended write is not known to be durable.
+    /// Whether any ended write may not be durable.
     pub(crate) fn is_any(&self) -> bool {
         self.0.lock().entries.iter().any(|entry| entry.is_done || entry.is_flushing)
     }
 
-    /// Begins a flush of all ended writes. Returns whether there are any.
+    /// Returns whether there are writes to flush.
     pub(crate) fn begin_flush(&self) -> bool {
         let mut state = self.0.lock();
         let done = state.entries.iter_mut().filter(|entry| entry.is_done);
         done.map(|entry| (entry.is_done, entry.is_flushing) = (false, true)).count() > 0
     }
 
-    /// The flush has succeeded.
     pub(crate) fn flushed(&self) {
         let mut state = self.0.lock();
         state.entries.iter_mut().for_each(|entry| entry.is_flushing = false);
         state.entries.retain(|entry| !entry.is_settled());
     }
 
-    /// Marks all unflushed writes, including those under way, as lost. Returns the missed txgs as runs of
-    /// first and last.
+    /// All unflushed writes are lost, including those under way. Returns the missed txgs, first and last.
     pub(crate) fn lose(&self, number: impl FnOnce() -> u64, error: &DeviceError) -> Vec<(Txg, Txg)> {
         let state = &mut *self.0.lock();
         if state.entries.is_empty() {
@@ -151,14 +149,14 @@ impl Unflushed {
         missed
     }
 
-    /// Forgets losses of a txg that is being rewritten. Returns whether that covers all of them.
+    /// Returns whether that covers all losses.
     pub(crate) fn forget_lost(&self, txg: Txg) -> bool {
         let mut state = self.0.lock();
         state.lost.retain(|run| *run != (txg, txg));
         !state.lost.iter().any(|&(first, last)| (first..=last).contains(&txg))
     }
 
-    /// Why some of a txg's tree is not durable, if a failure lost it.
+    /// Why some of a txg's tree is not durable.
     pub(crate) fn lost_of(&self, txg: Txg) -> Option<DeviceError> {
         let state = self.0.lock();
         let is_lost = state.lost.iter().any(|&(first, last)| (first..=last).contains(&txg));

@@ -27,7 +27,6 @@ use cenote_runtime::{Runtime, WorkKind};
 use futures::future::join_all;
 use std::sync::Arc;
 
-/// Why a copy was not written.
 #[derive(Debug, Clone)]
 pub(crate) struct NotWritten {
     pub(crate) vdev: VdevId,
@@ -50,12 +49,10 @@ pub(crate) struct How {
     pub(crate) stake: Stake,
 }
 
-/// The writes that a flush must make durable.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Asked {
-    /// The tree of a txg.
     Tree(Txg),
-    /// Writes since a mark, in txgs first to last.
+    /// In these txgs, first to last.
     Since(FlushMark, (Txg, Txg)),
 }
 
@@ -102,7 +99,7 @@ impl VdevTree {
         Ok(())
     }
 
-    /// Vdevs with more devices out of use than their redundancy allows.
+    /// Vdevs with more devices out of use than they can lose.
     pub(crate) fn unwritable(&self) -> Vec<VdevId> {
         let is_lost = |slot: &&Slot| slot.leaves.iter().all(|leaf| leaf.is_out_of_use());
         let takes_writes = |top: &Top| {
@@ -111,7 +108,7 @@ impl VdevTree {
         (0..).map(VdevId).zip(&self.tops).filter(|(_, top)| !takes_writes(top)).map(|(id, _)| id).collect()
     }
 
-    /// Whether the host file system must still allocate space for part of a block.
+    /// Whether the host file system must still allocate part of a block.
     pub(crate) async fn has_hole(&self, dva: &Dva, psize: Psize, birth: PhysicalBirth) -> bool {
         let Ok(map) = self.map(dva, psize.0 as usize, birth) else { return false };
         for row in &map.rows {
@@ -131,9 +128,9 @@ impl VdevTree {
         join_all(self.leaves.iter().map(|leaf| leaf.idle())).await;
     }
 
-    /// Makes earlier writes durable, on all leaves or those of some vdevs. A leaf that fails, now or at
-    /// another caller's flush, has missed the lost writes. It is an error if a vdev may then lack part of
-    /// `asked`, except a log vdev in a flush of all: the txg contains the log's records.
+    /// Makes earlier writes durable. A leaf that fails, now or at another caller's flush, has missed the lost
+    /// writes. It is an error if a vdev may then lack part of `asked`, except a log vdev in a flush of all:
+    /// the txg contains the log's records.
     pub(crate) async fn flush(&self, only: Option<&[VdevId]>, asked: Asked) -> Result<(), NotWritten> {
         let all = (0..).map(VdevId).zip(&self.tops);
         let tops: Vec<_> = all.filter(|(id, _)| only.is_none_or(|only| only.contains(id))).collect();
@@ -170,7 +167,7 @@ impl Asked {
         }
     }
 
-    /// Why a leaf may lack some of it although all writes succeeded.
+    /// Why a leaf may lack data although all writes succeeded.
     fn why_lost(&self, leaf: &Leaf) -> Option<Arc<str>> {
         // It was not flushed.
         if leaf.is_hung() {
@@ -193,13 +190,12 @@ impl Top {
         }
     }
 
-    /// Whether an expansion has made copies that the uberblock does not record yet.
+    /// Copies made by an expansion are not recorded yet.
     fn is_being_copied(&self) -> bool {
         let Layout::Raidz(raidz, _) = &self.layout else { return false };
         raidz.reflow.as_ref().map(|reflow| reflow.at()).is_some_and(|at| at.next_bytes > at.synced_bytes)
     }
 
-    /// The content of each column of a row, parity included.
     fn contents(&self, row: &Row, data: &Bytes) -> Result<Vec<Bytes>, raidz::RaidzError> {
         let of = |column: &Column| data.slice(column.data_at..column.data_at + column.len);
         if row.parity == 0 {
@@ -219,7 +215,7 @@ impl Top {
         Ok(parity.chain(columns).collect())
     }
 
-    /// Writes a column to every leaf that should hold it. Returns a leaf's error only if none has it.
+    /// To every leaf that should hold it. Fails only if none has it.
     async fn write_column(
         &self,
         column: Column,
@@ -254,13 +250,12 @@ impl Top {
     }
 }
 
-/// The same column at its copy made by an expansion.
 fn copied((column, bytes): &(Column, Bytes)) -> Option<(Column, Bytes)> {
     let (slot, offset_bytes) = column.also_at?;
     Some((Column { slot, offset_bytes, also_at: None, ..*column }, bytes.clone()))
 }
 
-/// The block with its last sector padded with zeros.
+/// Padded with zeros.
 fn whole_sectors(data: &Bytes, ashift: u32) -> Bytes {
     extended(data, data.len().next_multiple_of(1 << ashift))
 }

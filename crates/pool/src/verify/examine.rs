@@ -13,11 +13,11 @@ use cenote_codec::raidz;
 use cenote_runtime::WorkKind;
 use std::sync::Arc;
 
-/// A copy whose columns were requested, each from every leaf: `tickets[row][column][leaf]`.
+/// Requested from every leaf: `tickets[row][column][leaf]`.
 struct Asked {
     map: BlockMap,
     tickets: Vec<Vec<Vec<Ticket>>>,
-    /// Some column has no leaf that is present.
+    /// A column has no leaf.
     incomplete: bool,
 }
 
@@ -56,7 +56,7 @@ impl Pool {
         examined
     }
 
-    /// A pool in use may have changed in the meantime: damage must show twice.
+    /// The pool may have changed meanwhile: damage must show twice.
     async fn examine_closely(
         &self,
         vdevs: &VdevTree,
@@ -159,7 +159,7 @@ impl Asked {
     }
 }
 
-/// The columns of a row, if every leaf of each returned the same bytes. A column without leaves is `None`.
+/// `None` if leaves differ; a column without leaves is `None`.
 fn columns<'a>(row: &Row, tickets: &[Vec<Ticket>], fetched: &'a Fetched) -> Option<Vec<Option<&'a [u8]>>> {
     let mut columns = Vec::with_capacity(row.columns.len());
     for leaves in tickets {

@@ -32,7 +32,6 @@ impl Target {
         }
     }
 
-    /// A finding about the whole copy.
     pub(crate) fn finding(&self, fault: Fault) -> Finding {
         Finding {
             item: self.item,
@@ -54,7 +53,7 @@ struct Collected {
 }
 
 impl Pool {
-    /// All copies of all items, and findings for gangs whose header leads nowhere.
+    /// All copies, and findings for gangs whose header leads nowhere.
     pub(crate) async fn targets(&self, items: &[VerifyItem]) -> (Vec<Target>, Vec<Finding>) {
         let mut collected = Collected::default();
         for (index, item) in items.iter().enumerate() {
@@ -83,12 +82,12 @@ impl Pool {
 }
 
 impl Collected {
-    /// The last header is invalid, though its copies may all match their checksums.
+    /// Adds a finding for an invalid header, though its copies may match their checksums.
     fn lose(&mut self) {
         self.findings.extend(self.targets.last().map(|target| target.finding(Fault::Lost)));
     }
 
-    /// `psize`: bytes to read of each copy.
+    /// `psize` is the length of a copy.
     fn add_copies(&mut self, item: usize, place: Zbookmark, bp: &Blkptr, psize: u64) {
         if bp.kind() != BlkptrKind::Normal {
             return;

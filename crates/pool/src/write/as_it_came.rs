@@ -72,8 +72,7 @@ impl Pool {
         self.store(space, bp, &stored, props, txg).await
     }
 
-    /// The bytes padded to units that vdevs can store. A MAC covers the bytes, so encrypted blocks stay
-    /// unchanged.
+    /// Padded to units that vdevs can store, unless encrypted: a MAC covers the bytes.
     fn whole_units(&self, block: &StoredBlock, props: &WriteProps) -> Result<Bytes> {
         let len = block.bytes.len() as u64;
         let is_size =

@@ -49,8 +49,7 @@ impl Pool {
         self.each_address(bp, ctx, |lost, _| Err(lost), |dva, _| space.claim(dva, txg)).await
     }
 
-    /// Applies a function to each address that a block takes, with its birth. `lost` handles an unreadable
-    /// gang header.
+    /// With each address's birth. `lost` handles an unreadable gang header.
     async fn each_address(
         &self,
         bp: &Blkptr,

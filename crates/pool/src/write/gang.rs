@@ -35,7 +35,6 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::sync::atomic::Ordering;
 
-/// The tail of an unsealed header.
 const NOT_SEALED: EmbeddedChecksum = EmbeddedChecksum { endian: Endian::NATIVE, checksum: [0; 4] };
 
 impl Pool {
@@ -97,7 +96,6 @@ impl Pool {
         .boxed()
     }
 
-    /// Bytes of a header with copies at these addresses.
     fn header_bytes(&self, placing: &Placing<'_>, dvas: &[Dva]) -> usize {
         match placing.props.large_gang_headers {
             true => self.vdevs().gang_header_bytes(dvas.iter().copied()),
@@ -105,7 +103,7 @@ impl Pool {
         }
     }
 
-    /// The least length of the next piece, so that all slots suffice. It is less than `block_bytes`.
+    /// The least next piece, so that all slots suffice; less than `block_bytes`.
     fn least_piece(&self, rest: &Bytes, slots_left: usize, block_bytes: usize) -> usize {
         let (_, unit_bytes) = self.vdevs().alloc_unit_bytes();
         let share = rest.len().div_ceil(slots_left.max(1));
@@ -114,7 +112,6 @@ impl Pool {
         least.next_multiple_of(SPA_MINBLOCKSIZE as usize).min(rest.len())
     }
 
-    /// The pointer to a piece, still without an address.
     fn piece(&self, placing: &Placing<'_>, bytes: &[u8]) -> Result<Blkptr> {
         let (props, len) = (placing.props, bytes.len() as u64);
         let identity =
@@ -124,7 +121,7 @@ impl Pool {
         Ok(bp.with_checksum(&words.map_err(|error| refused(props.place, error.to_string()))?))
     }
 
-    /// Overwrites a gang, pieces and header. `bp` leads to it; the new bytes must be as many as the old.
+    /// Overwrites pieces and header; the length stays.
     pub(super) fn overwrite_gang<'a>(
         &'a self,
         bp: Blkptr,
@@ -159,7 +156,7 @@ impl Pool {
     }
 }
 
-/// The header's bytes, with a checksum bound to its first address and its txg.
+/// Seals the header for its first address and txg.
 fn seal_header(header: &GangHeader, bp: &Blkptr, dvas: &[Dva], txg: Txg) -> Result<Bytes> {
     assert!(
         header.fits(bp.with_dvas(dvas).psize().0),

@@ -38,9 +38,7 @@ use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{Psize, Txg};
 use futures::{StreamExt, stream};
 
-/// The most bytes kept before writing.
 const LATER_BYTES_MAX: u64 = 32 << 20;
-/// Concurrent block writes.
 const WRITES_AT_ONCE: usize = 1024;
 
 impl Pool {
@@ -92,7 +90,7 @@ impl Pool {
         self.retained().later.blocks.lock().is_empty()
     }
 
-    /// A block that is not on disk yet, as it will be stored.
+    /// As it will be stored.
     pub(crate) fn kept(&self, bp: &Blkptr) -> Option<Bytes> {
         self.retained().later.blocks.lock().get(bp)
     }
@@ -121,7 +119,7 @@ impl Pool {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Writes all copies of a block; one success is enough.
+    /// One success is enough.
     async fn write_copies_that_can_be(&self, block: &Block, txg: Txg) -> Result<()> {
         let Block { dvas, stored, place, .. } = block;
         let mut tries = self.begin_tries();

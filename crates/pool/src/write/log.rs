@@ -21,13 +21,13 @@ use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
 use cenote_format::units::{Psize, Txg};
 
-/// Bytes prepared at a time after a log block.
+/// Prepared at a time.
 const READY_BYTES: usize = 1 << 20;
 
 impl Pool {
-    /// Allocates a log block of `len` bytes in txg `txg`. `chain` identifies the block: two random words of
-    /// the log, the object set, the sequence number. Of `props`, class, copies, key and place are used; the
-    /// type must be the log's.
+    /// Allocates a log block of `len` bytes in txg `txg`. `chain` identifies it: two random words of the log,
+    /// the object set, the sequence number. Of `props`, class, copies, key and place are used; the type must
+    /// be the log's.
     pub fn allocate_log_block(
         &self,
         space: &Allocator,
@@ -46,7 +46,7 @@ impl Pool {
         Ok(bp.with_checksum(&chain).with_dvas(&dvas))
     }
 
-    /// Whether the host file system must still allocate space for part of a log block.
+    /// Whether the host file system must still allocate part of a log block.
     pub async fn is_log_block_in_hole(&self, bp: &Blkptr) -> bool {
         for dva in bp.dvas() {
             if self.vdevs().has_hole(&dva, bp.psize(), bp.physical_birth()).await {
@@ -56,10 +56,9 @@ impl Pool {
         false
     }
 
-    /// Writes zeros after a log block, where the next ones will lie. A write to a hole of a sparse file is
-    /// durable only after a commit of the host's journal, which costs more than the write; this way one
-    /// commit serves a hundred blocks. The caller keeps txg `txg` open and must not be cancelled before this
-    /// is done.
+    /// Writes zeros where the next log blocks will lie. A write to a hole of a sparse file is durable only
+    /// after a commit of the host's journal, which costs more than the write; this way one commit serves a
+    /// hundred blocks. The caller keeps txg `txg` open and must not be cancelled.
     #[boxed]
     pub async fn fill_behind_log_block(&self, space: &Allocator, bp: &Blkptr, txg: Txg) {
         for dva in bp.dvas() {

@@ -63,7 +63,7 @@ impl Pool {
     }
 }
 
-/// The requested compression, unless it is impossible or the sync must converge.
+/// Off if the sync must converge.
 fn effective(props: &WriteProps, txg: Txg) -> Compression {
     if props.is_written_again(txg) && props.sync_pass >= SYNC_PASS_DONT_COMPRESS {
         Compression::Off
@@ -80,7 +80,6 @@ fn may_embed(props: &WriteProps) -> bool {
     props.embed && props.place.level == 0 && props.key.is_none() && !needs_fill
 }
 
-/// The largest compressed size that is worthwhile.
 fn longest_worthwhile(compression: Compression, len: usize, least: usize, unit: usize) -> usize {
     let saves_an_eighth = len - (len >> 3);
     if compression == Compression::Zle {

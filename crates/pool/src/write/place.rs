@@ -18,12 +18,10 @@ pub(super) struct Placing<'a> {
     pub(super) props: &'a WriteProps,
     pub(super) txg: Txg,
     pub(super) copies: usize,
-    /// Everything allocated so far.
     taken: Vec<Dva>,
     /// The vdev of the enclosing gang's header.
     pub(super) near: Option<VdevId>,
     avoid: Vec<VdevId>,
-    /// The last vdev's failure.
     failure: Option<NotWritten>,
 }
 
@@ -41,7 +39,6 @@ impl<'a> Placing<'a> {
         }
     }
 
-    /// Addresses for all copies.
     pub(super) fn allocate(&mut self, len: usize, copies: usize) -> Result<Vec<Dva>> {
         let place = self.props.place;
         let request = AllocRequest {
@@ -57,8 +54,7 @@ impl<'a> Placing<'a> {
         Ok(dvas)
     }
 
-    /// The longest of `most`, half of it, ... `least` that fits in a free range. `None`: not even `least`
-    /// fits.
+    /// The longest of `most`, half of it, ... `least` that fits in a free range.
     pub(super) fn longest(&mut self, least: usize, most: usize) -> Option<usize> {
         let mut len = most;
         loop {
@@ -78,7 +74,7 @@ impl<'a> Placing<'a> {
         self.avoid.extend(vdevs);
     }
 
-    /// Frees addresses that could not be written, and avoids the failed vdevs from now on.
+    /// Frees unwritten addresses, and avoids the failed vdevs.
     pub(super) fn give_back(&mut self, dvas: &[Dva], failures: Vec<NotWritten>) {
         unallocate(self.space, dvas, self.txg);
         self.taken.retain(|taken| !dvas.contains(taken));
@@ -103,8 +99,7 @@ fn unallocate(space: &Allocator, dvas: &[Dva], txg: Txg) {
 }
 
 impl Pool {
-    /// How a block of a txg is written through this view. A synchronous write is separate from the txg's
-    /// tree, and its waiter flushes it.
+    /// A synchronous write is separate from the txg's tree, and its waiter flushes it.
     pub(super) fn for_block(&self, txg: Txg) -> How {
         let stake = match self.writes() {
             IoClass::SyncWrite => Stake::alone(txg),
@@ -117,8 +112,7 @@ impl Pool {
         How { class: self.writes(), durable, stake: Stake::alone(txg) }
     }
 
-    /// Allocates and writes a block whose pointer lacks only addresses. Terminates because every failure
-    /// removes a vdev from the choice.
+    /// Places a block. Terminates because every failure removes a vdev from the choice.
     pub(super) async fn place(
         &self,
         placing: &mut Placing<'_>,
@@ -140,7 +134,7 @@ impl Pool {
         }
     }
 
-    /// Writes the same bytes to all addresses at once. The error lists the failures, at least one.
+    /// Writes all copies at once. The error lists the failures.
     pub(super) async fn write_copies(
         &self,
         dvas: &[Dva],
@@ -161,7 +155,7 @@ impl Pool {
         Ok(())
     }
 
-    /// As [`Pool::write_copies`], without an alternative address.
+    /// Without an alternative address.
     pub(super) async fn overwrite_copies(
         &self,
         dvas: &[Dva],

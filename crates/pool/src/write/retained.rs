@@ -27,7 +27,7 @@ use bytes::Bytes;
 use cenote_format::blkptr::Dva;
 use cenote_format::units::Txg;
 
-/// The most bytes retained before an early flush.
+/// Beyond it, the txg is flushed early.
 const RETAINED_BYTES_MAX: u64 = 128 << 20;
 
 impl Pool {
@@ -45,13 +45,13 @@ impl Pool {
         }
     }
 
-    /// Forgets freed space, which may have a new owner.
+    /// The space may have a new owner.
     pub(super) fn forget_retained(&self, dvas: &[Dva]) {
         let mut blocks = self.retained().blocks.lock();
         dvas.iter().for_each(|dva| blocks.forget(dva));
     }
 
-    /// Flushes a large txg early, so that not all of it must be retained.
+    /// So that not all of a large txg must be retained.
     async fn flush_on_the_way(&self, txg: Txg) {
         let _alone = self.retained().flushing.lock().await;
         let before = {
@@ -94,7 +94,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Forgets losses of a txg that is being rewritten. Returns whether that covers all of them.
+    /// The txg is rewritten. Returns whether that covers all losses.
     fn forget_lost(&self, txg: Txg) -> bool {
         self.vdevs().leaves().iter().map(|leaf| leaf.forget_lost(txg)).fold(true, |all, one| all & one)
     }

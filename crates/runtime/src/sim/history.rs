@@ -42,7 +42,7 @@ impl History {
         History { hash: 0, steps: 0, trace: Vec::new(), trace_limit }
     }
 
-    /// Records a step; returns their number.
+    /// Returns the number of steps.
     pub(super) fn step(&mut self, step: Step) -> u64 {
         self.mix(step.now_ns);
         self.mix(step.task);
@@ -53,7 +53,7 @@ impl History {
         self.steps
     }
 
-    /// Adds a value to the hash. Order counts: rotate, combine, multiply by an odd constant.
+    /// Order counts: rotate, combine, multiply by an odd constant.
     pub(super) fn mix(&mut self, value: u64) {
         self.hash = (self.hash.rotate_left(23) ^ value).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }

@@ -16,7 +16,7 @@ pub(super) struct ReadyList {
 }
 
 impl ReadyList {
-    /// Takes one task, each with equal probability.
+    /// Each task with equal probability.
     pub(super) fn take(&self, rng: &mut Rng) -> Option<TaskId> {
         let mut tasks = self.tasks.lock();
         match tasks.len() {
@@ -29,7 +29,7 @@ impl ReadyList {
 
 pub(super) struct TaskWaker {
     task: TaskId,
-    /// Already on the list: waking twice counts once.
+    /// Waking twice counts once.
     listed: AtomicBool,
     list: Arc<ReadyList>,
 }
@@ -45,7 +45,7 @@ impl TaskWaker {
         }
     }
 
-    /// The task was taken from the list and is about to be polled: from now on, waking lists it again.
+    /// About to be polled: from now on, waking lists it again.
     pub(super) fn running(&self) {
         self.listed.store(false, Ordering::Release);
     }

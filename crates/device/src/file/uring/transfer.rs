@@ -12,25 +12,22 @@ use io_uring::{opcode, squeue, types};
 
 use super::super::buffer::Buffer;
 
-/// Longer transfers are split: the kernel's length has 32 bits and its limit is just under 2 GiB.
+/// The kernel's length has 32 bits and its limit is just under 2 GiB.
 const PIECE_BYTES: usize = 1 << 30;
 
 pub(in super::super) enum Transfer {
     Read(Buffer),
     Write(Write),
-    /// Into several buffers, one after the other.
     ReadPieces(Vec<Buffer>, Vectors),
-    /// From several consecutive pieces.
     WritePieces(WritePieces, Vectors),
     /// `fdatasync`.
     Sync,
-    /// `sync_file_range`: starts writing dirty pages to the disk.
+    /// `sync_file_range`.
     StartWriteback,
 }
 
 pub(in super::super) struct Write {
     pub(super) data: Bytes,
-    /// Bytes written so far.
     pub(super) done: usize,
     /// Complete only once it is durable (`RWF_DSYNC`).
     pub(super) through: bool,
@@ -38,11 +35,9 @@ pub(in super::super) struct Write {
 
 pub(in super::super) struct WritePieces {
     pub(super) pieces: Vec<Bytes>,
-    /// Bytes written so far.
     pub(super) done: usize,
 }
 
-/// The memory of a transfer's pieces, as the kernel takes it.
 #[derive(Default)]
 pub(in super::super) struct Vectors(Vec<libc::iovec>);
 
@@ -50,8 +45,8 @@ pub(in super::super) struct Vectors(Vec<libc::iovec>);
 unsafe impl Send for Vectors {}
 
 impl Transfer {
-    /// The entry for the rest of the transfer, at `offset` bytes into `file`. Its addresses point into memory
-    /// that the transfer owns and that does not move with it.
+    /// The entry for the rest. Its addresses point into memory that the transfer owns and that does not move
+    /// with it.
     pub(super) fn entry(&mut self, file: &impl AsRawFd, offset: u64) -> squeue::Entry {
         let fd = types::Fd(file.as_raw_fd());
         match self {

@@ -13,7 +13,7 @@ struct Vdev {
     taken: Ranges,
     /// The content of the space maps.
     on_disk: Ranges,
-    /// Freed in the syncing txg and in earlier ones, newest first.
+    /// Freed in the syncing txg and earlier ones, newest first.
     freed: VecDeque<Ranges>,
 }
 
@@ -25,7 +25,6 @@ struct Model {
     old: Vec<Dva>,
     new: Vec<Dva>,
     txg: u64,
-    /// Allocations refused for lack of space.
     refused: u64,
 }
 
@@ -43,7 +42,7 @@ impl Model {
         Model { vdevs, allocator, rng: Rng::new(seed), old: Vec::new(), new: Vec::new(), txg: 1, refused: 0 }
     }
 
-    /// One txg: allocations, some of them undone, then passes of frees, then the sync.
+    /// A txg: allocations, some undone, passes of frees, the sync.
     fn group(&mut self) {
         for _ in 0..self.rng.below(60) {
             match self.rng.below(10) {
@@ -143,7 +142,6 @@ impl Model {
         assert_eq!(self.vdevs[dva.vdev.0 as usize].taken.remove(dva.offset_bytes, dva.asize.0), None);
     }
 
-    /// Frees a block of an earlier txg, or of this one.
     fn free(&mut self) {
         let from = if self.rng.below(8) == 0 { &mut self.new } else { &mut self.old };
         if from.is_empty() {
@@ -175,7 +173,6 @@ impl Model {
         }
     }
 
-    /// Compares all figures with a fresh count.
     fn check(&self) {
         for vdev in &self.vdevs {
             let id = VdevId(vdev.config.id);
@@ -218,14 +215,12 @@ impl Vdev {
         }
     }
 
-    /// The number of such blocks that fit.
     fn fitting(&self, class: AllocClass, psize: Psize, txg: Txg) -> u64 {
         let asize = Footprint::new(&self.config).asize(psize, PhysicalBirth::in_txg(txg));
         let free = self.free().into_iter().filter(|(index, _)| self.class(*index) == class);
         free.map(|(_, ranges)| ranges.iter().map(|(start, end)| (end - start) / asize).sum::<u64>()).sum()
     }
 
-    /// Free ranges by metaslab.
     fn free(&self) -> Vec<(u64, Ranges)> {
         let free = |new: NewMetaslab| {
             (new.index, self.taken.complement(new.start_bytes, new.start_bytes + new.size_bytes))

@@ -55,12 +55,12 @@ impl IoClass {
         }
     }
 
-    /// Whether it goes in order of arrival (`vdev_queue_class_fifo`).
+    /// `vdev_queue_class_fifo`.
     pub(super) fn is_fifo(self) -> bool {
         matches!(self, IoClass::SyncRead | IoClass::SyncWrite | IoClass::Trim)
     }
 
-    /// Whether it gives way to all others (the opposite of `vdev_queue_is_interactive`).
+    /// Gives way to others (the opposite of `vdev_queue_is_interactive`).
     pub(super) fn is_background(self) -> bool {
         matches!(self, IoClass::Scrub | IoClass::Removal | IoClass::Initializing | IoClass::Rebuild)
     }
@@ -97,7 +97,7 @@ pub struct ClassLoad {
     pub begun: u64,
     /// Their total waiting time, ns.
     pub waited_ns: u64,
-    /// Delayed operations by wait: bucket `n` at least 2^n ns.
+    /// Bucket `n`: at least 2^n ns.
     #[serde(with = "cenote_device::list")]
     pub(super) waits: [u64; TIME_BUCKETS],
     /// Single operations by size: bucket `n` at least 2^n bytes.
@@ -137,7 +137,7 @@ impl ClassLoad {
         }
     }
 
-    /// Waits of operations that began: bucket `n` at least 2^n ns. Immediate ones are in the first.
+    /// Histogram of waits: bucket `n` at least 2^n ns; immediate starts are in the first.
     pub fn wait_times(&self) -> [u64; TIME_BUCKETS] {
         let mut times = self.waits;
         times[0] += self.begun.saturating_sub(times.iter().sum());

@@ -31,7 +31,7 @@ use tokio::sync::oneshot;
 use super::{IoClass, Permit, Queue};
 use crate::vdev::patience::Haste;
 
-/// The most pieces of a group, gaps included: the kernel takes 1,024 in one call.
+/// With gaps; the kernel takes 1,024.
 const MOST_PIECES: usize = 512;
 
 #[derive(Debug, Clone)]
@@ -64,7 +64,7 @@ impl Ask {
     }
 }
 
-/// The outcome for a group's member: the data read (empty for a write); `None`: retry alone.
+/// A member's data (empty for a write); `None`: retry alone.
 pub(super) type Outcome = Option<Bytes>;
 
 pub(super) struct Member {
@@ -72,7 +72,6 @@ pub(super) struct Member {
     pub(super) tell: oneshot::Sender<Outcome>,
 }
 
-/// Operations done as one, in order of offset.
 pub(super) struct Group {
     pub(super) class: IoClass,
     pub(super) members: Vec<Member>,
@@ -80,7 +79,7 @@ pub(super) struct Group {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Bytes of the whole; 0 disables joining.
+    /// 0 disables joining.
     pub(super) whole: u64,
     /// Longest gap to read.
     pub(super) read_gap: u64,
@@ -88,10 +87,8 @@ pub(super) struct Limits {
     pub(super) write_gap: u64,
 }
 
-/// Offset and number of arrival.
 pub(super) type Start = (u64, u64);
 
-/// A waiting operation that may join others.
 #[derive(Debug, Clone, Copy)]
 struct Neighbour {
     class: IoClass,
@@ -99,7 +96,6 @@ struct Neighbour {
     padding: u64,
 }
 
-/// All of them: reads, and writes.
 #[derive(Default)]
 pub(super) struct Neighbours([BTreeMap<Start, Neighbour>; 2]);
 
@@ -121,8 +117,7 @@ impl Neighbours {
         &mut self.0[usize::from(ask.data.is_some())]
     }
 
-    /// The operations that join `ask`, which has left the line: before it and after it, in order of offset,
-    /// with their classes.
+    /// Neighbours before and after `ask`, which has left the line, in order of offset.
     pub(super) fn beside(&self, ask: &Ask, limits: Limits) -> [Vec<(Start, IoClass)>; 2] {
         let (mut before, mut after) = (Vec::new(), Vec::new());
         let is_write = ask.data.is_some();
@@ -162,8 +157,7 @@ impl Neighbours {
     }
 }
 
-/// Performs a group's operation and tells each member its outcome. A write begins immediately, to keep its
-/// order among overlapping ones; a read, which may have to copy, when first polled.
+/// A write begins immediately, to keep its order among overlapping ones; a read when first polled.
 pub(super) fn begin(queue: &Arc<Queue>, group: Group) -> impl Future<Output = ()> + Send + use<> {
     let Group { class, members } = group;
     let permit = Permit { queue: queue.clone(), class };
@@ -199,7 +193,7 @@ pub(super) fn begin(queue: &Arc<Queue>, group: Group) -> impl Future<Output = ()
     }
 }
 
-/// The members' data, with zeros between them.
+/// With zeros between the members' data.
 fn contents(members: &[Member]) -> Vec<Bytes> {
     let mut pieces = Vec::with_capacity(members.len());
     let mut reached = None;
@@ -214,7 +208,7 @@ fn contents(members: &[Member]) -> Vec<Bytes> {
     pieces
 }
 
-/// The members' ranges and the gaps, and which of them are members'.
+/// With the gaps, and which ranges are members'.
 fn ranges(members: &[Member]) -> (Vec<usize>, Vec<bool>) {
     let (mut lens, mut wanted) = (Vec::new(), Vec::new());
     let mut reached = None;

@@ -43,7 +43,7 @@ const TABLE: [Tunable; 2 * CLASSES + 9] = [
     ("zfs_vdev_read_gap_limit", 32 << 10, 0, MOST_JOINED),
     ("zfs_vdev_write_gap_limit", 4 << 10, 0, MOST_JOINED),
 ];
-/// Upper bound for joined operations (`SPA_MAXBLOCKSIZE`).
+/// `SPA_MAXBLOCKSIZE`.
 const MOST_JOINED: u64 = 16 << 20;
 const MAX_ACTIVE: usize = 2 * CLASSES;
 const RAMP_FROM: usize = MAX_ACTIVE + 1;
@@ -59,7 +59,7 @@ const WRITE_GAP: usize = MAX_ACTIVE + 8;
 #[derive(Debug)]
 pub struct QueueSettings {
     tunables: Tunables<{ TABLE.len() }>,
-    /// Dirty data in percent of its maximum; 100 if a caller waits for the txg.
+    /// 100 if a caller waits for the txg.
     dirty_percent: AtomicU32,
     transfers: Recorder<Transfer>,
 }
@@ -107,7 +107,7 @@ impl QueueSettings {
         self.tunables.set(name, value)
     }
 
-    /// Sets the dirty data in percent of its maximum; 100 if a caller waits for the txg.
+    /// Sets the dirty percentage; 100 if a caller waits for the txg.
     pub fn set_dirty_percent(&self, percent: u32) {
         self.dirty_percent.store(percent, Ordering::Relaxed);
     }
@@ -137,8 +137,7 @@ impl QueueSettings {
         self.number(NIA_DELAY)
     }
 
-    /// Maximum of async writes: grows from the minimum to the maximum with the dirty data
-    /// (`vdev_queue_max_async_writes`).
+    /// Grows from the minimum to the maximum with the dirty data (`vdev_queue_max_async_writes`).
     pub(super) fn async_writes_max(&self) -> u32 {
         let (least, most) = (self.min_active(IoClass::AsyncWrite), self.max_active_of(IoClass::AsyncWrite));
         let (from, to) = (self.number(RAMP_FROM), self.number(RAMP_TO));

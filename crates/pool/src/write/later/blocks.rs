@@ -15,7 +15,7 @@ pub(crate) struct Later {
 
 #[derive(Default)]
 pub(super) struct Blocks {
-    /// By the address of the first copy.
+    /// Of the first copy.
     by_address: BTreeMap<(VdevId, u64), Block>,
     bytes: u64,
     /// Version of the next block.
@@ -46,7 +46,6 @@ impl Blocks {
         Some(self.by_address.get(&address(&bp.dvas().next()?))?.stored.clone())
     }
 
-    /// Keeps a block; returns the bytes of all.
     pub(super) fn keep(&mut self, bp: &Blkptr, stored: Bytes, place: Zbookmark) -> u64 {
         let dvas: Vec<Dva> = bp.dvas().collect();
         let Some(first) = dvas.first().map(address) else { return self.bytes };
@@ -58,13 +57,12 @@ impl Blocks {
         self.bytes
     }
 
-    /// All blocks, if they exceed `bytes`.
     pub(super) fn all_if_more_than(&self, bytes: u64) -> Vec<Block> {
         let all = (self.bytes > bytes).then(|| self.by_address.values().cloned());
         all.into_iter().flatten().collect()
     }
 
-    /// Drops a written block, unless a newer version is kept.
+    /// Unless a newer version is kept.
     pub(super) fn written(&mut self, block: &Block) {
         let Some(first) = block.dvas.first().map(address) else { return };
         if self.by_address.get(&first).is_some_and(|kept| kept.version == block.version) {

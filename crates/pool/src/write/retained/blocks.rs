@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 #[derive(Default)]
 pub(crate) struct Retained {
-    /// Blocks that have addresses and are not written yet.
+    /// Without a write so far.
     pub(crate) later: Later,
     pub(super) blocks: Mutex<Blocks>,
     pub(super) flushing: tokio::sync::Mutex<()>,
@@ -19,16 +19,15 @@ pub(crate) struct Retained {
 pub(super) struct Blocks {
     by_address: BTreeMap<(VdevId, u64), Block>,
     bytes: u64,
-    /// Early flushes begun.
     flushes: u64,
-    /// A device has missed blocks that are no longer retained.
+    /// A device missed blocks that are no longer retained.
     pub(super) is_partial: bool,
 }
 
 struct Block {
     dva: Dva,
     bytes: Bytes,
-    /// Number of flushes begun before it was written.
+    /// Flushes begun before its write.
     after: u64,
 }
 
@@ -49,19 +48,18 @@ impl Blocks {
         self.bytes -= gone.map_or(0, |block| block.bytes.len() as u64);
     }
 
-    /// Begins a flush; returns its number for [`Blocks::flushed`].
+    /// Returns the flush's number.
     pub(super) fn begin_flush(&mut self) -> u64 {
         self.flushes += 1;
         self.flushes
     }
 
-    /// Drops the blocks written before a successful flush.
+    /// Drops blocks written before that flush.
     pub(super) fn flushed(&mut self, flush: u64) {
         self.by_address.retain(|_, block| block.after >= flush);
         self.bytes = self.by_address.values().map(|block| block.bytes.len() as u64).sum();
     }
 
-    /// All blocks, in order of address.
     pub(super) fn all(&self) -> Vec<(Dva, Bytes)> {
         self.by_address.values().map(|block| (block.dva, block.bytes.clone())).collect()
     }

@@ -18,7 +18,6 @@ use crate::vdev::unflushed::Stake;
 const KIB: u64 = 1 << 10;
 const DISK_BYTES: usize = 64 << 20;
 const MS: Duration = Duration::from_millis(1);
-/// Seek time and transfer rate.
 const SEEK: Duration = Duration::from_millis(4);
 const BYTES_PER_MS: u64 = 150 << 10;
 
@@ -87,7 +86,6 @@ impl Device for Disk {
     }
 }
 
-/// The disk's initial content.
 fn content(offset: u64, len: usize) -> Vec<u8> {
     (offset..offset + len as u64).map(|at| (at >> 9) as u8 ^ (at >> 17) as u8).collect()
 }
@@ -101,7 +99,7 @@ fn leaf(runtime: &Runtime, disk: &Arc<Disk>) -> Leaf {
     Leaf::new(runtime, Guid(1), disk.clone(), &Arc::new(QueueSettings::default()))
 }
 
-/// Keeps the disk busy, far away, with as many operations of a class as it admits.
+/// Keeps the disk busy with a class, far away.
 async fn occupy(leaf: &Leaf, class: IoClass) {
     let reads = (0..3).map(|n| leaf.read(class, (40 << 20) + (n << 20), 512));
     assert!(join_all(reads).await.iter().all(Result::is_ok));
@@ -299,8 +297,7 @@ fn no_class_starves_and_each_gets_what_it_asked_for() {
     }
 }
 
-/// A txg of large writes and a scrub keep the disk busy. A reader waits for the permitted operations of these
-/// classes, each within the size limit.
+/// A txg of large writes and a scrub keep the disk busy. A reader waits only for their permitted operations.
 #[test]
 fn readers_wait_no_longer_than_what_may_be_under_way() {
     Runtime::simulate(SimConfig::seed(1), |runtime| async move {

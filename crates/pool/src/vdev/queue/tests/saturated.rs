@@ -5,7 +5,7 @@
 
 use super::*;
 
-/// A disk that serves one operation at a time, in order of arrival.
+/// Serves one operation at a time, in order of arrival.
 struct Disk {
     runtime: Runtime,
     head: tokio::sync::Mutex<u64>,
@@ -38,7 +38,7 @@ pub(super) fn seeds() -> Vec<u64> {
     }
 }
 
-/// Enters, is served, leaves, again and again. Returns the time of each round.
+/// Returns the time of each operation.
 async fn client(
     (queue, disk): (Arc<Queue>, Arc<Disk>),
     class: IoClass,
@@ -56,7 +56,7 @@ async fn client(
     took
 }
 
-/// Runs this many clients per class; returns the sorted times of each class's operations.
+/// Returns each class's times, sorted.
 async fn run(runtime: &Runtime, seed: u64, clients: &[(IoClass, u64)], last: Duration) -> Vec<Vec<Duration>> {
     let (queue, disk) = (queue(runtime), Disk::new(runtime));
     let end = runtime.now() + last;
@@ -76,7 +76,7 @@ async fn run(runtime: &Runtime, seed: u64, clients: &[(IoClass, u64)], last: Dur
 }
 
 /// All classes have more work than the disk can do. Each has its minimum under way (background work: a few
-/// operations after each of the users'), so a round of the disk serves at least one of each.
+/// operations after each of the users'), so a round serves at least one of each.
 #[test]
 fn a_mix_of_classes_never_starves_one() {
     const CLIENTS: u64 = 12;
