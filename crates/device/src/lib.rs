@@ -63,66 +63,60 @@ pub struct DeviceInfo {
 /// A store of bytes. Shared as `Arc<dyn Device>`; all methods may be called concurrently.
 ///
 /// An operation begins when its method is called. It owns its buffers and runs to its end, even if its [`Io`]
-/// is dropped; only its result is lost. A device closed meanwhile stays open for it.
+/// is dropped. A device closed meanwhile stays open for it.
 ///
-/// Overlapping changes (writes and discards) are made in the order of the calls: each begins when the one
-/// before it is over, even if that has no waiter. So an awaited write is never overwritten by an older
-/// change. An `Io` that is neither awaited nor dropped may delay later ones.
+/// Overlapping changes (writes and discards) are made in the order of the calls, so an awaited write is never
+/// overwritten by an older change. An `Io` that is neither awaited nor dropped may delay later ones.
 pub trait Device: Send + Sync {
     /// Properties of the device.
     fn info(&self) -> &DeviceInfo;
 
-    /// Reads exactly `len` bytes at `offset` (both in bytes, of any alignment).
+    /// Reads exactly `len` bytes at `offset`, of any alignment.
     fn read_at(&self, offset: u64, len: usize) -> Io<Bytes>;
 
-    /// Writes all of `data` at `offset`. Durable only after a later [`Device::flush`].
+    /// Writes `data` at `offset`. Durable only after a later [`Device::flush`].
     fn write_at(&self, offset: u64, data: Bytes) -> Io<()>;
 
-    /// Writes all of `data` at `offset`, durable on completion. Guarantees nothing about other writes; the
-    /// error may be that of another, unflushed write.
+    /// Writes `data` at `offset`, durable on completion. The error may be that of another, unflushed write.
     fn write_through(&self, offset: u64, data: Bytes) -> Io<()>;
 
-    /// Reads consecutive ranges from `offset` on in one operation, each into its own memory.
+    /// Reads consecutive ranges, each into its own memory.
     fn read_pieces(&self, offset: u64, lens: Vec<usize>) -> Io<Vec<Bytes>> {
         pieces::read(self, offset, lens)
     }
 
-    /// Writes consecutive pieces from `offset` on in one operation.
+    /// Writes consecutive pieces.
     fn write_pieces(&self, offset: u64, pieces: Vec<Bytes>) -> Io<()> {
         pieces::write(self, offset, pieces)
     }
 
-    /// Makes every write durable that completed before this call. An error is reported once, to one flush or
-    /// write-through; the affected writes may be lost although later flushes succeed.
+    /// Makes earlier writes durable. An error is reported once, to one flush or write-through; the affected
+    /// writes may be lost although later flushes succeed.
     fn flush(&self) -> Io<()>;
 
-    /// A flush has failed in a layer above: a simulated device then treats unflushed writes as Linux treats
-    /// pages that it could not write. They are clean, are read as written, and may or may not be on the disk.
-    /// Real devices behave so anyway.
+    /// After a failed flush in a layer above, a simulated device treats unflushed writes as Linux treats
+    /// pages that it could not write: they are clean, are read as written, and may or may not be on the disk.
     fn lose_unflushed(&self) {}
 
-    /// Discards a range, which then reads as zeros or as before until it is written again. A hint: a device
-    /// without support returns [`DeviceError::Unsupported`].
+    /// Discards a range, which then reads as zeros or as before. A hint; may be [`DeviceError::Unsupported`].
     fn discard(&self, offset: u64, len: u64) -> Io<()>;
 
-    /// Whether the first write to part of this range must allocate space: sparse files have holes. A hint,
-    /// usually known without a system call.
+    /// Whether a write to part of a range must allocate space. A hint, usually without a system call.
     fn has_hole(&self, _offset: u64, _len: u64) -> Io<bool> {
         Io::done(Ok(false))
     }
 
-    /// Whether the device is still present, as far as known; false after a disk was pulled. Called after
-    /// failures.
+    /// Whether the device is still present, as far as known; asked after failures.
     fn is_there(&self) -> Io<bool> {
         Io::done(Ok(true))
     }
 
-    /// Current size: smaller than at opening if it was truncated.
+    /// Current size; smaller after a truncation.
     fn size_now(&self) -> Io<u64> {
         Io::done(Ok(self.size_bytes()))
     }
 
-    /// The same open device with its current size, if that has grown.
+    /// The same open device with its new size, if it has grown.
     fn grown(&self) -> Io<Option<Arc<dyn Device>>> {
         Io::done(Ok(None))
     }

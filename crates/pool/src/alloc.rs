@@ -7,10 +7,8 @@
 //!
 //! Idea: a block belongs to a *class* (data, metadata on special vdevs, intent log...). A class has a
 //! *metaslab group* on each of its top-level vdevs. Groups take turns. A group uses up the metaslab with the
-//! largest free ranges first. A metaslab places blocks one after the other. All metaslabs are loaded; memory
-//! is about 100 bytes per free range.
-//!
-//! A txg uses the allocator like this:
+//! largest free ranges first, and a metaslab places blocks one after the other. All metaslabs are loaded;
+//! memory is about 100 bytes per free range.
 //!
 //! ```text
 //!   open, syncing   allocate, claim, unallocate
@@ -18,10 +16,10 @@
 //!   synced          finish: space freed two txgs ago becomes allocatable
 //! ```
 //!
-//! Locking: any thread may call any method at any time, but only the task that syncs a txg calls
-//! `take_changes`, then `finish`. Order: the lock on the list of vdevs (for reading, except while a vdev is
-//! added), a class's rotor, one metaslab group. No two groups and no two classes are locked at once. Between
-//! calls every byte of a metaslab is in exactly one state (see `metaslab`).
+//! Locking: any thread may call any method, but only the task that syncs a txg calls `take_changes`, then
+//! `finish`. Order: the lock on the list of vdevs (for reading, except while a vdev is added), a class's
+//! rotor, one metaslab group. No two groups and no two classes are locked at once. Between calls every byte
+//! of a metaslab is in exactly one state (see `metaslab`).
 //!
 //! This module does no I/O: the engine loads space maps into [`NewMetaslab`]s and writes [`MetaslabChanges`]
 //! to space maps. The engine also manages reserved space (slop).
@@ -62,9 +60,9 @@ pub use kept::{KeptSpace, TXG_DEFER_SIZE};
 use metaslab::{Metaslab, Needed};
 pub use space::Space;
 
-/// `zfs_embedded_slog_min_ms`: only vdevs with more metaslabs set one aside for intent logs.
+/// `zfs_embedded_slog_min_ms`: vdevs with more metaslabs set one aside.
 const EMBEDDED_SLOG_MIN_MS: u64 = 64;
-/// Percentage of special vdevs reserved for metadata, `zfs_special_class_metadata_reserve_pct`.
+/// `zfs_special_class_metadata_reserve_pct`.
 const SPECIAL_RESERVE_PERCENT: u64 = 25;
 
 /// The space of a pool.
@@ -110,7 +108,7 @@ pub struct AllocRequest<'a> {
     pub copies: usize,
     /// Birth txg.
     pub txg: Txg,
-    /// Vdev to try first: pieces of a gang block should lie near its header.
+    /// Vdev to try first: near a gang block's header.
     pub near: Option<VdevId>,
     /// Vdevs to avoid after a failed write.
     pub avoid: &'a [VdevId],
@@ -153,9 +151,9 @@ pub struct MetaslabChanges {
     pub freed: Ranges,
     /// Freed, but kept for a checkpoint.
     pub checkpointed: Ranges,
-    /// Bytes allocated now (`smp_alloc`).
+    /// Bytes allocated (`smp_alloc`).
     pub allocated_bytes: u64,
-    /// Free ranges, including deferred ones (`smp_histogram`).
+    /// Free and deferred ranges (`smp_histogram`).
     pub free_ranges: SizeHistogram,
 }
 
@@ -168,7 +166,7 @@ pub enum AllocError {
         class.name()
     )]
     NoSpace {
-        /// The requested class; its fallbacks were tried too.
+        /// The requested class; fallbacks were tried.
         class: AllocClass,
         /// Compressed size.
         psize: Psize,
@@ -177,20 +175,20 @@ pub enum AllocError {
         /// Largest free range of all vdevs tried, including parity.
         largest_bytes: u64,
     },
-    /// The block pointer is damaged.
+    /// The address is impossible: the block pointer is damaged.
     #[error("not a possible block: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     BadAddress {
         /// The address.
         dva: Dva,
     },
-    /// Space maps and block pointers contradict each other.
+    /// Not fully allocated: space maps and block pointers contradict each other.
     #[error("freed twice, or never allocated: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     NotAllocated {
         /// The address.
         dva: Dva,
     },
-    /// Allocated in a txg other than the syncing one, whose space maps would record only the free. Nothing
-    /// was freed.
+    /// Allocated in another txg than the syncing one; space maps would record only the free. Nothing was
+    /// freed.
     #[error("belongs to a later txg: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     OtherTxg {
         /// The address.
@@ -204,8 +202,8 @@ pub enum AllocError {
     },
 }
 
-/// Whether a vdev sets one metaslab aside for intent logs, as data vdevs with many metaslabs do. An import
-/// takes the one with the least allocated space (`vdev_metaslab_init`).
+/// Whether a vdev sets a metaslab aside for intent logs: a data vdev with many. An import takes the one with
+/// the least allocated space (`vdev_metaslab_init`).
 pub fn has_embedded_log(vdev: &VdevConfig) -> bool {
     let metaslabs = vdev.asize_bytes.checked_shr(vdev.metaslab_shift).unwrap_or(0);
     vdev.class == VdevClass::Normal && metaslabs > EMBEDDED_SLOG_MIN_MS
@@ -264,7 +262,7 @@ impl Allocator {
         vdevs.classes.iter_mut().for_each(|class| class.groups.retain(|group| group.vdev != vdev));
     }
 
-    /// Sets whether a vdev accepts blocks; it does not while offline or being emptied.
+    /// Sets whether a vdev accepts blocks: not while offline or being emptied.
     pub fn set_allocates(&self, vdev: VdevId, allocates: bool) {
         let vdevs = self.vdevs.read();
         vdevs.groups.get(&vdev).into_iter().flatten().for_each(|group| group.set_allocates(allocates));
@@ -310,7 +308,7 @@ impl Allocator {
         }
     }
 
-    /// Undoes an allocation of an unsynced txg: the write failed, or is not needed.
+    /// Undoes an allocation of an unsynced txg.
     ///
     /// # Errors
     /// It was not allocated.
@@ -318,8 +316,8 @@ impl Allocator {
         self.at(dva, |group| group.unallocate(dva, txg))
     }
 
-    /// Frees a block in the syncing txg `txg`. Its space becomes allocatable two txgs later, unless a
-    /// checkpoint or a reader of an older tree needs it. On a removed vdev, frees the current copies.
+    /// Frees a block in the syncing txg `txg`; allocatable two txgs later, unless a checkpoint or a reader
+    /// needs it. On a removed vdev, frees the current copies.
     ///
     /// # Errors
     /// It was not allocated, or not in this txg or an earlier one.
@@ -369,7 +367,7 @@ impl Allocator {
     /// Extends the mapping of a vdev that is being removed.
     ///
     /// # Errors
-    /// The new entries do not follow the existing ones.
+    /// The entries do not follow the existing ones.
     pub fn extend_moved(
         &self,
         vdev: VdevId,
@@ -416,7 +414,7 @@ impl Allocator {
         taken.filter(|(_, ranges)| !ranges.is_empty()).collect()
     }
 
-    /// Allocates the exact address of a block written before the pool was opened: an intent-log block.
+    /// Allocates the address of an intent-log block written before the pool was opened.
     ///
     /// # Errors
     /// It is not free.
@@ -424,8 +422,8 @@ impl Allocator {
         self.at(dva, |group| group.claim(dva, txg))
     }
 
-    /// Takes the range after a block for `psize` bytes, if it is free and space is plentiful, to prepare it
-    /// for later blocks. The caller must [unallocate](Allocator::unallocate) it.
+    /// Takes free space after a block for `psize` bytes, if space is plentiful, to prepare it for later
+    /// blocks. The caller must [unallocate](Allocator::unallocate) it.
     pub fn claim_behind(&self, dva: &Dva, psize: Psize, txg: Txg) -> Option<Dva> {
         let vdevs = self.vdevs.read();
         vdevs.groups.get(&dva.vdev)?.iter().find_map(|group| group.claim_behind(dva, psize, txg))
@@ -439,16 +437,16 @@ impl Allocator {
         changes
     }
 
-    /// Completes a txg that is on disk, after its changes were taken: space freed two txgs ago becomes
-    /// allocatable, unless a reader or a checkpoint keeps it.
+    /// Completes a txg on disk: space freed two txgs ago becomes allocatable, unless a reader or a checkpoint
+    /// keeps it.
     pub fn finish(&self, txg: Txg) {
         let (held, trims) = (self.keeper.finish(txg), self.trims());
         self.each_group(|group| group.finish(txg, &held, trims));
     }
 
-    /// Keeps all blocks of the last synced tree from reuse, so that it can be walked while the pool changes.
-    /// If space runs short, the keep is revoked, unless it is firm, as for callers that write to the blocks
-    /// they find, for seconds.
+    /// Keeps the last synced tree from reuse, so that it can be walked while the pool changes. Unless firm,
+    /// the keep is revoked when space runs short. Firm keeps are for callers that write to the blocks they
+    /// find, for seconds.
     pub fn keep_freed(&self, is_firm: bool) -> KeptSpace {
         self.keeper.keep(is_firm)
     }
@@ -462,13 +460,12 @@ impl Allocator {
         self.keeper.holds_before(txg)
     }
 
-    /// Space is short: releases the space kept for readers with the next txg.
+    /// Space is short: releases readers' space with the next txg.
     pub fn give_up_kept(&self) {
         self.keeper.give_up();
     }
 
-    /// Borrows free ranges of a metaslab from an offset on: whole units, at most `most_bytes` but at least
-    /// one. They are not allocatable until the result is dropped.
+    /// Borrows free units of a metaslab from an offset on, at most `most_bytes` but at least one unit.
     pub fn borrow_free(
         self: &Arc<Self>,
         vdev: VdevId,
@@ -507,8 +504,7 @@ impl Allocator {
         self.trims.load(Ordering::Acquire)
     }
 
-    /// Makes all freed space allocatable at once, for a nearly full pool. The pool can no longer be rewound
-    /// safely.
+    /// Makes all freed space allocatable at once. The pool can no longer be rewound safely.
     pub fn release_deferred(&self) {
         let held = self.keeper.held();
         self.each_group(|group| group.release(&held));
@@ -525,7 +521,7 @@ impl Allocator {
         !self.vdevs.read().classes[class as usize].groups.is_empty()
     }
 
-    /// Space of a class. [`AllocClass::Normal`] gives the pool's fragmentation.
+    /// Space of a class; [`AllocClass::Normal`] gives the pool's fragmentation.
     pub fn class_space(&self, class: AllocClass) -> Space {
         let vdevs = self.vdevs.read();
         let groups = vdevs.classes[class as usize].groups.iter();
@@ -562,8 +558,8 @@ impl Allocator {
     }
 }
 
-/// Free space that is not allocatable until the last clone is dropped ([`Allocator::borrow_free`]). Each
-/// operation holds a clone, because the device may outlast the waiter.
+/// Free space that is not allocatable until the last clone is dropped. Each operation holds a clone, because
+/// the device may outlast the waiter.
 #[derive(Clone)]
 pub struct BorrowedSpace(Arc<Borrowed>);
 

@@ -39,7 +39,7 @@ pub struct PoolConfig {
     pub features_for_read: Vec<String>,
     /// The root vdev's ZAP, from the MOS; 0 if none.
     pub root_zap: ObjectId,
-    /// Top-level vdevs by id. In a label all but its own are [`VdevKind::Missing`].
+    /// Top-level vdevs by id; [`VdevKind::Missing`] where a label does not know them.
     pub vdevs: Vec<VdevConfig>,
     /// Hot spares.
     pub spares: Vec<VdevConfig>,
@@ -48,8 +48,8 @@ pub struct PoolConfig {
 }
 
 impl PoolConfig {
-    /// The complete configuration from the MOS (`DMU_POOL_CONFIG`) or a cache file. The MOS stores spares and
-    /// cache devices separately; add them with [`VdevConfig::decode_array`].
+    /// The complete configuration from the MOS (`DMU_POOL_CONFIG`) or a cache file. Add spares and cache
+    /// devices with [`VdevConfig::decode_array`].
     ///
     /// # Errors
     /// As [`label::PoolConfig::decode`].

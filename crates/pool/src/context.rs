@@ -15,7 +15,7 @@ pub struct ReadContext {
     pub key: Option<Arc<DatasetKey>>,
     /// Whether cache devices may take it.
     pub secondary: Secondary,
-    /// The kept space of its tree, if different from that of the view.
+    /// Kept space of its tree, if not the view's.
     pub kept: Option<KeptSpace>,
     /// Set if an intent log leads to it.
     pub in_log: Option<InLog>,
@@ -40,7 +40,7 @@ pub enum Form {
 pub enum InLog {
     /// It may never have been written.
     MayEnd,
-    /// The log was claimed with it, so at least one device had it.
+    /// At least one device had it when the log was claimed.
     Claimed,
 }
 
@@ -50,8 +50,8 @@ impl ReadContext {
         ReadContext { place, ..ReadContext::default() }
     }
 
-    /// For a block of an intent log, or one that a log record names. Unless the log was claimed with it, it
-    /// may never have been written.
+    /// For a block of an intent log, or one that a log record names. Unless claimed, it may never have been
+    /// written.
     pub fn of_log(place: Zbookmark, is_claimed: bool) -> ReadContext {
         let in_log = if is_claimed { InLog::Claimed } else { InLog::MayEnd };
         ReadContext { in_log: Some(in_log), ..ReadContext::new(place) }

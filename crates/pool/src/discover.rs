@@ -1,9 +1,9 @@
 //! Discovery: finds pools on folders, files and devices, and determines their state.
 //!
 //! Idea: every device states its own guid, the pool's name and guid, and its top-level vdev with all
-//! siblings. So disks may have moved, changed names or come from another machine. Statements may disagree,
-//! because a device that was away kept its old labels. The highest txg wins: among all devices for the pool,
-//! and among a top-level vdev's devices for that vdev.
+//! siblings. So disks may have moved, changed names or come from another machine. A device that was away
+//! keeps its old labels, so the highest txg wins: among all devices for the pool, and among a top-level
+//! vdev's devices for that vdev.
 //!
 //! ```text
 //!   paths -> candidates -> labels       per device (scan; inside partitions, too)
@@ -12,9 +12,8 @@
 //!         -> every uberblock, newest first; devices by leaf guid
 //! ```
 //!
-//! Older copies of a device (copies), and devices that the newest configuration no longer names (replaced,
-//! detached, removed), are left out with a note. Spares and cache devices state only their guid; the MOS
-//! knows their pool.
+//! Older copies of a device (copies), and devices that the newest configuration no longer names, are left out
+//! with a note. Spares and cache devices state only their guid; the MOS knows their pool.
 //!
 //! Source: OpenZFS `zutil_import.c`, `vdev_label.c`.
 
@@ -55,7 +54,7 @@ pub use lost::LostStates;
 pub struct Discovery {
     /// Pools, by name and guid.
     pub pools: Vec<FoundPool>,
-    /// Unreadable or suspicious devices. Files in a folder that are plainly not vdevs are not listed.
+    /// Unreadable or suspicious devices, without a folder's unrelated files.
     pub problems: Vec<Problem>,
 }
 
@@ -85,7 +84,7 @@ pub struct FoundDevice {
     pub uberblock_txg: Txg,
     /// Number of labels, of four, with an intact configuration.
     pub good_labels: u32,
-    /// Its labels are older than its siblings': it was away.
+    /// It was away: its labels are older than its siblings'.
     pub stale: bool,
     /// Whether it may also have been used elsewhere.
     pub history: History,
@@ -107,7 +106,7 @@ impl FoundDevice {
         }
     }
 
-    /// The path for a search; of a partition found inside a disk image, the image's path.
+    /// The path for a search: that of the disk image around a partition.
     pub fn place(&self) -> &Path {
         match &self.base {
             Base::Path(path) => path,
@@ -125,21 +124,21 @@ impl std::fmt::Debug for FoundDevice {
 /// A pool as its labels describe it.
 #[derive(Debug, Clone)]
 pub struct FoundPool {
-    /// Pool-wide fields from the newest label, each top-level vdev from its own newest label.
+    /// Pool-wide fields and each top-level vdev from their newest labels.
     pub config: PoolConfig,
-    /// Every distinct valid uberblock of every label, newest first.
+    /// Distinct valid uberblocks, newest first.
     pub uberblocks: Vec<Uberblock>,
     /// Devices by leaf guid.
     pub devices: BTreeMap<Guid, FoundDevice>,
-    /// All spares and cache devices found, by guid; the MOS tells which belong to this pool.
+    /// All spares and cache devices found, of any pool, by guid.
     pub auxiliary: BTreeMap<Guid, FoundDevice>,
     /// Devices left out; labels that disagree or are damaged.
     pub notes: Vec<Problem>,
-    /// Signs of states newer than the newest uberblock, reported by commands that use the pool.
+    /// Signs of states newer than the newest uberblock.
     pub lost: Option<LostStates>,
-    /// Copies of devices left out, reported by commands that use the pool.
+    /// Copies of devices left out.
     pub duplicates: Vec<Duplicate>,
-    /// Counters and fault switches of the devices, once the pool is opened for good.
+    /// Counters and fault switches, once opened for good.
     pub taps: Option<Arc<Taps>>,
 }
 
@@ -169,8 +168,8 @@ impl FoundPool {
         self.config.state
     }
 
-    /// Whether users other than root and this program's own could write to a device when it was opened. Then
-    /// the pool's content is untrusted.
+    /// Whether users other than root and this program's own could write to a device. Then the pool is
+    /// untrusted.
     pub fn others_may_write(&self) -> bool {
         let all = self.devices.values().chain(self.auxiliary.values());
         all.into_iter().any(|found| found.device.info().others_may_write)
@@ -182,16 +181,15 @@ impl FoundPool {
     }
 }
 
-/// Searches folders (their files, without subfolders), files and block devices for pools.
-///
-/// Unreadable paths become problems, not errors. [`machine_devices`] lists this machine's disks.
+/// Searches folders (without subfolders), files and block devices. Unreadable paths become problems, not
+/// errors. [`machine_devices`] lists this machine's disks.
 #[boxed]
 pub async fn discover(rt: &Runtime, paths: &[PathBuf]) -> Discovery {
     let (scanned, problems) = scan::scan(rt, paths).await;
     group::group(scanned, problems)
 }
 
-/// As [`discover`], among open devices: a simulator's, or devices with layers on top.
+/// As [`discover`], among open devices: simulated, or with layers.
 #[boxed]
 pub async fn discover_devices(devices: Vec<Arc<dyn Device>>) -> Discovery {
     let (scanned, problems) = scan::scan_devices(devices).await;

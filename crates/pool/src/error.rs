@@ -17,7 +17,7 @@ pub type Result<T, E = PoolError> = std::result::Result<T, E>;
 /// An error of the pool layer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PoolError {
-    /// No copy and no combination of columns matches the checksum.
+    /// No combination of copies and columns matches.
     #[error("{place}: damaged: no copy at {at} has the right checksum ({source})")]
     Checksum {
         /// The block.
@@ -27,7 +27,7 @@ pub enum PoolError {
         /// Result of the last attempt.
         source: ChecksumError,
     },
-    /// Other data lies there: the block may have been freed since its pointer was read.
+    /// The block may have been freed since its pointer was read.
     #[error("{place}: was freed while it was being read, and its space at {at} reused; read it again")]
     Reused {
         /// The block.
@@ -103,7 +103,7 @@ pub enum PoolError {
         /// The contradiction.
         why: Arc<str>,
     },
-    /// A top-level vdev has too few devices for any block on it.
+    /// Too few devices for any block on a vdev.
     #[error("pool '{pool}': vdev {vdev} is unavailable: {why}")]
     Unavailable {
         /// Pool name.
@@ -139,7 +139,7 @@ pub enum PoolError {
         /// The cipher's error.
         why: Arc<str>,
     },
-    /// A bug: the caller's data cannot form a block.
+    /// A bug: the data cannot form a block.
     #[error("{place}: cannot be written: {why}; please report this")]
     BadWrite {
         /// The block.
@@ -158,7 +158,7 @@ pub enum PoolError {
 }
 
 impl PoolError {
-    /// Whether the block itself is damaged or lost, rather than in need of a key or device.
+    /// Whether the block is damaged or lost, rather than in need of a key or device.
     pub fn is_damage(&self) -> bool {
         matches!(
             self,

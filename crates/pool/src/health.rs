@@ -14,7 +14,7 @@ use std::fmt;
 pub enum VdevState {
     /// Missing, or in conflict with the configuration.
     Unavailable,
-    /// Taken out of use because of errors.
+    /// Taken out of use after errors.
     Faulted,
     /// Taken out of use by the administrator.
     Offline,
@@ -65,11 +65,11 @@ pub enum Trouble {
     Hung,
     /// Smaller than the configuration requires.
     TooSmall,
-    /// Its labels are older than the pool: it missed writes.
+    /// It missed writes: its labels are old.
     Stale,
     /// An unknown, newer kind of vdev.
     UnsupportedKind(String),
-    /// No label describes this top-level vdev: all its devices are missing.
+    /// No label describes this top-level vdev.
     MissingDevice,
     /// A hot spare that stands in for a device.
     InUse,
@@ -77,7 +77,7 @@ pub enum Trouble {
     ChildrenOffline,
     /// None of its labels is intact.
     InvalidLabel,
-    /// Its labels are another vdev's. For the pool: its metadata is unreadable, though devices are present.
+    /// Labels of another vdev. For the pool: its metadata is unreadable.
     CorruptedData,
 }
 
@@ -116,7 +116,7 @@ pub struct ErrorCounts {
 /// A vdev, as status commands show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VdevStatus {
-    /// `raidz2-0`, `mirror-1`, or the last part of the path; the whole path if that is ambiguous.
+    /// `raidz2-0`, `mirror-1`, or the path; without its folders if unambiguous.
     pub name: String,
     /// Kind.
     pub kind: VdevKind,
@@ -124,7 +124,7 @@ pub struct VdevStatus {
     pub id: u64,
     /// Guid.
     pub guid: Guid,
-    /// Allocation class; children have their parent's.
+    /// Allocation class, the parent's for children.
     pub class: VdevClass,
     /// Current or last path.
     pub path: Option<String>,
@@ -136,22 +136,22 @@ pub struct VdevStatus {
     pub resilvering: bool,
     /// Waiting for the next resilver.
     pub awaits_resilver: bool,
-    /// Being removed: its blocks are copied to other vdevs.
+    /// Its blocks are copied to other vdevs.
     pub removing: bool,
-    /// It, or its top-level vdev, accepts no allocations.
+    /// It or its top-level vdev accepts no allocations.
     pub non_allocating: bool,
-    /// Device size in whole labels, for a leaf that is present.
+    /// Device size of a present leaf, in whole labels.
     pub size_bytes: Option<u64>,
-    /// Unused growth of a top-level vdev whose devices are larger.
+    /// Unused growth of a top-level vdev.
     pub expandable_bytes: u64,
-    /// Errors so far; zero before the pool is assembled.
+    /// Errors so far.
     pub errors: ErrorCounts,
     /// Child vdevs.
     pub children: Vec<VdevStatus>,
 }
 
 impl VdevStatus {
-    /// Visits this vdev and its descendants, parents first.
+    /// Visits all vdevs, parents first.
     pub fn walk<'a>(&'a self, visit: &mut impl FnMut(&'a VdevStatus)) {
         visit(self);
         for child in &self.children {
@@ -163,7 +163,7 @@ impl VdevStatus {
 /// The state of a pool and all its vdevs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolHealth {
-    /// The pool itself with its top-level vdevs, including logs and other classes.
+    /// The pool with its top-level vdevs of all classes.
     pub root: VdevStatus,
     /// Hot spares.
     pub spares: Vec<VdevStatus>,
@@ -174,7 +174,7 @@ pub struct PoolHealth {
 }
 
 impl PoolHealth {
-    /// Health of a pool with unreadable metadata. If required devices are missing, they remain the cause.
+    /// Health of a pool with unreadable metadata, unless missing devices are the cause.
     pub fn with_corrupted_metadata(mut self) -> PoolHealth {
         if self.is_importable() {
             (self.root.state, self.root.trouble) = (VdevState::Faulted, Some(Trouble::CorruptedData));
@@ -187,12 +187,12 @@ impl PoolHealth {
         self.root.state
     }
 
-    /// The displayed state: SUSPENDED if the pool accepts no changes, else its [`state`](PoolHealth::state).
+    /// As displayed: SUSPENDED if the pool accepts no changes.
     pub fn shown_state(&self) -> &'static str {
         if self.standstill.is_some() { "SUSPENDED" } else { self.state().name() }
     }
 
-    /// Whether every block may be available, so that the pool can be opened.
+    /// Whether the pool can be opened.
     pub fn is_importable(&self) -> bool {
         self.state() >= VdevState::Degraded
     }

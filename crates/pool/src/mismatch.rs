@@ -1,9 +1,8 @@
 //! The meaning of a checksum mismatch.
 //!
-//! Idea: a mismatch is damage only if the block must be there. Intent logs end with blocks that were
-//! allocated and never written. A block freed while a reader walks an older tree may have been overwritten.
-//! Only damage is counted against a device, noted and reported. A possible reuse is noted as suspect and
-//! checked again through a whole tree (`wrong`).
+//! Idea: a mismatch is damage only if the block must be there. Intent logs end with unwritten blocks, and a
+//! block freed while a reader walks an older tree may have been overwritten. Only damage is counted against a
+//! device, noted and reported. A possible reuse is checked again through a whole tree (`wrong`).
 //!
 //! | read | mismatch |
 //! |---|---|

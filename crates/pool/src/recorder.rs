@@ -1,11 +1,11 @@
 //! Records every event of a kind, in order, for one consumer.
 //!
-//! Idea: a recording is a bounded list; events are appended and its owner drains it. When it is full, events
-//! are counted instead of kept, so no I/O waits for a slow consumer. Without a recording, an event costs one
-//! atomic load. A recording ends when its owner drops it.
+//! Idea: events are appended to a bounded list, which its owner drains. When it is full, events are counted
+//! instead, so no I/O waits for a slow consumer. Without a recording, an event costs one atomic load. A
+//! recording ends when its owner drops it.
 //!
-//! Locking: a mutex for the current recording, and one for its list, taken within the first; both are held
-//! for an append or a read.
+//! Locking: a mutex for the current recording, and one for its list, taken within the first; both for one
+//! access.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};

@@ -9,33 +9,33 @@ use futures::future::BoxFuture;
 
 /// A cache of stored blocks, read before the pool.
 pub trait SecondLevel: Send + Sync {
-    /// Reads a cached block: `psize` bytes, to be verified. Call it once per requested block.
+    /// Reads a block's `psize` bytes, unverified. Call it once per requested block.
     fn read<'a>(&'a self, bp: &'a Blkptr) -> Option<BoxFuture<'a, Option<Bytes>>>;
 
-    /// Reports that the cached block did not match its pointer.
+    /// The block did not match its pointer.
     fn reject(&self, bp: &Blkptr);
 
-    /// Offers a verified block that was read from the pool.
+    /// Offers a verified block of the pool.
     fn offer(&self, bp: &Blkptr, stored: &Bytes, offer: Offer);
 }
 
-/// Properties of a block offered to a second level.
+/// Properties of an offered block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
-    /// It was read ahead, not requested.
+    /// Read ahead, not requested.
     pub is_ahead: bool,
-    /// It lies on a special vdev.
+    /// On a special vdev.
     pub is_special: bool,
 }
 
-/// Whether a block that is read is offered to the second level.
+/// How a read offers its block.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Secondary {
     /// Not offered.
     #[default]
     No,
-    /// Offered as requested.
+    /// As requested.
     Demand,
-    /// Offered as read ahead.
+    /// As read ahead.
     Ahead,
 }

@@ -1,8 +1,8 @@
 //! Suspends a pool whose devices fail beyond its redundancy, and resumes it where it was.
 //!
-//! Idea: a write that no vdev takes keeps its bytes and waits, and with it the txg, its tasks and their
-//! waiters. It is retried on `zpool clear`, when a device comes back, and every few seconds. Once one such
-//! write succeeds, the others follow. So a second of errors costs only a few seconds of delay.
+//! Idea: a write that no vdev takes keeps its bytes and waits, and with it the txg and its tasks. It is
+//! retried on `zpool clear`, when a device comes back, and every few seconds. Once one succeeds, the others
+//! follow. So a second of errors costs only a few seconds of delay.
 //!
 //! ```text
 //!            a write fails everywhere            a write that waited succeeds
@@ -18,7 +18,7 @@
 //! | inspection (`zpool status`, scrubs) | no |
 //! | a block of an intent log | no: the txg takes its place |
 //!
-//! Without a [`FailMode`] nothing waits: errors are returned, and the engine stops.
+//! Without a [`FailMode`] errors are returned, and the engine stops.
 //!
 //! Source: OpenZFS `zio_suspend`, `zio_resume`, `zfs_ioc_clear`; `failmode` in `zpoolprops(7)`.
 

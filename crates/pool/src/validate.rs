@@ -1,9 +1,9 @@
 //! Checks whether a device in use still belongs to its leaf, by its labels.
 //!
 //! Idea: a file may be truncated or overwritten while the pool has it open, or a disk reassigned; reads and
-//! writes still succeed. As long as one of the four labels names the leaf, the device belongs to it, unless
-//! it was cut short and its data is gone. A device that is open but no longer at its path was taken away and
-//! may come back. A returning device is compared with its siblings, because it may have been used elsewhere.
+//! writes still succeed. A device belongs to its leaf while one of its labels names it, unless it was cut
+//! short and its data is gone. A device no longer at its path may come back. It is then compared with its
+//! siblings, because it may have been used elsewhere.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_validate`), which `vdev_reopen` calls.
 

@@ -1,19 +1,16 @@
 //! Verification: checks every copy and every parity column of many blocks, in disk order.
 //!
-//! Idea: a normal read takes the first valid copy; verification checks them all. All copies of all blocks are
-//! sorted by offset and read in large extents from every leaf at once. Data columns are hashed in the read
-//! buffers without assembling them. Parity is computed strip by strip and compared. The other leaves of a
-//! mirror are compared with the leaf whose checksum matches.
-//!
-//! Only a mismatch takes the slow path ([`crate::recover`]), which reads everything again, finds the
-//! combination with the right checksum and names every range that differs.
+//! Idea: all copies of all blocks are sorted by offset and read in large extents from every leaf at once.
+//! Data columns are hashed in the read buffers. Parity is computed strip by strip and compared. The other
+//! leaves of a mirror are compared with the leaf whose checksum matches. Only a mismatch takes the slow path
+//! ([`crate::recover`]), which reads everything again and names every range that differs from the right one.
 //!
 //! ```text
 //!   items --copies, gang headers, pieces--> targets --sort--> batches, a task each --> extents --> findings
 //! ```
 //!
-//! Missing devices cause no findings as long as their content can be rebuilt: the pool's status reports them.
-//! Skip sectors and the zero padding of dRAID are not read.
+//! Missing devices cause no findings if their content can be rebuilt. Skip sectors and the zero padding of
+//! dRAID are not read.
 //!
 //! Memory: one batch per core, with parity and copies: about four times [`BATCH_BYTES`] with a three-way
 //! mirror.
@@ -83,9 +80,9 @@ impl Pool {
     /// Reads every copy and parity column of these blocks and reports each bad one, in the order of the
     /// items.
     ///
-    /// Holes and embedded blocks are always valid. A missing device is reported only for blocks that can't be
-    /// rebuilt without it; lagging leaves ([`Pool::lagging_leaves`]) are not reported. If the blocks' tree is
-    /// no longer whole ([`Pool::has_whole_tree`]), nothing is.
+    /// A missing device is reported only for blocks that can't be rebuilt without it; lagging leaves
+    /// ([`Pool::lagging_leaves`]) are not reported. If the tree is no longer whole
+    /// ([`Pool::has_whole_tree`]), nothing is.
     #[boxed]
     pub async fn verify_many(&self, blocks: Vec<VerifyItem>) -> Vec<Finding> {
         self.examine(blocks, false).await.0

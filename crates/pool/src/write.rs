@@ -15,8 +15,7 @@
 //! Metadata of a txg gets its address at once, and is written later in one batch (`write::later`).
 //!
 //! Invariants: nothing is durable before [`Pool::flush`]; nothing is reachable before an uberblock leads to
-//! it. If a write finally fails, its allocations are undone. A pool that waits (`suspend`) retries until a
-//! device takes it.
+//! it. If a write finally fails, its allocations are undone. A pool that waits (`suspend`) retries.
 //!
 //! Memory: a write holds its block as given and as stored, plus parity; the caller bounds concurrent writes.
 //!

@@ -1,15 +1,14 @@
 //! Records faults met by reads, for later handling: blocks with a bad copy or column, to be rewritten, and
 //! unreadable blocks, for the error log.
 //!
-//! Idea: a read only notes the place. The handler looks up the block that is there by then, and verifies it
-//! anew. Nothing is noted for a pool that is only read, nor for intent logs, which end with unwritten blocks.
-//! A block that may have been freed during the read is suspect: no leaf has been blamed, and it is judged
-//! later, if it is still part of the tree.
+//! Idea: a read only notes the place. The handler verifies the block that is there by then. Nothing is noted
+//! for a pool that is only read, nor for intent logs, which end with unwritten blocks. A block that may have
+//! been freed during the read is suspect: no leaf is blamed, and it is judged later, if it is still in the
+//! tree.
 //!
-//! A txg describes in words the objects and space that it left alone because of unreadable blocks
-//! ([`Pool::take_aside`]). Space that stays allocated is of two kinds. A *leak* is in no account any more;
-//! the txg charges `$LEAK` for it ([`Pool::take_leaked_bytes`]). Space that is in no list is still in its
-//! dataset's account.
+//! A txg reports the objects and space that it left alone because of unreadable blocks
+//! ([`Pool::take_aside`]). Such space is either a *leak*, in no account, which the txg charges to `$LEAK`
+//! ([`Pool::take_leaked_bytes`]); or it is in no list, but still in its dataset's account.
 //!
 //! Memory: [`MOST`] places of each kind. Dropped ones are found again by the next read, or by a scrub.
 //!

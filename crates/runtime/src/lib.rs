@@ -10,19 +10,16 @@
 //!        host clock, thread pool        nanoseconds, every choice from a seed
 //! ```
 //!
-//! In the simulator a seed is a history: it replays the same interleaving of tasks, random numbers and
-//! instants, so a race or a crash can be reproduced. Virtual time jumps from timer to timer, so hours pass in
-//! milliseconds.
+//! In the simulator a seed replays the same interleaving of tasks, random numbers and instants, so a race or
+//! a crash can be reproduced. Virtual time jumps from timer to timer, so hours pass in milliseconds.
 //!
 //! An engine must:
-//! * declare the CPU work of a step with [`Runtime::work`], which is free in the real back end and charged to
-//!   modelled cores in the simulator;
+//! * declare the CPU work of a step with [`Runtime::work`], which the simulator charges to modelled cores;
 //! * keep no visible order that depends on addresses or on `HashMap`'s random state;
-//! * avoid `tokio::spawn`, `tokio::time` and `std::thread`; `tokio::sync`, which needs no runtime, is
-//!   allowed.
+//! * avoid `tokio::spawn`, `tokio::time` and `std::thread`; `tokio::sync` needs no runtime.
 //!
-//! Locking: a [`Runtime`] may be cloned and used from any task and any thread. No lock is held while a future
-//! is polled or a blocking call runs, so both may use the runtime freely.
+//! Locking: a [`Runtime`] may be used from any task and thread. No lock is held while a future is polled or a
+//! blocking call runs, so both may use the runtime freely.
 
 mod bounded;
 mod memory;
@@ -97,11 +94,11 @@ impl Runtime {
         (output, sim.report())
     }
 
-    /// Runs a future to completion on the calling thread, together with spawned tasks.
+    /// Runs a future on the calling thread, together with spawned tasks.
     ///
     /// # Panics
     /// Inside another `block_on`. In the simulator also on a deadlock (nothing is ready, no timer is set,
-    /// `main` waits), at the step limit, and when a task panicked whose handle was dropped.
+    /// `main` waits), at the step limit, and when a task without a handle panicked.
     pub fn block_on<F: Future>(&self, main: F) -> F::Output {
         match &*self.backend {
             Backend::Real(real) => real.block_on(main),
@@ -151,7 +148,7 @@ impl Runtime {
         }
     }
 
-    /// Waits. The real back end rounds up to a millisecond; the simulator is exact.
+    /// Waits, in steps of a millisecond except in the simulator.
     pub async fn sleep(&self, duration: Duration) {
         match &*self.backend {
             Backend::Real(real) => real.sleep(duration).await,
@@ -232,13 +229,12 @@ impl Runtime {
         }
     }
 
-    /// Only for devices, which must not use real threads in the simulator.
+    /// Whether this is the simulator, for devices, which must not use real threads in it.
     pub fn is_simulated(&self) -> bool {
         matches!(&*self.backend, Backend::Simulated(_))
     }
 
-    /// A value made once per runtime: the ring of `cenote-device`. `None` if it can't be made, and in the
-    /// simulator.
+    /// A value made once per runtime: the ring of `cenote-device`. `None` in the simulator, or on failure.
     pub fn shared<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> Option<Arc<T>>) -> Option<Arc<T>> {
         match &*self.backend {
             Backend::Real(real) => real.shared(make),
@@ -246,7 +242,7 @@ impl Runtime {
         }
     }
 
-    /// Watches a descriptor of the operating system. Only for devices.
+    /// Watches a descriptor, for devices only.
     ///
     /// # Errors
     /// It can't be watched; always so in the simulator.
@@ -257,7 +253,7 @@ impl Runtime {
         }
     }
 
-    /// Worker threads, or modelled cores. A good default for limits.
+    /// Worker threads, or modelled cores.
     pub fn parallelism(&self) -> usize {
         match &*self.backend {
             Backend::Real(real) => real.parallelism(),

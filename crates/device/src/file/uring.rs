@@ -224,7 +224,7 @@ impl Ring {
             };
         };
         request.put_off = 0;
-        // SAFETY: that is what the kernel says of the entry that it has completed.
+        // SAFETY: the kernel reports this count for the entry that it has completed.
         let is_complete = unsafe { request.transfer.advance(count) };
         if !is_complete && count > 0 {
             return self.submit(request);

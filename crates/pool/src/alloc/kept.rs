@@ -1,8 +1,7 @@
 //! Keeps freed space from reuse while readers of older trees need it.
 //!
-//! Idea: every txg on disk is a tree. A reader of a tree holds a [`KeptSpace`], and space freed by a later
-//! txg is not reused before that is dropped. Holding costs one reference. A short-lived reader of a recent
-//! tree delays reuse only briefly, even if such readers follow one another without a gap.
+//! Idea: every txg on disk is a tree. A reader of a tree holds a [`KeptSpace`], a reference. Space freed by a
+//! later txg is not reused before that is dropped.
 //!
 //! ```text
 //!   tree of txg     7      8         9      10       newest
@@ -11,15 +10,15 @@
 //! ```
 //!
 //! A freed block waits only for trees that contain it: those after its birth and before its free. So a reader
-//! that takes hours keeps at most the blocks that existed when it began, however often they are overwritten.
+//! that takes hours keeps at most the blocks that existed when it began, and short readers delay reuse
+//! briefly.
 //!
 //! If a pool runs short of space, it revokes the kept space ([`Keeper::give_up`]), because clients' writes
-//! come first. The reader can detect this and knows that a mismatch may not be damage. Only scrubs and
-//! resilvers, which write to the blocks they find, keep space firmly; they hold it for seconds.
+//! come first. The reader then knows that a mismatch may not be damage. Only scrubs and resilvers, which
+//! write to the blocks they find, keep space firmly, for seconds.
 //!
-//! Locking: a lock guards the list of states. It is held for a clone or one read, and no other lock is taken
-//! under it. A state is marked as given up before any of its space is reused, so an overtaken reader sees the
-//! mark.
+//! Locking: a lock guards the list of states, held for a clone or one read; no other lock is taken under it.
+//! A state is marked as given up before any of its space is reused, so an overtaken reader sees the mark.
 
 use cenote_format::units::{PhysicalBirth, Txg};
 use parking_lot::RwLock;

@@ -1,11 +1,11 @@
 //! Freeing blocks of vdevs that were or are being removed.
 //!
-//! Idea: a block is freed at its copies' current addresses, and its range on the removed vdev becomes
-//! *obsolete*: that part of the mapping is unused. While a vdev is being removed, only blocks before the end
-//! of the mapping have been copied; blocks after it that are freed will never be copied.
+//! Idea: a block is freed at its copies' addresses, and its range on the removed vdev becomes *obsolete*:
+//! that part of the mapping is unused. While a vdev is being removed, blocks freed beyond the mapping's end
+//! will never be copied.
 //!
-//! Locking: a mutex guards the obsolete ranges. It is taken once per call, and no other lock is taken under
-//! it. The mapping grows under the lock of the list of vdevs ([`super::Allocator::extend_moved`]).
+//! Locking: a mutex guards the obsolete ranges, taken once per call, with no other lock under it. The mapping
+//! grows under the lock of the list of vdevs ([`super::Allocator::extend_moved`]).
 //!
 //! Source: OpenZFS `metaslab.c` (`metaslab_free_impl`), `vdev_removal.c` (`free_from_removing_vdev`),
 //! `vdev_indirect.c` (`vdev_indirect_mark_obsolete`).

@@ -9,20 +9,19 @@
 //!   2. if there is none: the first that has work and less than its maximum
 //! ```
 //!
-//! So each class progresses under any load, and the rest of the device's capacity goes to the most urgent.
-//! Within a class, synchronous operations go in order of arrival, others in ascending order of offset; but an
-//! operation that has waited for [`DEADLINE`] goes first. Waiting neighbours go together ([`join`]).
+//! So each class progresses under any load, and the most urgent gets the rest. Within a class, synchronous
+//! operations go in order of arrival, others in ascending order of offset, after those that have waited for
+//! [`DEADLINE`]. Waiting neighbours go together ([`join`]).
 //!
-//! Two bounds move. *Async writes*: the more dirty data is in memory, the more of them are under way
-//! ([`QueueSettings::async_writes_max`]), so that a txg is written gently while there is time. *Background
-//! work* (scrub, removal, initialize, rebuild): while users are active it gets only a few operations after
-//! each of theirs. It reaches its maximum once users have been quiet for some operations.
+//! Two bounds move. *Async writes* grow with the dirty data ([`QueueSettings::async_writes_max`]), so that a
+//! txg is written gently while there is time. *Background work* (scrub, removal, initialize, rebuild) gets
+//! only a few operations after each of the users', and its maximum once users have been quiet for some
+//! operations.
 //!
-//! Locking: one mutex per queue, held for a decision, never across an await. All methods may be called
-//! concurrently. A future dropped while it waits leaves the queue; an operation that has begun keeps its
-//! [`Permit`] until the device is done. Groups ([`join`]) are formed under the lock and handed to the device
-//! after it. No other operation starts until groups of writes have been handed over: their members may be
-//! dropped meanwhile, and writes of the space's next owner must come later.
+//! Locking: one mutex per queue, held for a decision, never across an await. A future dropped while it waits
+//! leaves the queue; an operation that has begun keeps its [`Permit`] until the device is done. Groups are
+//! formed under the lock and handed over after it. No operation starts until groups of writes are handed
+//! over: their members may be dropped meanwhile, and writes of the space's next owner must come later.
 //!
 //! Invariant: an operation waits only if its class may not start one more (or the device is full).
 //!

@@ -12,14 +12,14 @@
 //! (levels of trees, passes over the MOS). With deferral the disk is waited for once, and blocks rewritten in
 //! several passes are written once. Reads find kept blocks here.
 //!
-//! A copy whose write fails is left behind if there is another: its vdev has missed it. If none can be
-//! written, the block cannot move, because its parent has its address: the pool waits (`suspend`), or the txg
-//! fails. New addresses are on writable vdevs.
+//! A copy whose write fails is left behind if there is another. If none can be written, the block cannot
+//! move, because its parent has its address: the pool waits (`suspend`), or the txg fails. New addresses are
+//! on writable vdevs.
 //!
 //! Memory: [`LATER_BYTES_MAX`] as stored, and one block for each writer that waits.
 //!
-//! Locking: one mutex, taken once per block, never across an await. `writing` serializes writers, so that the
-//! newer of two versions of a block is written last.
+//! Locking: one mutex, taken once per block, never across an await. `writing` serializes writers, so that a
+//! block's newer version is written last.
 //!
 //! Source: OpenZFS `zio.c` (`zio_wait_for_children`: a parent waits until its children are *ready*).
 

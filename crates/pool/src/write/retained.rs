@@ -1,13 +1,12 @@
 //! Retains blocks of a txg until a flush has made them durable, so that they can be rewritten.
 //!
-//! Idea: a failed flush may have lost all writes since the previous one, and the system reports it once
-//! (`vdev/unflushed`). So a pool that waits rather than fails (`suspend`) keeps the bytes until a flush
-//! succeeds; after a failure it rewrites them to their addresses and flushes again. A block overwritten in a
-//! later sync pass replaces its retained version.
+//! Idea: a failed flush may have lost all writes since the previous one, and is reported once
+//! (`vdev/unflushed`). So a pool that waits (`suspend`) keeps the bytes, rewrites them to their addresses and
+//! flushes again. A block overwritten in a later sync pass replaces its retained version.
 //!
 //! Memory: up to [`RETAINED_BYTES_MAX`] and the writes in flight; beyond that the txg is flushed early. If a
-//! device has missed some of it by then, the retained blocks are not all that it lacks: a later failure is
-//! then final, as it is for blocks copied by a removal or an expansion.
+//! device has missed some of it by then, a later failure is final, as it is for blocks copied by a removal or
+//! an expansion.
 //!
 //! Locking: one mutex, taken once per block, never across an await. `flushing` serializes flushes of txgs.
 //!

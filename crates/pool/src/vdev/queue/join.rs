@@ -1,10 +1,9 @@
 //! Aggregation: waiting operations on neighbouring ranges become one.
 //!
-//! Idea: all waiting operations are indexed by direction and offset across classes. When one starts, its
-//! neighbours go along as far as the whole stays within a limit. A small gap between reads is read and thrown
-//! away. Between writes, only unused bytes of the first one's block (RAID-Z's skip sectors) are filled with
-//! zeros. The device moves all pieces in one call, to and from their own memory
-//! ([`cenote_device::Device::read_pieces`]), so nothing is copied.
+//! Idea: waiting operations are indexed by direction and offset across classes. When one starts, its
+//! neighbours go along up to a size limit. A small gap between reads is read and thrown away. Between writes,
+//! only unused bytes of the first one's block (RAID-Z's skip sectors) are filled with zeros. The device moves
+//! all pieces in one call without copies ([`cenote_device::Device::read_pieces`]).
 //!
 //! ```text
 //!   waiting      A......  B...      C.....           D..
