@@ -8,7 +8,7 @@ use cenote_device::BufferPool;
 
 /// 4, 8, 16, 32, 64, 128 KiB.
 const FIRST_SHIFT: u32 = 12;
-/// Per size.
+/// The most bytes kept of each size.
 const MOST_BYTES: usize = 2 << 20;
 
 static POOLS: [BufferPool; 6] = [

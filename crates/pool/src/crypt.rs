@@ -1,7 +1,7 @@
 //! Encryption and decryption of blocks, and a dataset's key ready for use.
 //!
-//! Each block names a salt. Its key is derived from the dataset's master key and that salt. Blocks written
-//! around the same time share a salt, so recently derived keys are kept.
+//! Each block names a salt, from which its key is derived with the dataset's master key. Neighbouring blocks
+//! share a salt, so recently derived keys are kept.
 //!
 //! The pointer decides the protection (see `cenote_codec::crypto`). Data are encrypted and carry a MAC. Types
 //! that must be readable without a key are plaintext with a MAC. Indirect blocks carry a checksum of the MACs

@@ -20,7 +20,7 @@ use cenote_format::gang::GangHeader;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-/// Levels of gangs that are followed: splitting into three takes 16 MiB to sectors in ten levels.
+/// Splitting into three takes 16 MiB to sectors in ten levels.
 pub const MAX_GANG_DEPTH: u32 = 16;
 
 impl Pool {
@@ -54,7 +54,7 @@ impl Pool {
         .boxed()
     }
 
-    /// Reads the header itself. Check that it [fits](GangHeader::fits) before following its pieces.
+    /// Reads the header. Check that it [fits](GangHeader::fits) before following its pieces.
     #[boxed]
     pub async fn read_gang_header(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<GangHeader> {
         let place = ctx.place;

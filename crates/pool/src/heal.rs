@@ -59,8 +59,7 @@ impl Healed {
 }
 
 impl Pool {
-    /// Leaves in use that lack data, and its first and last txg; all txgs if its labels are old without a
-    /// record.
+    /// Leaves in use that lack data, with its first and last txg; all txgs for old labels without a record.
     pub fn behind(&self) -> BTreeMap<Guid, (Txg, Txg)> {
         let vdevs = self.vdevs();
         let in_use = vdevs.leaves().iter().filter(|leaf| !leaf.is_out_of_use());

@@ -2,7 +2,7 @@
 //!
 //! Idea: a device carries its pool's configuration four times, two copies at each end, so that no single
 //! overwrite destroys them all. Labels are written in pairs, so one pair may be a txg older. This module
-//! keeps every valid copy; discovery chooses between them.
+//! keeps every valid copy; discovery chooses.
 //!
 //! ```text
 //!   device   | L0 | L1 | boot 3.5 MiB | allocatable space ... | L2 | L3 |     labels: 256 KiB each
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The checksums of the nvlist and of each uberblock are bound to the offset on the device, so a label copied
-//! elsewhere does not verify. The slot size of the ring depends on the vdev's ashift. If the nvlist is
-//! damaged, every size at which a magic number fits is tried.
+//! elsewhere does not verify. The ring's slot size depends on the vdev's ashift. If the nvlist is damaged,
+//! every size at which a magic number fits is tried.
 //!
 //! Source: OpenZFS `vdev_label.c` (theory comment), `vdev_impl.h`.
 
@@ -69,8 +69,7 @@ pub struct BrokenSlot {
     pub txg: Option<Txg>,
 }
 
-/// Reads all four labels. A device too small to be a vdev may be truncated and still have the labels in
-/// front.
+/// Reads all four labels. A truncated device may still have those in front.
 #[boxed]
 pub async fn read_labels(device: &dyn Device) -> Vec<Label> {
     let mut labels = Vec::with_capacity(VDEV_LABELS as usize);

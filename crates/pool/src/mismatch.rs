@@ -27,7 +27,7 @@ pub(crate) enum Mismatch {
 }
 
 impl Pool {
-    /// For all of a block.
+    /// The meaning if all of a block is wrong.
     pub(crate) fn meaning(&self, check: &Check<'_>, ctx: &ReadContext) -> Mismatch {
         match ctx.in_log {
             Some(InLog::MayEnd) => Mismatch::EndOfLog,
@@ -37,7 +37,7 @@ impl Pool {
         }
     }
 
-    /// For a copy or column. A log block may have reached other devices before a power cut.
+    /// The meaning for a copy or column. A log block may have reached other devices before a power cut.
     pub(crate) fn meaning_of_part(&self, check: &Check<'_>, ctx: &ReadContext) -> Mismatch {
         match ctx.in_log {
             Some(_) => Mismatch::EndOfLog,

@@ -114,9 +114,9 @@ pub struct Trusted {
 }
 
 impl Pool {
-    /// Assembles a pool from labels alone, as of one of `found.uberblocks`: enough to read the MOS. Blocks of
-    /// removed vdevs and salted checksums need [`Pool::with_trusted`]. A missing device is an error only when
-    /// a block that it alone holds is read.
+    /// Assembles a pool from labels alone: enough to read the MOS. Blocks of removed vdevs and salted
+    /// checksums need [`Pool::with_trusted`]. A missing device is an error only when a block that it alone
+    /// holds is read.
     #[boxed]
     pub async fn assemble(rt: &Runtime, found: &FoundPool, uberblock: &Uberblock) -> Result<Pool> {
         let (missed, settings) = (Arc::<Missed>::default(), Arc::<QueueSettings>::default());
@@ -611,8 +611,7 @@ impl Pool {
         Some(found.probe().await)
     }
 
-    /// Incomplete leaves: they were away, are out of use or are being resilvered. Verification does not blame
-    /// them, because a resilver will supply the data.
+    /// Leaves that were away, are out of use or resilvering. Verification does not blame them.
     pub fn lagging_leaves(&self) -> Vec<Guid> {
         let vdevs = self.vdevs();
         vdevs.leaves().iter().filter(|leaf| vdevs.is_lagging(leaf)).map(|leaf| leaf.guid).collect()

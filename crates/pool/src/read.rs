@@ -333,7 +333,7 @@ pub(crate) fn preferred(vdevs: &VdevTree, map: &BlockMap, row: &Row, column: &Co
     let slot = vdevs.layout_of(row.top)?.slots().get(column.slot)?;
     let have = || slot.leaves.iter().filter(|leaf| !vdevs.lacks(leaf, map.birth));
     match have().count() {
-        // Parity rebuilds the column.
+        // The column is rebuilt from parity.
         0 if row.parity > 0 && vdevs.is_missed(slot, map.birth) => None,
         0 => vdevs.leaves_of(row, column, map.birth).into_iter().next(),
         1 => have().next().cloned(),

@@ -1,9 +1,8 @@
-//! Rebuilding: reconstructs ranges of a mirror or dRAID, independently of blocks, for the leaves that lack
-//! them.
+//! Rebuilding: reconstructs ranges of a mirror or dRAID, independently of blocks, for incomplete leaves.
 //!
 //! Idea: the used ranges are known without the tree of blocks, and these vdevs place parity independently of
-//! blocks. So a device is filled in disk order, in long pieces, without following pointers. The data cannot
-//! be verified; a scrub must follow. Only complete leaves are read, since the birth of the data is unknown.
+//! blocks. So a device is filled in disk order, in long pieces. The data cannot be verified; a scrub must
+//! follow. Only complete leaves are read, since the birth of the data is unknown.
 //!
 //! Source: OpenZFS `vdev_rebuild.c` (`vdev_rebuild_range`), `vdev_op_rebuild_asize` of each kind.
 
@@ -16,7 +15,7 @@ use cenote_format::blkptr::Dva;
 use cenote_format::units::{Asize, PhysicalBirth, SPA_MAXBLOCKSIZE, VdevId};
 use futures::StreamExt;
 
-/// Of all ranges together.
+/// The most bytes rebuilt at once.
 const UNDER_WAY_BYTES: u64 = 64 << 20;
 const AT_ONCE: u64 = 16;
 

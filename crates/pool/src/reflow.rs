@@ -48,7 +48,7 @@ pub fn reflow_end(top: &VdevConfig) -> u64 {
     top.asize_bytes.checked_shr(top.metaslab_shift).unwrap_or(0) << top.metaslab_shift
 }
 
-/// The end up to which a vdev of `children`, the new one included, may be copied when sectors before
+/// The end up to which a vdev of `children`, with the new one, may be copied once sectors before
 /// `synced_bytes` are read at their new place: no copy may overwrite a sector still read at its old place.
 pub fn reachable(synced_bytes: u64, children: usize, ashift: u32) -> u64 {
     let (synced, old) = (synced_bytes >> ashift, children as u64 - 1);
@@ -229,7 +229,7 @@ pub fn reflow_info(upto_bytes: u64) -> u64 {
     Uberblock::reflow_info(Scratch::SyncedReflow as u64, upto_bytes)
 }
 
-/// From a child's scratch area.
+/// Copies from a child's scratch area to its place.
 async fn settle(
     leaf: &Leaf,
     each_bytes: u64,
@@ -324,7 +324,7 @@ impl<'a> Expanding<'a> {
         failed.map_or(Ok(()), |error| Err(error.to_string()))
     }
 
-    /// Of the data read from each old child.
+    /// A sector, from the data read of the old children.
     fn sector<'b>(&self, old: &'b [(u64, Bytes)], sector: u64) -> &'b [u8] {
         let (child, row) = ((sector % old.len() as u64) as usize, sector / old.len() as u64);
         let (first, bytes) = &old[child];

@@ -7,11 +7,10 @@
 //! ```
 //!
 //! Idea: ranges are copied blindly, without checksums. Damage to one side of a mirror stays on one side, so a
-//! block that was readable before stays readable, from the copy of the other side. A leaf that fails, or may
-//! be incomplete, is read only if there is no other.
+//! readable block stays readable. A leaf that fails, or may be incomplete, is read only if there is no other.
 //!
-//! The copies are of blocks born long ago. A leaf that fails to take one lacks more than its txg, of unknown
-//! births: it is recorded as lacking everything.
+//! The copied blocks are of unknown births, so a leaf that fails to take a copy is recorded as lacking
+//! everything.
 //!
 //! Source: OpenZFS `vdev_removal.c` (`spa_vdev_copy_segment`, `spa_vdev_copy_one_child`).
 

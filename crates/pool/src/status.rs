@@ -1,8 +1,7 @@
 //! Derives the state of every vdev from its configuration, its device and its children.
 //!
-//! Idea: a leaf's state follows from its configuration and device. A vdev above is unavailable if more
-//! children failed than its redundancy allows. A failed log only degrades the pool, since only the log's
-//! records are lost.
+//! Idea: a vdev above leaves is unavailable if more children failed than its redundancy allows. A failed log
+//! only degrades the pool, since only the log's records are lost.
 //!
 //! ```text
 //!   leaf     faulted, offline          as configured, found or not

@@ -128,7 +128,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Ends a successful operation. If it waited, all are retried; a read does not resume waiting writes.
+    /// Ends a successful operation. If it waited, all others are retried. The pool resumes unless this was a
+    /// read and writes wait.
     pub(crate) fn end_tries(&self, tries: Tries) {
         let Tries { has_waited, failing, .. } = tries;
         let is_write = failing.is_some();

@@ -14,12 +14,10 @@
 //!
 //! A block's address maps to [`map::BlockMap`]: rows of columns, each a range on a slot. A plain disk is a
 //! row of one column; RAID-Z is a row with parity columns in front; an expanded RAID-Z, a dRAID or a removed
-//! vdev may take several rows. Code that reads, rebuilds or verifies uses these maps and no vdev types.
+//! vdev may take several rows. Other code uses these maps and no vdev types.
 //!
-//! Invariants: the tree never changes once built; a change of vdevs builds another. Leaves, with their error
-//! counters and state, outlive it, as does the record of missed txgs.
-//!
-//! Locking: none needed for the tree; leaves and the record of missed txgs synchronize themselves.
+//! Invariants: the tree never changes once built. Leaves, with their counters and state, outlive it, as does
+//! the record of missed txgs; both synchronize themselves. The tree needs no locks.
 
 pub(crate) mod build;
 pub(crate) mod draid;

@@ -68,7 +68,7 @@ pub struct Finding {
     pub vdev: VdevId,
     /// The leaf to blame, if any.
     pub leaf: Option<Guid>,
-    /// Byte offset on that leaf's device, labels included; without a leaf, on the top-level vdev.
+    /// Byte offset on the leaf, labels included, or on the top-level vdev.
     pub offset_bytes: u64,
     /// Length.
     pub len_bytes: u64,
@@ -88,8 +88,8 @@ impl Pool {
         self.examine(blocks, false).await.0
     }
 
-    /// As [`Pool::verify_many`], but repairs bad copies and notes lost ones. The blocks must stay in place
-    /// meanwhile, as for [`Pool::heal_many`].
+    /// As [`Pool::verify_many`], but repairs bad copies and notes lost ones. The blocks must stay in place,
+    /// as for [`Pool::heal_many`].
     #[boxed]
     pub async fn scrub_many(&self, blocks: Vec<VerifyItem>) -> (Vec<Finding>, Healed) {
         self.examine(blocks, true).await

@@ -168,10 +168,8 @@ pub enum Prepared {
 }
 
 impl Pool {
-    /// Writes a block in txg `txg`. `data` is the block as its owner sees it: 512 bytes to 16 MiB in whole
-    /// sectors.
-    ///
-    /// The caller frees the previous block unless [`Written::keeps_place`].
+    /// Writes a block of 512 bytes to 16 MiB in whole sectors, in txg `txg`. The caller frees the previous
+    /// block unless [`Written::keeps_place`].
     ///
     /// # Errors
     /// [`PoolError::NoSpace`]; [`PoolError::NotWritten`] if no vdev accepts it; an impossible request.
@@ -255,7 +253,7 @@ impl Pool {
         Ok(Written { bp, keeps_place: false })
     }
 
-    /// Makes all earlier writes durable, on all devices at once. A device that fails has missed txg `txg`.
+    /// Makes all earlier writes durable. A device that fails has missed txg `txg`.
     ///
     /// # Errors
     /// [`PoolError::Unavailable`] if more devices of a vdev fail than it has redundancy for.
@@ -264,13 +262,12 @@ impl Pool {
         self.flush_only(None, Asked::Tree(txg)).await
     }
 
-    /// A mark to take before writes that [`Pool::flush_vdevs`] will make durable.
+    /// A mark before writes for [`Pool::flush_vdevs`].
     pub fn flush_mark(&self) -> FlushMark {
         self.missed_here().mark()
     }
 
-    /// Makes writes to some vdevs since a mark durable, in txgs from the first to the last of `txgs`: for
-    /// intent logs, which often have their own devices.
+    /// Makes writes to some vdevs since a mark durable, in txgs first to last: for intent logs.
     ///
     /// # Errors
     /// As [`Pool::flush`]; also if another caller's flush has failed since.

@@ -148,7 +148,7 @@ impl Runtime {
         }
     }
 
-    /// Waits, in steps of a millisecond except in the simulator.
+    /// Waits. The real back end rounds up to a millisecond.
     pub async fn sleep(&self, duration: Duration) {
         match &*self.backend {
             Backend::Real(real) => real.sleep(duration).await,
@@ -204,8 +204,7 @@ impl Runtime {
         Rng::new(self.random_u64())
     }
 
-    /// Runs a blocking call on a thread pool, or inline in the simulator. A panic in `call` continues in the
-    /// caller.
+    /// Runs a blocking call on a thread pool, or inline in the simulator. A panic continues in the caller.
     pub async fn blocking<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> T {
         match &*self.backend {
             Backend::Real(real) => real.blocking(call).await,

@@ -1,7 +1,6 @@
 //! The real back end: tokio's multi-threaded scheduler, the host's clocks, the operating system's entropy.
 //!
-//! Locking: the mutex around the random generator is held for one draw. Everything else here is immutable or
-//! synchronised by tokio and `threads`.
+//! Locking: a mutex around the random generator, for one draw.
 
 use crate::rng::Rng;
 use crate::threads::Threads;
@@ -43,7 +42,7 @@ impl Real {
             // Timers, and the signal driver if the program uses tokio's.
             .enable_all()
             .build()?;
-        // RandomState is the standard library's source of the operating system's entropy.
+        // RandomState takes its seed from the operating system's entropy.
         let seed = RandomState::new().hash_one(std::process::id());
         Ok(Real {
             handle: tokio.handle().clone(),
@@ -94,7 +93,7 @@ impl Real {
 
     pub(crate) async fn sleep(&self, duration: Duration) {
         let timer = {
-            // The caller may be polled outside tokio (by a test's own executor); the timer is still tokio's.
+            // The caller may be polled outside tokio (by a test's own executor).
             let _context = self.handle.enter();
             tokio::time::sleep(duration)
         };
@@ -160,7 +159,7 @@ fn coarse_clock_ns() -> u64 {
 
 impl Drop for Real {
     fn drop(&mut self) {
-        // The last handle may be dropped inside a task, where waiting for the threads would panic.
+        // The last handle may be dropped inside a task, where waiting for threads would panic.
         if let Some(tokio) = self.tokio.take() {
             tokio.shutdown_background();
         }

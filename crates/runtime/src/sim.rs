@@ -51,7 +51,7 @@ const MAIN: TaskId = 0;
 pub struct SimConfig {
     /// Determines the next ready task and every random number.
     pub seed: u64,
-    /// Modelled cores that [`Runtime::work`](crate::Runtime::work) is charged to; at least one.
+    /// Modelled cores, at least one.
     pub cores: usize,
     /// Costs of work on a core.
     pub costs: CostModel,
@@ -59,9 +59,9 @@ pub struct SimConfig {
     pub memory_bytes: u64,
     /// Wall-clock time at the start, in nanoseconds since 1970.
     pub unix_start_ns: u64,
-    /// Steps after which the run counts as a livelock and panics.
+    /// Steps after which the run panics as a livelock.
     pub step_limit: u64,
-    /// Number of first steps to keep for the report, to find where two runs diverge.
+    /// Number of first steps to report, to find where two runs diverge.
     pub trace_steps: usize,
 }
 

@@ -4,13 +4,12 @@
 //!   start(call) --> waiting calls --> an idle thread, or a new one if calls outnumber idle threads
 //! ```
 //!
-//! Why not tokio's: tokio wakes a thread while holding the lock that this thread takes first. On few cores
-//! each call then costs several thread switches and a dozen system calls, more than a small write does. Here
-//! the lock is free when a thread wakes: one call, one wake.
+//! Why not tokio's: tokio wakes a thread while holding the lock that this thread takes first. On few cores a
+//! call then costs several thread switches and a dozen system calls, more than a small write. Here the lock
+//! is free when a thread wakes.
 //!
-//! Locking: one mutex guards calls and counts. It is never held while a call runs or a thread starts, and it
-//! is released before the condition variable is notified. A thread counts as idle until it has taken the lock
-//! again after a wake.
+//! Locking: one mutex guards calls and counts, never while a call runs or a thread starts; it is released
+//! before the condition variable is notified.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;

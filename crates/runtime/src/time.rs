@@ -3,7 +3,7 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point in monotonic time, in nanoseconds since the runtime began. Only comparable within one runtime.
+/// Monotonic time, in nanoseconds since the runtime began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(pub(crate) u64);
 

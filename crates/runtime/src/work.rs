@@ -1,7 +1,7 @@
 //! CPU work and its cost: the engine names the work, the simulator prices it.
 //!
-//! A price is `fixed + bytes * rate`, on one core. The defaults are round figures for one core of a current
-//! server (3 GHz, AVX2); the lab replaces them with measurements of the actual machine.
+//! A price is `fixed + bytes * rate`, on one core. The defaults are round figures for a current server (3
+//! GHz, AVX2); the lab replaces them with measurements.
 
 use std::num::NonZeroU64;
 

@@ -53,8 +53,7 @@ pub struct LabelUpdate<'a> {
     pub config: &'a PoolConfig,
     /// The txg's root.
     pub uberblock: &'a Uberblock,
-    /// Top-level vdevs that get new labels, because their configuration or the pool's changed. If empty, only
-    /// the uberblock is written, to some vdevs.
+    /// Top-level vdevs that get new labels. If empty, only the uberblock is written, to some vdevs.
     pub dirty: &'a [VdevId],
 }
 
@@ -65,8 +64,7 @@ enum Step {
 }
 
 impl Pool {
-    /// Makes a txg the pool's state: flushes its blocks, writes labels and uberblocks. [`Pool::at`] then
-    /// gives the view of that txg.
+    /// Makes a txg the pool's state: flushes its blocks, writes labels and uberblocks ([`Pool::at`]).
     ///
     /// # Errors
     /// [`PoolError::Unavailable`]: too few devices accept it, and the pool does not wait for them
@@ -92,9 +90,8 @@ impl Pool {
         }
     }
 
-    /// Writes only the configuration, into all labels, as of the pool's current txg: for instance, the
-    /// importing host. After an interruption each label is intact, old or new, and both lead to the same
-    /// state.
+    /// Writes only the configuration, into all labels, as of the current txg: for instance, the importing
+    /// host. After an interruption each label is intact, old or new, and leads to the same state.
     ///
     /// # Errors
     /// [`PoolError::Unavailable`]: too few devices accept it.
@@ -115,8 +112,7 @@ impl Pool {
         self.put_uberblock_on(uberblock, self.uberblock_tops(&vdevs, false)).await
     }
 
-    /// Whether a device in use was found without the newest uberblock: its write was interrupted, or the
-    /// device was away.
+    /// Whether a device in use was found without the newest uberblock.
     pub fn is_uneven(&self) -> bool {
         let (found, vdevs) = (self.found(), self.vdevs());
         let newest = found.uberblocks.first().map_or(Txg(0), |newest| newest.txg);
@@ -237,8 +233,8 @@ fn sealed(size_bytes: u64, label: u32, at: u64, part: &[u8]) -> Option<(u64, Byt
     Some((offset, bytes.into()))
 }
 
-/// Writes a device's first labels: configuration, empty boot settings, an empty ring. Destroys its previous
-/// identity. `config` has txg 0 until a txg includes the device ([`Pool::write_labels`]).
+/// Writes a device's first labels: configuration, empty boot settings, an empty ring. `config` has txg 0
+/// until a txg includes the device ([`Pool::write_labels`]).
 ///
 /// # Errors
 /// The device fails, is too small, or the configuration is too long for a label.

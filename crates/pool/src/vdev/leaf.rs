@@ -463,7 +463,7 @@ impl Leaf {
         self.state.checksum_errors.store(0, Ordering::Relaxed);
     }
 
-    /// Also puts a hung device back into use.
+    /// Gives a hung device another chance, too.
     pub(crate) fn clear_errors(&self) {
         let state = &self.state;
         for count in [&state.read_errors, &state.write_errors, &state.checksum_errors] {

@@ -5,11 +5,10 @@
 //! DTLs equal to the table. Reads avoid a leaf for a block that it may lack.
 //!
 //! A txg whose flush failed may be rewritten (`suspend`). Its flush then considers only misses since the
-//! rewrite began. The table keeps the earlier misses too, which overstates them.
+//! rewrite began; the table keeps the earlier ones too.
 //!
-//! Locking: one lock guards the table, another the txg being rewritten; each method takes each once, one
-//! after the other. `any` spares readers of a complete pool the lock; it is set before a missed write
-//! completes.
+//! Locking: one lock guards the table, another the txg being rewritten; they are never held together. `any`
+//! spares readers of a complete pool the lock; it is set before a missed write is reported as done.
 
 use super::unflushed::FlushMark;
 use cenote_format::units::{Guid, PhysicalBirth, Txg};

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! So each class progresses under any load, and the most urgent gets the rest. Within a class, synchronous
-//! operations go in order of arrival, others in ascending order of offset, after those that have waited for
-//! [`DEADLINE`]. Waiting neighbours go together ([`join`]).
+//! operations go in order of arrival, others in ascending order of offset. An operation that has waited for
+//! [`DEADLINE`] goes first. Waiting neighbours go together ([`join`]).
 //!
 //! Two bounds move. *Async writes* grow with the dirty data ([`QueueSettings::async_writes_max`]), so that a
 //! txg is written gently while there is time. *Background work* (scrub, removal, initialize, rebuild) gets

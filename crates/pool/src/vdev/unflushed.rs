@@ -54,7 +54,7 @@ impl Stake {
     /// Unused space.
     pub(crate) const NOTHING: Stake = Stake { first: Txg(0), last: Txg(0), is_tree: false };
 
-    /// A log block, or labels, for whose waiter a [`FlushMark`] tells.
+    /// A log block, or labels; its waiter checks a [`FlushMark`].
     pub(crate) fn alone(txg: Txg) -> Stake {
         Stake { first: txg, last: txg, is_tree: false }
     }
@@ -72,7 +72,7 @@ struct State {
     entries: Vec<Entry>,
     /// Recent losses of trees.
     lost: Vec<(Txg, Txg)>,
-    /// Number within the pool, and error.
+    /// Number of the last failure within the pool, and its error.
     failed: Option<(u64, DeviceError)>,
 }
 

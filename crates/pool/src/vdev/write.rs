@@ -52,7 +52,7 @@ pub(crate) struct How {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Asked {
     Tree(Txg),
-    /// In these txgs, first to last.
+    /// Writes since a mark, in txgs first to last.
     Since(FlushMark, (Txg, Txg)),
 }
 

@@ -90,7 +90,7 @@ impl Pool {
         self.retained().later.blocks.lock().is_empty()
     }
 
-    /// As it will be stored.
+    /// A block not on disk yet, as it will be stored.
     pub(crate) fn kept(&self, bp: &Blkptr) -> Option<Bytes> {
         self.retained().later.blocks.lock().get(bp)
     }

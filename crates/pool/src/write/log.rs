@@ -21,7 +21,7 @@ use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
 use cenote_format::units::{Psize, Txg};
 
-/// Prepared at a time.
+/// Bytes prepared at a time.
 const READY_BYTES: usize = 1 << 20;
 
 impl Pool {

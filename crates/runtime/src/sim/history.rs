@@ -7,7 +7,7 @@ use crate::work::WorkKind;
 pub struct Step {
     /// Virtual time.
     pub now_ns: u64,
-    /// The task's number in order of spawning; zero is the main future.
+    /// In order of spawning; zero is the main future.
     pub task: u64,
 }
 
@@ -22,7 +22,7 @@ pub struct SimReport {
     pub steps: u64,
     /// Tasks spawned.
     pub tasks: u64,
-    /// Hash of all steps and random draws: equal histories, equal runs.
+    /// Hash of all steps and random draws.
     pub history: u64,
     /// Core time charged by [`Runtime::work`](crate::Runtime::work), by kind.
     pub busy_ns: Vec<(WorkKind, u64)>,

@@ -62,7 +62,7 @@ impl Blocks {
         all.into_iter().flatten().collect()
     }
 
-    /// Unless a newer version is kept.
+    /// Drops a written block, unless a newer version is kept.
     pub(super) fn written(&mut self, block: &Block) {
         let Some(first) = block.dvas.first().map(address) else { return };
         if self.by_address.get(&first).is_some_and(|kept| kept.version == block.version) {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 #[derive(Default)]
 pub(crate) struct Retained {
-    /// Without a write so far.
+    /// Blocks not written yet.
     pub(crate) later: Later,
     pub(super) blocks: Mutex<Blocks>,
     pub(super) flushing: tokio::sync::Mutex<()>,
