@@ -1,9 +1,9 @@
 //! Measures reads of a warm file and writes, by path and size: MB/s and operations per second.
 //!
 //! `cargo run --release -p cenote-device --example device_speed [FILE]` (default: its own file of 256 MiB).
-//! Each path is measured alone (one read after the other) and at depth 32; `memcpy` is the lower bound: a
-//! copy out of the cache. `write` rows write to the program's own file, each place once a round, at depth 32.
-//! `cold` rows drop the file from the cache, then read it once in random order.
+//! Each path is measured alone (one read after the other) and at depth 32. `memcpy`, a copy out of the cache,
+//! is the lower bound. `write` rows write to the program's own file, each place once a round. `cold` rows
+//! drop the file from the cache, then read it once in random order.
 
 #![allow(clippy::print_stdout, reason = "a program that only prints")]
 

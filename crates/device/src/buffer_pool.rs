@@ -1,10 +1,10 @@
 //! Reused buffer memory.
 //!
-//! Idea: reads come in a few sizes, thousands of each, with short-lived buffers. Fresh memory from the kernel
-//! costs a page fault every 4 KiB and is zeroed first: more than a warm read, or than decoding a block. So
-//! the memory of dropped buffers is kept here for the next user.
+//! Idea: reads need thousands of short-lived buffers in a few sizes. Fresh memory costs a page fault every 4
+//! KiB and is zeroed first: more than a warm read, or than decoding a block. So dropped buffers are kept
+//! here.
 //!
-//! Locking: a mutex guards the list and is held only to push or pop. `Bytes` may be dropped on any thread.
+//! Locking: a mutex guards the list, for a push or pop. `Bytes` may be dropped on any thread.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -21,12 +21,12 @@ impl BufferPool {
         BufferPool { waiting: Mutex::new(Vec::new()), most }
     }
 
-    /// An unused buffer, if any, with its previous length and content.
+    /// An unused buffer, with its previous length and content.
     pub fn take(&self) -> Option<Vec<u8>> {
         self.waiting.lock().pop()
     }
 
-    /// Bytes whose memory returns here on their last drop. All memory of a pool must have one size.
+    /// Bytes whose memory returns here. All memory of a pool must have one size.
     pub fn lend(&'static self, memory: Vec<u8>) -> Bytes {
         Bytes::from_owner(Lent { memory, to: self })
     }

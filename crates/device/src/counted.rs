@@ -1,7 +1,7 @@
 //! A layer that counts operations, bytes, times and sizes.
 //!
-//! Idea: all counters are atomics, updated when an operation ends, so counting costs two clock reads and a
-//! few additions. Times and sizes also go to histograms with doubling buckets.
+//! Idea: counters are atomics, updated when an operation ends, so counting costs two clock reads and a few
+//! additions. Histograms have doubling buckets.
 //!
 //! Source: OpenZFS `vdev_stat_ex_t`.
 
@@ -16,9 +16,9 @@ use crate::error::Op;
 use crate::io::Io;
 use crate::{Device, DeviceInfo};
 
-/// Buckets of times: bucket `n` has those of at least 2^n ns (`VDEV_L_HISTO_BUCKETS`).
+/// Bucket `n` has times of at least 2^n ns (`VDEV_L_HISTO_BUCKETS`).
 pub const TIME_BUCKETS: usize = 37;
-/// Buckets of sizes: bucket `n` has those of at least 2^n bytes (`VDEV_RQ_HISTO_BUCKETS`).
+/// Bucket `n` has sizes of at least 2^n bytes (`VDEV_RQ_HISTO_BUCKETS`).
 pub const SIZE_BUCKETS: usize = 25;
 
 /// The counters of one device; shared with readers.
@@ -132,7 +132,7 @@ impl Counted {
         Counted { inner, runtime: runtime.clone(), counters }
     }
 
-    /// `call` begins the operation, so that its own time is counted.
+    /// `call` begins the operation, so its time is counted too.
     fn count<T: Send>(&self, op: Op, len: u64, call: impl FnOnce() -> Io<T>) -> Io<T> {
         let begun_ns = self.runtime.now().as_ns();
         let kind = &self.counters.0[op as usize];

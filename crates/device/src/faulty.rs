@@ -1,10 +1,10 @@
 //! A layer that makes a device fail, from a seed.
 //!
 //! Every operation tries the rules in order; the first that strikes decides. If it corrupts data, all other
-//! corruption rules apply as well: one read may cover many blocks. All chance comes from the seed, so a
-//! simulator's seed determines the history of faults. Bad *sectors* stay bad, as on a worn disk: they depend
-//! only on the seed and the sector. The rules ([`Faults`]) can be kept apart from the device, so that a
-//! reopened disk still has them.
+//! corruption rules apply as well, because one read may cover many blocks. All chance comes from the seed, so
+//! a simulator's seed determines the faults. Bad *sectors* stay bad, as on a worn disk: they depend only on
+//! the seed and the sector. The rules ([`Faults`]) can outlive the device, so that a reopened disk still has
+//! them.
 //!
 //! Locking: one mutex guards rules and random numbers. Each operation takes it once, to choose the rule, and
 //! releases it before the transfer. Without rules it is not taken.
@@ -63,38 +63,37 @@ enum When {
 }
 
 impl Fault {
-    /// The operation fails with EIO and does nothing. A failed flush may lose unflushed writes, as on Linux:
-    /// the next one succeeds.
+    /// Fails with EIO and does nothing. A failed flush may lose writes, as on Linux: the next one succeeds.
     pub fn error(op: Op) -> Fault {
         Fault::new(Effect::Error(op))
     }
 
-    /// The operation never completes, and does nothing.
+    /// Never completes, and does nothing.
     pub fn hang(op: Op) -> Fault {
         Fault::new(Effect::Hang(op))
     }
 
-    /// The operation begins when the rule is removed: a temporarily unresponsive device.
+    /// Begins when the rule is removed: a temporarily unresponsive device.
     pub fn hang_for_now(op: Op, runtime: &Runtime) -> Fault {
         Fault::new(Effect::Later(op, None, runtime.clone()))
     }
 
-    /// The operation begins later by this time.
+    /// Begins later by this time.
     pub fn delay(op: Op, by: Duration, runtime: &Runtime) -> Fault {
         Fault::new(Effect::Later(op, Some(by), runtime.clone()))
     }
 
-    /// A read succeeds with one wrong bit (one in each bad sector, for [`Fault::sectors`]).
+    /// Reads one wrong bit (one in each bad sector, for [`Fault::sectors`]).
     pub fn corruption() -> Fault {
         Fault::new(Effect::Corruption)
     }
 
-    /// A write reports success, but only its first sectors reach the device.
+    /// Writes only the first sectors, and reports success.
     pub fn torn_write() -> Fault {
         Fault::new(Effect::TornWrite)
     }
 
-    /// A write reports success, but nothing reaches the device.
+    /// Writes nothing, and reports success.
     pub fn lost_write() -> Fault {
         Fault::new(Effect::LostWrite)
     }
@@ -103,17 +102,17 @@ impl Fault {
         Fault { effect, range: 0..u64::MAX, when: When::Chance(1.0), after: 0, times: u64::MAX }
     }
 
-    /// Only operations that touch these bytes. (Flushes touch none, and are always included.)
+    /// Only operations that touch these bytes, and flushes.
     pub fn within(self, range: Range<u64>) -> Fault {
         Fault { range, ..self }
     }
 
-    /// Strikes an operation with this probability.
+    /// Strikes with this probability.
     pub fn chance(self, probability: f64) -> Fault {
         Fault { when: When::Chance(probability), ..self }
     }
 
-    /// Strikes operations on bad sectors (512 bytes); this share of all sectors is permanently bad.
+    /// Strikes bad sectors (512 bytes): this share of all, always the same.
     pub fn sectors(self, share: f64) -> Fault {
         Fault { when: When::Sectors(share), ..self }
     }
@@ -193,7 +192,7 @@ pub struct Faults {
     /// There are rules, or it is unplugged.
     is_armed: AtomicBool,
     state: Mutex<FaultState>,
-    /// Set by the first delayed operation; from then on all changes take their turn here.
+    /// Set by the first delayed operation; changes take their turn here from then on.
     late: OnceLock<(Runtime, Order)>,
     /// Notified when rules change.
     changed: Notify,
@@ -260,7 +259,7 @@ impl Faults {
         Faults { seed, is_armed, state: Mutex::new(state), late, changed }
     }
 
-    /// Adds a rule while the device is in use. Returns its number.
+    /// Adds a rule; returns its number.
     pub fn add(&self, fault: Fault) -> u64 {
         self.change(|state| {
             let number = state.next;
@@ -279,7 +278,7 @@ impl Faults {
         })
     }
 
-    /// All rules, in the order in which they are tried.
+    /// All rules, in order.
     pub fn rules(&self) -> Vec<Rule> {
         self.state.lock().rules.clone()
     }
@@ -289,7 +288,7 @@ impl Faults {
         self.change(|state| state.rules.clear());
     }
 
-    /// Unplugs the device, so that every operation fails, or plugs it in again.
+    /// Unplugs the device, so that every operation fails, or plugs it in.
     pub fn unplug(&self, is_unplugged: bool) {
         self.change(|state| state.is_unplugged = is_unplugged);
     }

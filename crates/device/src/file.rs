@@ -10,18 +10,17 @@
 //!                  a history).
 //! ```
 //!
-//! Direct I/O (`O_DIRECT`, for block devices) skips path 1: ranges are widened to the alignment that the
-//! kernel requires and trimmed afterwards. Direct writes go to io_uring; writes to the page cache go to a
-//! thread, as they would inside the kernel ([`queue`]).
+//! Direct I/O (`O_DIRECT`, for block devices) skips path 1: ranges are widened to the required alignment and
+//! trimmed afterwards. Direct writes go to io_uring; writes to the page cache go to a thread, as they would
+//! inside the kernel ([`queue`]).
 //!
 //! Every call that may sleep, including open and the size query, goes to the threads for blocking calls: a
 //! hung disk must not take a worker thread, which serves all pools.
 //!
-//! Locking: all methods may be called concurrently. Operations share the open file and take their turn among
-//! overlapping changes ([`Order`]). `try_cached` and `written_bytes` are relaxed atomics: a stale value costs
-//! one attempt or one hint. A mutex guards `solid`, never across a call. The lock against other programs,
-//! under all names of the device ([`claim`]), belongs to the open file and ends with it, after the last
-//! operation.
+//! Locking: operations share the open file and take their turn among overlapping changes ([`Order`]).
+//! `try_cached` and `written_bytes` are relaxed atomics: a stale value costs one attempt or one hint. A mutex
+//! guards `solid`, never across a call. The lock against other programs, under all names of the device
+//! ([`claim`]), ends with the open file, after the last operation.
 
 mod buffer;
 mod claim;
@@ -119,10 +118,10 @@ impl FileDevice {
         })))
     }
 
-    /// Takes the lock that keeps other programs from writing until the device is closed.
+    /// Keeps other programs from writing until the device is closed.
     ///
     /// # Errors
-    /// [`DeviceError::InUse`] if another opener holds it, in this process or another.
+    /// [`DeviceError::InUse`] if another opener has the lock, in this process or another.
     pub async fn lock(&self) -> Result<()> {
         let of = self.0.clone();
         open::unless_in_use(&self.0.runtime, move || of.file.lock(&of.info.path)).await
@@ -163,14 +162,14 @@ impl Shared {
         self.try_cached.load(Ordering::Relaxed)
     }
 
-    /// Copies as much as is cached. Returns whether the buffer is full or the file has ended.
+    /// Copies all cached bytes. Returns whether the buffer is full or the file has ended.
     fn read_cached(&self, buffer: &mut Buffer, start: u64) -> bool {
         while !buffer.is_complete() {
             match buffer.read_cached(&self.file, start) {
                 Ok(0) => return true,
                 Ok(_) => {}
                 Err(error) => {
-                    // EOPNOTSUPP and the like will not change; the slow path reports any error that matters.
+                    // EOPNOTSUPP and the like are permanent; the slow path reports real errors.
                     if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
                         self.try_cached.store(false, Ordering::Relaxed);
                     }

@@ -1,14 +1,13 @@
 //! A layer that holds writes back in memory until they are approved.
 //!
-//! Idea: whether a change is wanted may become clear only after other writes. So those writes wait behind a
-//! [`Gate`], one for all devices of a pool, and reads see them as if they were made. When the gate opens,
-//! they are made in the order in which they were issued, flushes included; later writes pass straight
-//! through. If it never opens, no device changes by a byte.
+//! Idea: whether a change is wanted may become clear only after other writes. So those wait behind a
+//! [`Gate`], one for all devices of a pool, and reads see them as if they were made. An open gate makes them
+//! in the order of issue, flushes included, and passes later writes through. If it never opens, no device
+//! changes by a byte.
 //!
-//! Locking: all methods of devices may be called concurrently; one task opens the gate. A mutex guards the
-//! waiting steps, never across a transfer. `is_open` is set under the mutex once no step waits, and writers
-//! check it again under the mutex, so no write overtakes an earlier one. A step stays in the list until its
-//! transfer is done, so reads always find it.
+//! Locking: one task opens the gate. A mutex guards the waiting steps, never across a transfer. `is_open` is
+//! set under it once no step waits, and writers check it again under it, so no write overtakes an earlier
+//! one. A step stays in the list until its transfer is done, so reads always find it.
 
 use crate::error::{Op, Result};
 use crate::io::Io;
@@ -52,8 +51,7 @@ impl Gate {
         Arc::new(Held { inner: device, index: state.devices.len() - 1, gate: self.clone() })
     }
 
-    /// The devices below, without waiting writes; empty once the gate is open, so that it keeps no unused
-    /// device open.
+    /// The devices below, without waiting writes; empty once the gate is open, so as to keep none open.
     pub fn devices(&self) -> Vec<Arc<dyn Device>> {
         self.0.state.lock().devices.clone()
     }
@@ -71,8 +69,8 @@ impl Gate {
     /// Makes all waiting writes in order, and lets later ones through.
     ///
     /// # Errors
-    /// The first error of a device; the remaining writes keep waiting. After a failed flush the gate never
-    /// opens: the next flush would succeed although the writes before it may be lost.
+    /// A device's first error; the remaining writes keep waiting. After a failed flush the gate never opens:
+    /// the next flush would succeed although writes may be lost.
     pub async fn open(&self) -> Result<()> {
         loop {
             let (step, devices) = {

@@ -1,8 +1,7 @@
 //! The future of an operation, which may be complete already.
 //!
-//! Idea: an operation of the kernel can't be taken back. So an [`Io`] only waits: the operation has already
-//! begun, owns everything it needs (buffers, the open file, its turn among overlapping changes), and goes on
-//! if the `Io` is dropped.
+//! Idea: an operation of the kernel can't be taken back. So an [`Io`] only waits: the operation has begun,
+//! owns its buffers, file and turn among overlapping changes, and goes on if the `Io` is dropped.
 //!
 //! ```text
 //!   call --> Io --polled--> result
@@ -11,7 +10,7 @@
 //! ```
 //!
 //! A warm read is complete before its future exists. `BoxFuture` would still allocate for each of millions of
-//! such reads; this type does not.
+//! such reads.
 
 use crate::error::Result;
 use cenote_runtime::Runtime;
@@ -20,7 +19,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// An operation of a device: a future of `Result<T>`. Dropping it does not stop the operation.
+/// An operation of a device. Dropping it does not stop the operation.
 #[must_use = "the outcome of an operation is lost; say `drop` if that is meant"]
 pub struct Io<T: Send + 'static>(IoState<T>);
 
@@ -30,7 +29,7 @@ enum IoState<T: Send + 'static> {
 }
 
 struct UnderWay<T: Send + 'static> {
-    /// `None` at its end, and while polled, so that an operation that panicked is not continued.
+    /// `None` at its end, and while polled, so that no panicked operation is continued.
     steps: Option<BoxFuture<'static, Result<T>>>,
     /// `None` if it never ends.
     runtime: Option<Runtime>,
@@ -53,7 +52,7 @@ impl<T: Send> Io<T> {
         Io(IoState::UnderWay(UnderWay { steps: Some(steps), runtime: None }))
     }
 
-    /// Maps the result as soon as the operation is over: at once if it is complete.
+    /// Maps the result as soon as there is one.
     pub fn map<U: Send>(self, make: impl FnOnce(Result<T>) -> Result<U> + Send + 'static) -> Io<U> {
         match self.0 {
             IoState::Done(result) => Io::done(make(taken(result))),
@@ -80,7 +79,7 @@ impl<T: Send> Io<T> {
         })
     }
 
-    /// Inspects the result as soon as there is one, without delaying a complete operation.
+    /// Inspects the result as soon as there is one.
     pub fn inspect(self, look: impl FnOnce(&Result<T>) + Send + 'static) -> Io<T> {
         self.map(move |result| {
             look(&result);
@@ -88,7 +87,7 @@ impl<T: Send> Io<T> {
         })
     }
 
-    /// Whether it is complete, so that awaiting it does not wait.
+    /// Whether awaiting it does not wait.
     pub fn is_done(&self) -> bool {
         matches!(self.0, IoState::Done(_))
     }

@@ -8,9 +8,8 @@
 //!
 //! A real disk may keep any part of its unflushed writes, in any order, sector by sector.
 //! [`MemoryDevice::power_cut`] does that, by a seed: each sector is kept, lost or overtaken by an older one.
-//! So a crash test is: write, cut, reopen. Later flushes do not cover writes lost by a failed flush
-//! ([`Device::lose_unflushed`]), as with Linux's page cache: they are read as written until the power is cut;
-//! then each sector is on the disk or not.
+//! So a crash test is: write, cut, reopen. As with Linux's page cache, later flushes do not cover writes lost
+//! by a failed flush ([`Device::lose_unflushed`]): they are read as written until the power is cut.
 //!
 //! Memory: twice the size, plus unflushed writes, plus lost writes that were not overwritten.
 //!
@@ -91,8 +90,8 @@ impl MemoryDevice {
         self
     }
 
-    /// Cuts the power. Each unflushed or lost sector is kept or dropped, in random order, as `rng` decides;
-    /// the result is the content from now on.
+    /// Cuts the power: each unflushed or lost sector is kept or dropped, in random order. The result is the
+    /// content.
     pub fn power_cut(&self, rng: &mut Rng) {
         let sector = self.info.sector_bytes as usize;
         let images = &mut *self.images.lock();

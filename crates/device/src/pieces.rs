@@ -1,6 +1,4 @@
-//! Consecutive ranges in one operation, for devices without a better way: these functions copy.
-//!
-//! Devices that can move bytes directly to and from several buffers do so instead (`file`).
+//! Consecutive ranges in one operation, by copying, for devices without a direct way (`file` has one).
 
 use bytes::{Bytes, BytesMut};
 

@@ -58,7 +58,7 @@ struct Seen {
 }
 
 impl Traced {
-    /// Counts all operations, and records the first `event_limit` in the order in which they end.
+    /// Counts all operations, and records the first `event_limit` that end.
     pub fn new(inner: Arc<dyn Device>, event_limit: usize, runtime: &Runtime) -> Traced {
         Traced { inner, runtime: runtime.clone(), seen: Arc::default(), event_limit }
     }
@@ -68,7 +68,7 @@ impl Traced {
         self.seen.lock().counts[op as usize]
     }
 
-    /// Takes the recorded operations, making room for as many again.
+    /// Takes the recorded operations, making room again.
     pub fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut self.seen.lock().events)
     }

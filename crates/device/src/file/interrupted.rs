@@ -1,8 +1,8 @@
 //! Retries calls that a signal interrupts (`EINTR`) or that the kernel defers (`EAGAIN`), within bounds.
 //!
-//! Idea: the caller first retries at once a few times; then the transfer retries after doubling pauses. A
-//! device that still gives these errors after a second is at fault (a driver, a file system whose server is
-//! stuck), and its pool must learn of it: waiting longer would hang every txg.
+//! Idea: a call is first retried at once; then the transfer retries after doubling pauses. A device that
+//! still fails so after a second is at fault (a driver, a stuck file server), and its pool must learn of it:
+//! waiting longer would hang every txg.
 
 use cenote_runtime::Runtime;
 use std::future::Future;

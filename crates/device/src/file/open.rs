@@ -1,10 +1,9 @@
 //! Opens files and block devices, and determines their kind and size.
 //!
-//! Read-only is enforced at the descriptor (`O_RDONLY`), so no bug of ours can write to a pool under
-//! inspection.
+//! Read-only is enforced at the descriptor (`O_RDONLY`), so no bug of ours can write to an inspected pool.
 //!
 //! All of this may sleep, including close, so threads for blocking calls do it. A device closed a moment ago
-//! may therefore still be open: if it is in use, opening retries for [`BRIEFLY`].
+//! may still be open, so opening retries for [`BRIEFLY`] if it is in use.
 
 use super::claim::{claim_other_names, lies_on, user_of};
 use crate::DeviceInfo;
@@ -29,29 +28,29 @@ pub enum Access {
     ReadOnly,
     /// `O_RDWR`.
     ReadWrite,
-    /// `O_RDWR`, exclusively: under a lock ([`super::FileDevice::lock`]); and the kernel must not use the
-    /// block device (`O_EXCL`: mounted, or part of a pool that it has imported).
+    /// `O_RDWR` under a lock ([`super::FileDevice::lock`]). A block device must not be in use by the kernel
+    /// (`O_EXCL`: mounted, or in an imported pool).
     Exclusive,
 }
 
 /// The path of transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoPath {
-    /// The page cache inline, then io_uring, then threads: the normal choice.
+    /// Page cache inline, then io_uring, then threads: the normal choice.
     Auto,
-    /// Always io_uring (threads where the kernel refuses it): for measurements and tests.
+    /// Always io_uring, if available: for measurements and tests.
     Uring,
-    /// Always the runtime's thread pool: for measurements and tests.
+    /// Always threads: for measurements and tests.
     Threads,
 }
 
 /// When to bypass the page cache (`O_DIRECT`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direct {
-    /// Never: warm data is read fastest from the page cache.
+    /// Warm data is read fastest from the page cache.
     Never,
-    /// Block devices only: the normal choice. The kernel drops a block device's cache at the last close, so
-    /// it is never warm; and it goes stale while a file system or the ZFS module writes to the device.
+    /// Block devices only: the normal choice. Their cache is dropped at the last close, so it is never warm,
+    /// and it goes stale while a file system or the ZFS module writes.
     BlockDevices,
     /// Always, or an error.
     Always,
@@ -213,7 +212,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
     Ok(Opened { file, claims, info, direct_align, is_block: block, makes_wait })
 }
 
-/// Whether users other than root and this program's own can write to a file, or to the files below a block
+/// Whether users other than root and this program's own can write to a file, or to those below a block
 /// device; true if unknown. A block device's group has access to all disks anyway.
 fn others_may_write(found: &Metadata) -> bool {
     let is_block = found.file_type().is_block_device();
@@ -226,11 +225,11 @@ fn others_may_write(found: &Metadata) -> bool {
     !is_ours || found.mode() & modes != 0 || below.iter().any(is_open)
 }
 
-/// The user serving a FUSE file system, who controls its owners and modes.
+/// The user serving a FUSE file system, and in control of its owners and modes.
 ///
 /// `/proc/self/mountinfo`, a line: ID, parent, device, ..., ` - `, type, source, options (`user_id=1000`).
 fn served_by(device: u64) -> Option<u32> {
-    // FUSE file systems of other users have no block device.
+    // Only root mounts FUSE file systems from block devices.
     if major(device) != 0 {
         return None;
     }
@@ -262,8 +261,8 @@ pub(super) fn lock_as(file: &File, path: &Arc<str>, how: FlockOperation) -> Resu
     }
 }
 
-/// The process that has a file locked: `process 42 (cenote serve -d .)`. `None` if unknown, as for processes
-/// of other containers.
+/// The process that holds a file's lock: `process 42 (cenote serve -d .)`. `None` if unknown, as in
+/// containers.
 ///
 /// `/proc/locks`, a line: number, kind (`FLOCK`), `ADVISORY`, `WRITE`, process, device (major and minor in
 /// hex) and inode, range.

@@ -46,8 +46,7 @@ const SUBMISSION_ENTRIES: u32 = 256;
 /// The kernel keeps the overflow.
 const COMPLETION_ENTRIES: u32 = 4096;
 /// Kernel threads that may wait for files at once, per submitting thread. By default there are four per core:
-/// one hung disk of a network file system would take them all. A leaf has some dozens of operations under
-/// way.
+/// one hung disk of a network file system would take them all.
 const KERNEL_THREADS: u32 = 512;
 const BATCH: usize = 64;
 
@@ -233,7 +232,7 @@ impl Ring {
     }
 }
 
-/// Also if the submitting thread has ended: no transfer is cancelled here, and its memory is valid.
+/// Whether to resubmit: also if the submitting thread has ended, since no transfer is cancelled here.
 fn is_to_repeat(errno: i32) -> bool {
     matches!(errno, libc::EINTR | libc::EAGAIN | libc::ECANCELED | libc::EFAULT)
 }
