@@ -518,7 +518,7 @@ impl Gathered<'_> {
         leaf.names().any(|name| self.lagging.contains(&name))
     }
 
-    /// Every leaf that returned data is suspect.
+    /// Blames every leaf that returned data.
     fn blame_all(&self, vdevs: &VdevTree) {
         for version in self.versions.iter().flatten().flatten() {
             let lags = || self.was_lagging(&version.leaf) || vdevs.is_lagging(&version.leaf);
@@ -542,7 +542,7 @@ fn true_parity(row: &Row, block: &[u8]) -> Vec<Vec<u8>> {
     parity
 }
 
-/// Extended with zeros to the row's length.
+/// A column extended with zeros to the row's length.
 fn padded(column: &[u8], len: usize) -> Bytes {
     let mut longer = BytesMut::zeroed(len.max(column.len()));
     longer[..column.len()].copy_from_slice(column);

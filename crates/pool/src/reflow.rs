@@ -40,7 +40,7 @@ use futures::future::{join_all, try_join_all};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Per child, to or from the scratch area.
+/// Bytes copied at once per child, to or from the scratch area.
 const STEP_BYTES: u64 = 512 << 10;
 
 /// End of the last metaslab, in bytes of the vdev.

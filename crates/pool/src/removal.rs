@@ -87,7 +87,7 @@ impl Pool {
     }
 }
 
-/// From the `side`-th leaf, or another if that fails.
+/// Reads from the `side`-th leaf, or another if that fails.
 async fn read_side(sources: &[&Arc<Leaf>], side: usize, at: u64, len: usize) -> Result<Bytes, String> {
     let mut last: Option<DeviceError> = None;
     for leaf in sources.iter().cycle().skip(side).take(sources.len()) {

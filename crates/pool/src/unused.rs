@@ -130,7 +130,7 @@ fn on_leaf(top: &Top, leaf: Guid, range: (u64, u64)) -> Option<Vec<(u64, u64)>> 
     }
 }
 
-/// Sectors cycle over the columns.
+/// The sectors in one column: they cycle over the columns.
 fn on_column((start, end): (u64, u64), column: u64, width: u64, ashift: u32) -> (u64, u64) {
     let row = |bytes: u64| match (bytes >> ashift).checked_sub(column + 1) {
         Some(beyond) => beyond / width.max(1) + 1,

@@ -92,7 +92,7 @@ impl Top {
         self.holders(slot, offset_bytes).leaves
     }
 
-    /// With missing leaves.
+    /// Includes missing leaves.
     pub(crate) fn holders(&self, slot: usize, offset_bytes: u64) -> Holders {
         let mut found = Holders::default();
         self.collect(slot, offset_bytes, &mut Vec::new(), &mut found);

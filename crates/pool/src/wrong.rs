@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of each kind.
+/// Most places of each kind.
 const MOST: usize = 10_000;
 /// The level of an object set's root.
 const ROOT_LEVEL: i64 = -1;

@@ -59,7 +59,7 @@ fn own_groups() -> Vec<Group> {
     groups.lines().flat_map(|line| groups_of(line, Path::new("/sys/fs/cgroup"))).collect()
 }
 
-/// From a line `HIERARCHY:CONTROLLERS:PATH`. In a container the path may be missing, but the root is its
+/// Parses a line `HIERARCHY:CONTROLLERS:PATH`. In a container the path may be missing, but the root is its
 /// group.
 fn groups_of(line: &str, root: &Path) -> Vec<Group> {
     let mut words = line.splitn(3, ':').skip(1);

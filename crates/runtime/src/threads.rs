@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of an idle thread.
+/// Lifetime of an idle thread.
 const KEPT: Duration = Duration::from_secs(10);
 /// Beyond this, calls wait.
 const THREADS_MAX: usize = 512;

@@ -37,7 +37,7 @@ const SWITCH_THRESHOLD: u32 = 2;
 const DITTO_DISTANCE_SHIFT: u32 = 3;
 /// Space is plentiful if more than this fraction is free.
 const PLENTY_SHIFT: u32 = 3;
-/// Per data disk and turn, `metaslab_aliquot`.
+/// Bytes per data disk and turn, `metaslab_aliquot`.
 const ALIQUOT_BYTES: u64 = 1 << 20;
 
 const _: () = assert!(MAX_COPIES == SPA_DVAS_PER_BP);

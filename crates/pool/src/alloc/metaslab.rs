@@ -199,7 +199,7 @@ impl Metaslab {
         debug_assert_eq!(twice, None, "allocated twice");
     }
 
-    /// From an offset on, at most `most_bytes` but at least one unit.
+    /// Borrows from an offset on, at most `most_bytes` but at least one unit.
     pub(super) fn borrow(&mut self, from: u64, most_bytes: u64) -> Vec<Span> {
         let free = self.free.ranges().iter_from(from);
         let beyond = free.filter_map(|(start, end)| self.unit.within((start.max(from), end)));

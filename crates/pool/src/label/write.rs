@@ -120,7 +120,7 @@ impl Pool {
         in_use.any(|leaf| found.devices.get(&leaf.guid).is_some_and(|device| device.uberblock_txg < newest))
     }
 
-    /// To every leaf of the dirty vdevs.
+    /// Writes to every leaf of the dirty vdevs.
     async fn put_configs(&self, update: &LabelUpdate<'_>, labels: [u32; 2]) -> Result<()> {
         let (vdevs, mut writing) = (self.vdevs(), Vec::new());
         for &id in update.dirty {

@@ -115,7 +115,7 @@ impl Draid {
         (rows * self.unit_bytes()).min(group_end - offset)
     }
 
-    /// As (parity, columns). `None` if the offset is not at a row of a redundancy group.
+    /// Rows as (parity, columns). `None` if the offset is not at a row of a redundancy group.
     pub(crate) fn rows(&self, offset: u64, psize: usize) -> Option<Vec<(usize, Vec<Column>)>> {
         if psize == 0 || !offset.is_multiple_of(self.unit_bytes()) {
             return None;
@@ -135,7 +135,7 @@ impl Draid {
         Some(rows)
     }
 
-    /// All within one redundancy group.
+    /// Columns of a range within one redundancy group.
     fn row(&self, offset: u64, bytes: u64, mut data_at: usize) -> Vec<Column> {
         let (width, disks) = (self.group_width(), self.disks());
         let group = offset / self.group_bytes();

@@ -128,7 +128,7 @@ impl Leaf {
         [self.guid].into_iter().chain(self.through.iter().copied())
     }
 
-    /// Effective for operations under way, too.
+    /// Takes effect for operations under way, too.
     pub(crate) fn set_state(&self, stale: bool, away: bool) {
         self.state.stale.store(stale, Ordering::Relaxed);
         self.state.away.store(away, Ordering::Relaxed);
@@ -162,7 +162,7 @@ impl Leaf {
         self.patience.is_hung()
     }
 
-    /// Includes labels; counts a failure.
+    /// Reads a range, labels included; counts a failure.
     pub(crate) async fn read(
         &self,
         class: IoClass,
@@ -246,7 +246,7 @@ impl Leaf {
         self.queue.depth() + seek
     }
 
-    /// Counts a failure. Durable after a successful flush for `stake`.
+    /// Writes a range; counts a failure. Durable after a successful flush for `stake`.
     pub(crate) async fn write(
         &self,
         class: IoClass,
@@ -351,7 +351,7 @@ impl Leaf {
         self.lost_since(mark).map_or(Ok(()), Err)
     }
 
-    /// Returns whether that covers all losses.
+    /// Forgets losses of a rewritten txg. Returns whether that covers all.
     pub(crate) fn forget_lost(&self, txg: Txg) -> bool {
         self.state.unflushed.forget_lost(txg)
     }

@@ -24,10 +24,10 @@ pub(crate) const MAX_INDIRECTION: u32 = 64;
 pub(crate) struct Column {
     pub(crate) slot: usize,
     pub(crate) unit: usize,
-    /// On the slot's leaves, labels included.
+    /// Offset on the slot's leaves, labels included.
     pub(crate) offset_bytes: u64,
     pub(crate) len: usize,
-    /// In the block; 0 for a parity column.
+    /// Offset in the block; 0 for a parity column.
     pub(crate) data_at: usize,
     /// Unused bytes after it, in the same block.
     pub(crate) padding: usize,

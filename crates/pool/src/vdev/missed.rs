@@ -70,7 +70,7 @@ impl Missed {
         self.any.store(true, Ordering::Release);
     }
 
-    /// After a resilver.
+    /// Removes txgs that a resilver completed.
     pub(crate) fn take_out(&self, leaf: Guid, upto: Txg) {
         let mut table = self.table.write();
         let Some(runs) = table.get_mut(&leaf) else { return };

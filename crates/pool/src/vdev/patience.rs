@@ -61,7 +61,7 @@ struct Slow(Arc<State>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Haste {
     Patient,
-    /// Up to [`SLOW`].
+    /// Waits up to [`SLOW`].
     Hasty,
 }
 

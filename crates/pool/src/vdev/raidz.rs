@@ -85,7 +85,7 @@ impl Raidz {
         total.next_multiple_of(self.parity as u64 + 1) << self.ashift
     }
 
-    /// As (parity, columns). `None` if the offset is not at a sector.
+    /// Rows as (parity, columns). `None` if the offset is not at a sector.
     pub(crate) fn rows(
         &self,
         offset: u64,

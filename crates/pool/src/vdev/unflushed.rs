@@ -149,7 +149,7 @@ impl Unflushed {
         missed
     }
 
-    /// Returns whether that covers all losses.
+    /// Forgets losses of a rewritten txg. Returns whether that covers all.
     pub(crate) fn forget_lost(&self, txg: Txg) -> bool {
         let mut state = self.0.lock();
         state.lost.retain(|run| *run != (txg, txg));

@@ -190,7 +190,7 @@ impl Top {
         }
     }
 
-    /// Copies made by an expansion are not recorded yet.
+    /// Whether an expansion has unrecorded copies.
     fn is_being_copied(&self) -> bool {
         let Layout::Raidz(raidz, _) = &self.layout else { return false };
         raidz.reflow.as_ref().map(|reflow| reflow.at()).is_some_and(|at| at.next_bytes > at.synced_bytes)
@@ -215,7 +215,7 @@ impl Top {
         Ok(parity.chain(columns).collect())
     }
 
-    /// To every leaf that should hold it. Fails only if none has it.
+    /// Writes to every leaf that should hold the column. Fails only if none has it.
     async fn write_column(
         &self,
         column: Column,
@@ -255,7 +255,7 @@ fn copied((column, bytes): &(Column, Bytes)) -> Option<(Column, Bytes)> {
     Some((Column { slot, offset_bytes, also_at: None, ..*column }, bytes.clone()))
 }
 
-/// Padded with zeros.
+/// The data padded with zeros.
 fn whole_sectors(data: &Bytes, ashift: u32) -> Bytes {
     extended(data, data.len().next_multiple_of(1 << ashift))
 }

@@ -49,7 +49,7 @@ impl Pool {
         self.each_address(bp, ctx, |lost, _| Err(lost), |dva, _| space.claim(dva, txg)).await
     }
 
-    /// With each address's birth. `lost` handles an unreadable gang header.
+    /// Calls `act` with each address and its birth. `lost` handles an unreadable gang header.
     async fn each_address(
         &self,
         bp: &Blkptr,

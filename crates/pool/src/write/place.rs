@@ -155,7 +155,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Without an alternative address.
+    /// Writes all copies, without an alternative address.
     pub(super) async fn overwrite_copies(
         &self,
         dvas: &[Dva],

@@ -44,13 +44,13 @@ impl Pool {
         }
     }
 
-    /// The space may have a new owner.
+    /// Forgets freed space, which may have a new owner.
     pub(super) fn forget_retained(&self, dvas: &[Dva]) {
         let mut blocks = self.retained().blocks.lock();
         dvas.iter().for_each(|dva| blocks.forget(dva));
     }
 
-    /// So that not all of a large txg must be retained.
+    /// Flushes early, so that not all of a large txg must be retained.
     async fn flush_on_the_way(&self, txg: Txg) {
         let _alone = self.retained().flushing.lock().await;
         let before = {

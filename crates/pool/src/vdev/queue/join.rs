@@ -30,7 +30,7 @@ use tokio::sync::oneshot;
 use super::{IoClass, Permit, Queue};
 use crate::vdev::patience::Haste;
 
-/// With gaps; the kernel takes 1,024.
+/// Including gaps; the kernel takes 1,024.
 const MOST_PIECES: usize = 512;
 
 #[derive(Debug, Clone)]
@@ -78,7 +78,7 @@ pub(super) struct Group {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// 0 disables joining.
+    /// Size limit; 0 disables joining.
     pub(super) whole: u64,
     /// Longest gap to read.
     pub(super) read_gap: u64,

@@ -15,7 +15,7 @@ pub(crate) struct Later {
 
 #[derive(Default)]
 pub(super) struct Blocks {
-    /// Of the first copy.
+    /// Keyed by the first copy's address.
     by_address: BTreeMap<(VdevId, u64), Block>,
     bytes: u64,
     /// Version of the next block.

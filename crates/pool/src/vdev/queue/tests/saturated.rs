@@ -38,7 +38,7 @@ pub(super) fn seeds() -> Vec<u64> {
     }
 }
 
-/// Returns the time of each operation.
+/// Operates until the end; returns the time of each operation.
 async fn client(
     (queue, disk): (Arc<Queue>, Arc<Disk>),
     class: IoClass,
