@@ -94,9 +94,9 @@ pub trait Device: Send + Sync {
     /// writes may be lost although later flushes succeed.
     fn flush(&self) -> Io<()>;
 
-    /// After a failed flush in a layer above, a simulated device treats unflushed writes as Linux treats pages
-    /// that it could not write: they are clean, are read as written, and may or may not be on the disk. Real
-    /// devices behave so anyway.
+    /// After a failed flush in a layer above, a simulated device treats unflushed writes as Linux treats
+    /// pages that it could not write: they are clean, are read as written, and may or may not be on the disk.
+    /// Real devices behave so anyway.
     fn lose_unflushed(&self) {}
 
     /// Discards a range, which then reads as zeros or as before. A hint; may be [`DeviceError::Unsupported`].

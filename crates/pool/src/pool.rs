@@ -15,7 +15,7 @@
 //!
 //! Locking: a [`Pool`] may be cloned and used from any task. A lock guards the current tree. It is held to
 //! read or replace the tree, never across an await. Error counters and missed txgs have their own
-//! synchronization (`vdev::leaf`, `vdev::missed`).
+//! synchronisation (`vdev::leaf`, `vdev::missed`).
 
 use crate::alloc::{Allocator, Keeper, KeptSpace};
 use crate::config::{PoolConfig, PoolState, VdevClass, VdevConfig};

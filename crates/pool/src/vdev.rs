@@ -17,7 +17,7 @@
 //! vdev may take several rows. Other code uses these maps and no vdev types.
 //!
 //! Invariants: the tree never changes once built. Leaves, with their counters and state, outlive it, as does
-//! the record of missed txgs; both synchronize themselves. The tree needs no locks.
+//! the record of missed txgs; both synchronise themselves. The tree needs no locks.
 
 pub(crate) mod build;
 pub(crate) mod draid;

@@ -18,7 +18,7 @@
 //!
 //! Memory: [`LATER_BYTES_MAX`] as stored, and one block for each writer that waits.
 //!
-//! Locking: one mutex, taken once per block, never across an await. `writing` serializes writers, so that a
+//! Locking: one mutex, taken once per block, never across an await. `writing` serialises writers, so that a
 //! block's newer version is written last.
 //!
 //! Source: OpenZFS `zio.c` (`zio_wait_for_children`: a parent waits until its children are *ready*).

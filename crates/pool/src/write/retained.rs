@@ -8,7 +8,7 @@
 //! device has missed some of it by then, a later failure is final, as it is for blocks copied by a removal or
 //! an expansion.
 //!
-//! Locking: one mutex, taken once per block, never across an await. `flushing` serializes flushes of txgs.
+//! Locking: one mutex, taken once per block, never across an await. `flushing` serialises flushes of txgs.
 //!
 //! Source: none; OpenZFS keeps dirty buffers until the txg is synced, but does not rewrite them.
 
