@@ -267,7 +267,7 @@ impl Metaslab {
         std::iter::once(self.free.ranges()).chain(self.waiting())
     }
 
-    /// Freed ranges that are not allocatable yet.
+    /// Freed or borrowed ranges, not allocatable yet.
     fn waiting(&self) -> impl Iterator<Item = &Ranges> {
         self.freeing.iter().chain(self.freed())
     }
