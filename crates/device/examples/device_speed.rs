@@ -1,10 +1,9 @@
-//! Speed of reads of a warm file, and of writes to it, by path and size: MB/s and operations per second.
+//! Measures reads of a warm file and writes, by path and size: MB/s and operations per second.
 //!
-//! `cargo run --release -p cenote-device --example device_speed [FILE]` (default: a 256 MiB file of its
-//! own). Each path is measured alone (one read after the other) and at depth 32; `memcpy` is the floor: the
-//! mere copy out of the cache. `write` rows write to a file of the program's own, each place once a round, at
-//! depth 32. `cold` rows first drop the file from the cache and then read it once, in
-//! random order.
+//! `cargo run --release -p cenote-device --example device_speed [FILE]` (default: its own file of 256 MiB).
+//! Each path is measured alone (one read after the other) and at depth 32. `memcpy`, a copy out of the cache,
+//! is the lower bound. `write` rows write to the program's own file, each place once a round. `cold` rows
+//! drop the file from the cache, then read it once in random order.
 
 #![allow(clippy::print_stdout, reason = "a program that only prints")]
 
@@ -16,9 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const FILE_BYTES: usize = 256 << 20;
-/// Total bytes per measurement, at most...
 const TOTAL_BYTES: u64 = 2 << 30;
-/// ...and total reads.
 const TOTAL_READS: u64 = 200_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -60,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Reads of that size at random offsets; the file is read once beforehand to warm it.
+/// Random reads of a warm file.
 fn measure(
     rt: &Runtime,
     path: &Path,
@@ -95,7 +92,7 @@ fn measure(
     })
 }
 
-/// Writes at random places, none of which is written to by two at once.
+/// Random writes, never two at once to one place.
 fn measure_writes(
     rt: &Runtime,
     path: &Path,
@@ -125,7 +122,7 @@ fn measure_writes(
     })
 }
 
-/// Reads every block once after the file was dropped from the cache.
+/// Reads every block once, from a cold cache.
 fn measure_cold(
     rt: &Runtime,
     path: &Path,
@@ -156,7 +153,7 @@ fn measure_cold(
     })
 }
 
-/// The same amount copied from memory into fresh buffers.
+/// The same amount copied in memory.
 fn copy(rt: &Runtime, len: usize) -> Duration {
     let content = vec![1u8; FILE_BYTES];
     let mut rng = Rng::new(2);

@@ -1,33 +1,32 @@
-//! Memory that is reused.
+//! Reused buffer memory.
 //!
-//! Idea: reads come in a few sizes, thousands of each, and each buffer is looked at and dropped. Memory
-//! fresh from the kernel costs a page fault every 4 KiB and is zeroed first; that costs more than a warm
-//! read, or than decoding a block. So the memory of dropped buffers waits here for the next user.
+//! Idea: reads need thousands of short-lived buffers in a few sizes. Fresh memory costs a page fault every 4
+//! KiB and is zeroed first: more than a warm read, or than decoding a block. So dropped buffers are kept
+//! here.
 //!
-//! Locking: a mutex guards the list and is held only to push or pop. `Bytes` may be dropped on any thread.
+//! Locking: a mutex guards the list, for a push or pop. `Bytes` may be dropped on any thread.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// Unused memory of one size.
+/// Unused buffers of one size.
 pub struct BufferPool {
     waiting: Mutex<Vec<Vec<u8>>>,
     most: usize,
 }
 
 impl BufferPool {
-    /// Keeps at most this many pieces.
+    /// Keeps at most this many buffers.
     pub const fn new(most: usize) -> BufferPool {
         BufferPool { waiting: Mutex::new(Vec::new()), most }
     }
 
-    /// A piece, if one is waiting, as it was lent: with the same length and content.
+    /// An unused buffer, with its previous length and content.
     pub fn take(&self) -> Option<Vec<u8>> {
         self.waiting.lock().pop()
     }
 
-    /// Bytes whose memory returns here when their last user drops them. All memory lent to one pool must
-    /// have one size.
+    /// Bytes whose memory returns here. All memory of a pool must have one size.
     pub fn lend(&'static self, memory: Vec<u8>) -> Bytes {
         Bytes::from_owner(Lent { memory, to: self })
     }

@@ -1,7 +1,7 @@
-//! A layer that counts what passes: operations, bytes, times, sizes.
+//! A layer that counts operations, bytes, times and sizes.
 //!
-//! Idea: everything is an atomic that is added to when an operation ends, so counting costs two looks at the
-//! clock and a few additions. Times and sizes also go to histograms whose buckets double.
+//! Idea: counters are atomics, updated when an operation ends, so counting costs two clock reads and a few
+//! additions. Histograms have doubling buckets.
 //!
 //! Source: OpenZFS `vdev_stat_ex_t`.
 
@@ -16,12 +16,12 @@ use crate::error::Op;
 use crate::io::Io;
 use crate::{Device, DeviceInfo};
 
-/// Buckets of times: bucket `n` has those of at least 2^n ns (`VDEV_L_HISTO_BUCKETS`).
+/// Bucket `n` has times of at least 2^n ns (`VDEV_L_HISTO_BUCKETS`).
 pub const TIME_BUCKETS: usize = 37;
-/// Buckets of sizes: bucket `n` has those of at least 2^n bytes (`VDEV_RQ_HISTO_BUCKETS`).
+/// Bucket `n` has sizes of at least 2^n bytes (`VDEV_RQ_HISTO_BUCKETS`).
 pub const SIZE_BUCKETS: usize = 25;
 
-/// What was counted of one device; shared with whoever looks.
+/// The counters of one device; shared with readers.
 #[derive(Debug, Default)]
 pub struct Counters([Kind; Op::ALL.len()]);
 
@@ -49,26 +49,26 @@ impl Default for Kind {
     }
 }
 
-/// The counts of one kind of operation at some moment.
+/// A snapshot of one kind of operation's counters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Operations that ended.
     pub operations: u64,
-    /// Bytes that they were about.
+    /// Their bytes.
     pub bytes: u64,
-    /// How long they took together.
+    /// Their total duration.
     pub busy_ns: u64,
     /// Operations under way.
     pub active: u64,
-    /// How many took how long.
+    /// Histogram of durations.
     #[serde(with = "crate::list")]
     pub times: [u64; TIME_BUCKETS],
-    /// How many were how large.
+    /// Histogram of sizes.
     pub sizes: [u64; SIZE_BUCKETS],
 }
 
 impl Counters {
-    /// What was counted so far of one kind.
+    /// The counts of one kind of operation.
     pub fn of(&self, op: Op) -> Counts {
         let kind = &self.0[op as usize];
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -91,7 +91,7 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Adds those of another device.
+    /// Adds another device's.
     pub fn add(&mut self, other: &Counts) {
         self.operations += other.operations;
         self.bytes += other.bytes;
@@ -101,7 +101,7 @@ impl Counts {
         self.sizes.iter_mut().zip(other.sizes).for_each(|(sum, count)| *sum += count);
     }
 
-    /// What came after `before`.
+    /// The difference since `before`.
     pub fn since(&self, before: &Counts) -> Counts {
         Counts {
             operations: self.operations.saturating_sub(before.operations),
@@ -113,13 +113,13 @@ impl Counts {
         }
     }
 
-    /// How long one took on average.
+    /// Average duration.
     pub fn average_ns(&self) -> Option<u64> {
         self.busy_ns.checked_div(self.operations)
     }
 }
 
-/// A device that is counted.
+/// A counted device.
 pub struct Counted {
     inner: Arc<dyn Device>,
     runtime: Runtime,
@@ -127,12 +127,12 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Counts from now on, in addition to what was counted there.
+    /// Adds to existing counters.
     pub fn new(inner: Arc<dyn Device>, counters: Arc<Counters>, runtime: &Runtime) -> Counted {
         Counted { inner, runtime: runtime.clone(), counters }
     }
 
-    /// Begun before the call, so that the time of the call itself is counted.
+    /// `call` begins the operation, so its time is counted too.
     fn count<T: Send>(&self, op: Op, len: u64, call: impl FnOnce() -> Io<T>) -> Io<T> {
         let begun_ns = self.runtime.now().as_ns();
         let kind = &self.counters.0[op as usize];
@@ -159,7 +159,6 @@ impl Kind {
     }
 }
 
-/// An operation under way. Counted when it is dropped: at its end.
 struct Running {
     counters: Arc<Counters>,
     runtime: Runtime,
@@ -175,7 +174,6 @@ impl Drop for Running {
     }
 }
 
-/// The exponent of the largest power of two that is no larger.
 fn bucket(number: u64, buckets: usize) -> usize {
     (number.max(1).ilog2() as usize).min(buckets - 1)
 }

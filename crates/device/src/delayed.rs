@@ -1,7 +1,7 @@
-//! A layer that takes time: a fixed latency, a random one on top, and a rate.
+//! A layer that adds delay: a fixed latency, a random one on top, and a rate.
 //!
-//! Operations wait for each other here only as far as every device promises; disks with a queue and a
-//! moving head are the lab's models.
+//! Operations wait for each other only as every device promises; the lab models disks with a queue and a
+//! moving head.
 
 use crate::io::Io;
 use crate::order::{Order, Place};
@@ -12,18 +12,18 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How much longer than on the device below an operation takes.
+/// The added delay of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Latency {
     /// Added to every operation.
     pub fixed: Duration,
-    /// Up to this much more, uniformly distributed.
+    /// Maximum of a uniformly distributed addition.
     pub jitter: Duration,
     /// Bytes per second of reads and writes; `None` for no limit.
     pub bytes_per_s: Option<NonZeroU64>,
 }
 
-/// A slow device. Clones are the same.
+/// A slow device; clones share its state.
 #[derive(Clone)]
 pub struct Delayed {
     inner: Arc<dyn Device>,
@@ -45,7 +45,6 @@ impl Delayed {
         self.latency.fixed + Duration::from_nanos(random) + Duration::from_nanos(moving)
     }
 
-    /// First waits, then begins the operation below.
     fn slowly<T: Send>(
         &self,
         bytes: u64,

@@ -1,4 +1,4 @@
-//! Errors of a device: one flat enum. Each message says where the error happened and what to do next.
+//! Errors of a device: one flat enum. Each message says where the error happened and how to go on.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// The result of an operation on a device.
 pub type Result<T> = std::result::Result<T, DeviceError>;
 
-/// An operation, as errors and traces name it.
+/// An operation, as named by errors and traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // the operations of `Device`
 pub enum Op {

@@ -1,13 +1,13 @@
 //! A layer that makes a device fail, from a seed.
 //!
-//! Every operation tries the rules in order; the first that strikes decides. If that one makes bits wrong,
-//! so do all others of its kind: one read may cover many blocks. All chance comes from the
-//! seed, so under the simulator one seed is one history of faults. Bad *sectors* stay bad: which they are
-//! depends only on the seed and the sector, as on a worn disk. The rules ([`Faults`]) can be kept apart from
-//! the device, so that a disk which is opened again still has them.
+//! Every operation tries the rules in order; the first that strikes decides. If it corrupts data, all other
+//! corruption rules apply as well, because one read may cover many blocks. All chance comes from the seed, so
+//! a simulator's seed determines the faults. Bad *sectors* stay bad, as on a worn disk: they depend only on
+//! the seed and the sector. The rules ([`Faults`]) can outlive the device, so that a reopened disk still has
+//! them.
 //!
-//! Locking: one mutex guards rules and random numbers. Each operation takes it once, to choose the rule
-//! that strikes, and releases it before the transfer begins. Without rules it is not taken.
+//! Locking: one mutex guards rules and random numbers. Each operation takes it once, to choose the rule, and
+//! releases it before the transfer. Without rules it is not taken.
 //!
 //! ```text
 //! let disk = Arc::new(MemoryDevice::new("disk0", 1 << 20));
@@ -32,10 +32,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// The unit in which media go bad, in bytes.
+/// The unit in which media go bad.
 const SECTOR_BYTES: u64 = 512;
 
-/// One rule: what happens, where, how often.
+/// A rule: effect, place, frequency.
 #[derive(Clone)]
 pub struct Fault {
     effect: Effect,
@@ -49,7 +49,7 @@ pub struct Fault {
 enum Effect {
     Error(Op),
     Hang(Op),
-    /// So much later; or when the rule is removed.
+    /// After this time, or when the rule is removed.
     Later(Op, Option<Duration>, Runtime),
     Corruption,
     TornWrite,
@@ -63,63 +63,61 @@ enum When {
 }
 
 impl Fault {
-    /// The operation fails with EIO and does nothing. A flush may lose what was unflushed, as Linux does: the
-    /// next one succeeds.
+    /// Fails with EIO and does nothing. A failed flush may lose writes, as on Linux: the next one succeeds.
     pub fn error(op: Op) -> Fault {
         Fault::new(Effect::Error(op))
     }
 
-    /// The operation never completes, and does nothing.
+    /// Never completes, and does nothing.
     pub fn hang(op: Op) -> Fault {
         Fault::new(Effect::Hang(op))
     }
 
-    /// The operation begins when this is removed: a device that does not answer for a while.
+    /// Begins when the rule is removed: a temporarily unresponsive device.
     pub fn hang_for_now(op: Op, runtime: &Runtime) -> Fault {
         Fault::new(Effect::Later(op, None, runtime.clone()))
     }
 
-    /// The operation begins so much later.
+    /// Begins later by this time.
     pub fn delay(op: Op, by: Duration, runtime: &Runtime) -> Fault {
         Fault::new(Effect::Later(op, Some(by), runtime.clone()))
     }
 
-    /// A read succeeds with one wrong bit (one in each bad sector, for [`Fault::sectors`]).
+    /// Reads one wrong bit (one in each bad sector, for [`Fault::sectors`]).
     pub fn corruption() -> Fault {
         Fault::new(Effect::Corruption)
     }
 
-    /// A write reports success, but only its first sectors reach the device.
+    /// Writes only the first sectors, and reports success.
     pub fn torn_write() -> Fault {
         Fault::new(Effect::TornWrite)
     }
 
-    /// A write reports success, but nothing reaches the device.
+    /// Writes nothing, and reports success.
     pub fn lost_write() -> Fault {
         Fault::new(Effect::LostWrite)
     }
 
-    /// Strikes always and everywhere, until restricted.
     fn new(effect: Effect) -> Fault {
         Fault { effect, range: 0..u64::MAX, when: When::Chance(1.0), after: 0, times: u64::MAX }
     }
 
-    /// Only operations that touch these bytes. (Flushes touch none, and are always included.)
+    /// Only operations that touch these bytes, and flushes.
     pub fn within(self, range: Range<u64>) -> Fault {
         Fault { range, ..self }
     }
 
-    /// Strikes an operation with this probability.
+    /// Strikes with this probability.
     pub fn chance(self, probability: f64) -> Fault {
         Fault { when: When::Chance(probability), ..self }
     }
 
-    /// Strikes operations on bad sectors (512 bytes); this share of all sectors is permanently bad.
+    /// Strikes bad sectors (512 bytes): this share of all, always the same.
     pub fn sectors(self, share: f64) -> Fault {
         Fault { when: When::Sectors(share), ..self }
     }
 
-    /// Spares the first so many operations that it would strike.
+    /// Spares this many operations first.
     pub fn after(self, operations: u64) -> Fault {
         Fault { after: operations, ..self }
     }
@@ -146,7 +144,7 @@ impl Fault {
     }
 }
 
-/// What a list of faults shows: `read errors on 5 % of all sectors`.
+/// As shown in a list of faults: `read errors on 5 % of all sectors`.
 impl Display for Fault {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.effect {
@@ -181,47 +179,45 @@ impl fmt::Debug for Fault {
     }
 }
 
-/// A device that fails by rules. Clones are the same.
+/// A device that fails by rules; clones share its state.
 #[derive(Clone)]
 pub struct Faulty {
     inner: Arc<dyn Device>,
     faults: Arc<Faults>,
 }
 
-/// Rules by which a device fails. They change while it is in use.
+/// The rules of a failing device, changeable during use.
 pub struct Faults {
     seed: u64,
     /// There are rules, or it is unplugged.
     is_armed: AtomicBool,
     state: Mutex<FaultState>,
-    /// Since the first operation was delayed, all changes take their turn here.
+    /// Set by the first delayed operation; changes take their turn here from then on.
     late: OnceLock<(Runtime, Order)>,
-    /// Rules have changed.
+    /// Notified when rules change.
     changed: Notify,
 }
 
 struct FaultState {
     rng: Rng,
-    /// In the order in which they are tried, which is that of their numbers.
+    /// Ascending by number.
     rules: Vec<Rule>,
     next: u64,
     injected: u64,
-    /// It was pulled out: every operation fails.
     is_unplugged: bool,
 }
 
-/// A fault that was ordered.
+/// An active fault.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// Its number, by which it is removed.
+    /// Its number, for removal.
     pub number: u64,
-    /// What happens.
+    /// The fault.
     pub fault: Fault,
-    /// Operations that it struck.
+    /// Operations struck.
     pub struck: u64,
 }
 
-/// A rule that struck, and the bytes of the device that it struck.
 struct Strike {
     rule: u64,
     effect: Effect,
@@ -263,7 +259,7 @@ impl Faults {
         Faults { seed, is_armed, state: Mutex::new(state), late, changed }
     }
 
-    /// Adds a rule while the device is in use: a disk that dies later. Returns its number.
+    /// Adds a rule; returns its number.
     pub fn add(&self, fault: Fault) -> u64 {
         self.change(|state| {
             let number = state.next;
@@ -273,7 +269,7 @@ impl Faults {
         })
     }
 
-    /// Removes a rule; returns whether it was there.
+    /// Removes a rule; returns whether it existed.
     pub fn remove(&self, number: u64) -> bool {
         self.change(|state| {
             let before = state.rules.len();
@@ -282,17 +278,17 @@ impl Faults {
         })
     }
 
-    /// All rules, in the order in which they are tried.
+    /// All rules, in order.
     pub fn rules(&self) -> Vec<Rule> {
         self.state.lock().rules.clone()
     }
 
-    /// Removes all rules: a disk that recovers.
+    /// Removes all rules.
     pub fn heal(&self) {
         self.change(|state| state.rules.clear());
     }
 
-    /// Pulls the device out: every operation fails; or plugs it in again, as it was.
+    /// Unplugs the device, so that every operation fails, or plugs it in.
     pub fn unplug(&self, is_unplugged: bool) {
         self.change(|state| state.is_unplugged = is_unplugged);
     }
@@ -311,11 +307,10 @@ impl Faults {
         changed
     }
 
-    /// Waits until a rule is removed.
     async fn removed(&self, number: u64) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // Registered before the look, or the notice could fall between the two.
+            // Registered before the check, or the notification could fall between the two.
             changed.as_mut().enable();
             if self.state.lock().rules.iter().all(|rule| rule.number != number) {
                 return;
@@ -379,7 +374,7 @@ impl Faulty {
         Err(self.info().io_error(op, offset, len, Error::from_raw_os_error(libc::EIO)))
     }
 
-    /// An operation without data: it fails, hangs, waits or proceeds.
+    /// An operation without data.
     fn gate(
         &self,
         op: Op,
@@ -399,7 +394,7 @@ impl Faulty {
         }
     }
 
-    /// A change of a range (nothing, of a flush), behind those that are delayed.
+    /// A change of a range (empty for a flush), behind delayed ones.
     fn change(
         &self,
         (offset, len): (u64, u64),
@@ -418,7 +413,6 @@ impl Faulty {
         }
     }
 
-    /// First waits, then begins the operation.
     fn later<T: Send>(
         &self,
         runtime: &Runtime,
@@ -439,7 +433,7 @@ impl Faulty {
     }
 }
 
-/// The bad byte of each bad sector in the range, or `None` if no sector is bad.
+/// A bad byte in each bad sector of the range, or `None`.
 fn bad_places(seed: u64, share: f64, range: Range<u64>) -> Option<Vec<u64>> {
     let sectors = range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES);
     let bad = sectors.filter_map(|sector| {
@@ -450,7 +444,7 @@ fn bad_places(seed: u64, share: f64, range: Range<u64>) -> Option<Vec<u64>> {
     (!places.is_empty()).then_some(places)
 }
 
-/// The bytes read at `offset`, with one wrong bit at each of these offsets of the device.
+/// `bytes`, read at `offset`, with a wrong bit at each place.
 fn corrupted(bytes: Bytes, offset: u64, places: &[u64]) -> Bytes {
     let mut bytes = Vec::from(bytes);
     for place in places {
@@ -490,7 +484,7 @@ impl Device for Faulty {
             None => self.change((offset, len), move |inner| inner.write_at(offset, data)),
             Some(Strike { effect: Effect::LostWrite, .. }) => Io::done(Ok(())),
             Some(Strike { effect: Effect::TornWrite, places, .. }) => {
-                // Only the sectors before the one that was struck.
+                // Only the sectors before the struck one.
                 let place = places.first().copied().unwrap_or(offset);
                 let kept = (place - place % SECTOR_BYTES).saturating_sub(offset);
                 let data = data.slice(..kept as usize);

@@ -3,27 +3,24 @@
 //! A read takes the first path that works:
 //!
 //! ```text
-//!   1. inline      preadv2(RWF_NOWAIT): copies what is in the page cache right away, without a thread,
+//!   1. inline      preadv2(RWF_NOWAIT): copies from the page cache right away, without a thread,
 //!                  allocating only the buffer. Millions of metadata reads from a warm cache end here.
 //!   2. io_uring    the rest of the range is submitted to the ring: deep queues, no thread per request.
 //!   3. threads     where the kernel refuses io_uring, and in the simulator (there inline, so that a seed is
 //!                  a history).
 //! ```
 //!
-//! Direct I/O (`O_DIRECT`, for block devices) skips path 1: ranges are widened to the alignment that the
-//! kernel requires and trimmed afterwards.
+//! Direct I/O (`O_DIRECT`, for block devices) skips path 1: ranges are widened to the required alignment and
+//! trimmed afterwards. Direct writes go to io_uring; writes to the page cache go to a thread, as they would
+//! inside the kernel ([`queue`]).
 //!
-//! Writes that bypass the page cache go to io_uring; those into it go to a thread, as they would inside the
-//! kernel ([`queue`]).
+//! Every call that may sleep, including open and the size query, goes to the threads for blocking calls: a
+//! hung disk must not take a worker thread, which serves all pools.
 //!
-//! Every call that may sleep goes to the threads for blocking calls, opening and asking for the size
-//! included: a disk that hangs must not take a worker thread, which serves all pools.
-//!
-//! Locking: all methods may be called concurrently. Operations share the open file and take their turn
-//! among changes that overlap ([`Order`]). `try_cached` and `written_bytes` are relaxed atomics: a stale
-//! value costs one attempt or one hint. A mutex guards `solid`, never across a call. The lock that keeps
-//! other programs out, under all names of the device ([`claim`]), belongs to the open file and ends with it,
-//! after the last operation.
+//! Locking: operations share the open file and take their turn among overlapping changes ([`Order`]).
+//! `try_cached` and `written_bytes` are relaxed atomics: a stale value costs one attempt or one hint. A mutex
+//! guards `solid`, never across a call. The lock against other programs, under all names of the device
+//! ([`claim`]), ends with the open file, after the last operation.
 
 mod buffer;
 mod claim;
@@ -54,45 +51,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uring::{Ring, Transfer};
 
-/// After this many bytes written to a file, the kernel is asked to start writing them to the disk.
+/// Bytes written after which the kernel is asked to start writeback.
 const WRITEBACK_BYTES: u64 = 8 << 20;
 
 /// An open regular file or block device.
 pub struct FileDevice(Arc<Shared>);
 
-/// What a device shares with its operations.
 struct Shared {
     info: DeviceInfo,
     file: Arc<OpenFile>,
     runtime: Runtime,
     ring: Option<Arc<Ring>>,
     writes: WritePath,
-    /// `Some` with `O_DIRECT`: offsets, lengths and memory are multiples of this many bytes.
+    /// `Some` with `O_DIRECT`: the alignment of offsets, lengths and memory.
     direct_align: Option<usize>,
-    /// Reads try the page cache first. Cleared once the file system turns out not to support that.
+    /// Cleared if the file system does not support cached reads.
     try_cached: AtomicBool,
-    /// Bytes written into the page cache.
     written_bytes: AtomicU64,
-    /// Of writes and discards.
     order: Order,
-    /// Bytes known to be no hole; all, of a block device.
+    /// A range without holes; the whole of a block device.
     solid: Mutex<Span<u64>>,
 }
 
-/// The path of writes and flushes.
 #[derive(Clone)]
 enum WritePath {
     Ring(Arc<Ring>),
     Queue(Arc<WriteQueue>),
 }
 
-/// A read as the kernel sees it: the requested range, widened to the alignment.
+/// A requested range, widened to the alignment.
 struct Range {
-    /// Where the transfer begins.
     start: u64,
     /// Bytes before the first requested one.
     skip: usize,
-    /// Bytes requested.
     len: usize,
 }
 
@@ -100,7 +91,7 @@ impl FileDevice {
     /// Opens a file or block device.
     ///
     /// # Errors
-    /// There is none that can be used so; or another opener has it.
+    /// It does not exist, is unsuitable, or is in use.
     pub async fn open(path: impl AsRef<Path>, options: OpenOptions, runtime: &Runtime) -> Result<FileDevice> {
         let path = path.as_ref().to_owned();
         let opened = open::unless_in_use(runtime, move || open::open(&path, options)).await?;
@@ -127,21 +118,20 @@ impl FileDevice {
         })))
     }
 
-    /// Takes the lock that keeps other programs from writing until the device is closed.
+    /// Keeps other programs from writing until the device is closed.
     ///
     /// # Errors
-    /// [`DeviceError::InUse`] if another opener holds it, in this process or another.
+    /// [`DeviceError::InUse`] if another opener has the lock, in this process or another.
     pub async fn lock(&self) -> Result<()> {
         let of = self.0.clone();
         open::unless_in_use(&self.0.runtime, move || of.file.lock(&of.info.path)).await
     }
 
-    /// The descriptor, to ask the kernel about it.
+    /// The open file, for queries to the kernel.
     pub fn file(&self) -> &File {
         &self.0.file
     }
 
-    /// An operation that changes a range, in its turn.
     fn change<F: Future<Output = Result<()>> + Send>(
         &self,
         offset: u64,
@@ -172,16 +162,14 @@ impl Shared {
         self.try_cached.load(Ordering::Relaxed)
     }
 
-    /// Fills the buffer from the page cache as far as possible. Returns whether the buffer is full or the
-    /// file has ended.
+    /// Copies all cached bytes. Returns whether the buffer is full or the file has ended.
     fn read_cached(&self, buffer: &mut Buffer, start: u64) -> bool {
         while !buffer.is_complete() {
             match buffer.read_cached(&self.file, start) {
                 Ok(0) => return true,
                 Ok(_) => {}
                 Err(error) => {
-                    // EOPNOTSUPP and the like will not change; the slow path reports any error that
-                    // matters.
+                    // EOPNOTSUPP and the like are permanent; the slow path reports real errors.
                     if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
                         self.try_cached.store(false, Ordering::Relaxed);
                     }
@@ -220,7 +208,6 @@ impl Shared {
         }
     }
 
-    /// Trims what was read to the requested range.
     fn finish_read(&self, buffer: Buffer, range: Range) -> Result<Bytes> {
         let bytes = buffer.into_bytes(range.skip, range.len);
         if bytes.len() == range.len {
@@ -264,18 +251,17 @@ impl Shared {
         }
     }
 
-    /// Now and then asks the kernel to start writing back the page cache; otherwise a flush at the end
-    /// would find all of it still there.
+    /// Starts writeback every [`WRITEBACK_BYTES`], so that the final flush has less to write.
     fn written(&self, len: u64) {
         let Some(ring) = self.ring.as_ref().filter(|_| self.direct_align.is_none()) else { return };
         let before = self.written_bytes.fetch_add(len, Ordering::Relaxed);
         if before / WRITEBACK_BYTES != (before + len) / WRITEBACK_BYTES {
-            // Nobody waits for it, and it is only a hint: the write has succeeded either way.
+            // Not awaited and only a hint: the write has succeeded either way.
             drop(ring.start_transfer(self.file.clone(), 0, Transfer::StartWriteback));
         }
     }
 
-    /// The same data at an address that direct I/O accepts; copied only if necessary.
+    /// The data at an aligned address; copied only if necessary.
     fn aligned(&self, data: Bytes) -> Bytes {
         let Some(align) = self.direct_align else { return data };
         if data.as_ptr().align_offset(align) == 0 {
@@ -326,17 +312,17 @@ impl Shared {
 }
 
 impl Shared {
-    /// Where the first hole begins from an offset on, or the file ends. `None` if that can't be told.
+    /// The first hole from an offset on, or the end of the file.
     async fn next_hole(&self, offset: u64) -> Option<u64> {
         let file = self.file.clone();
-        // Nobody uses the descriptor's position.
+        // The descriptor's position is not used elsewhere.
         let hole = move || rustix::fs::seek(&*file, SeekFrom::Hole(offset)).ok();
         let hole = self.runtime.blocking(hole).await?;
         *self.solid.lock() = offset..hole;
         Some(hole)
     }
 
-    /// Its size by now; that when it was opened if it does not say.
+    /// Current size, or the size at opening if unknown.
     async fn size_now(&self) -> u64 {
         let file = self.file.clone();
         let size = move || rustix::fs::seek(&*file, SeekFrom::End(0)).ok();
@@ -371,7 +357,6 @@ impl Range {
     }
 }
 
-/// Reads until the buffer is full or the file ends.
 fn read_to_end(file: &File, buffer: &mut Buffer, start: u64) -> std::io::Result<()> {
     while !buffer.is_complete() {
         if interrupted::call(|| buffer.read(file, start))? == 0 {

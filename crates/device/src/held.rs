@@ -1,14 +1,13 @@
-//! A layer that holds writes back in memory until it is decided that they shall be made.
+//! A layer that holds writes back in memory until they are approved.
 //!
-//! Idea: whether a change is wanted may become clear only after other data had to be written. So those
-//! writes wait behind a [`Gate`], one for all devices of a pool, and reads see them as if they were made.
-//! When the gate opens, they are made in the order in which they were issued, flushes included; from then
-//! on nothing is held back. If it never opens, no device has changed by a byte.
+//! Idea: whether a change is wanted may become clear only after other writes. So those wait behind a
+//! [`Gate`], one for all devices of a pool, and reads see them as if they were made. An open gate makes them
+//! in the order of issue, flushes included, and passes later writes through. If it never opens, no device
+//! changes by a byte.
 //!
-//! Locking: all methods of devices may be called concurrently; one task opens the gate. A mutex guards the
-//! waiting steps and is never held across a transfer. `is_open` is set under the mutex once no step waits,
-//! and writers check it again under the mutex, so no write overtakes an earlier one. A step stays in the
-//! list until its transfer is done, so reads always find it.
+//! Locking: one task opens the gate. A mutex guards the waiting steps, never across a transfer. `is_open` is
+//! set under it once no step waits, and writers check it again under it, so no write overtakes an earlier
+//! one. A step stays in the list until its transfer is done, so reads always find it.
 
 use crate::error::{Op, Result};
 use crate::io::Io;
@@ -34,11 +33,10 @@ struct HeldState {
     devices: Vec<Arc<dyn Device>>,
     waiting: VecDeque<Step>,
     held_bytes: u64,
-    /// A flush has failed, which may have lost writes that were made before.
+    /// A failed flush, which may have lost earlier writes.
     failed: Option<DeviceError>,
 }
 
-/// A waiting operation; `device` is the device's index.
 #[derive(Clone)]
 enum Step {
     Write { device: usize, offset: u64, data: Bytes },
@@ -46,15 +44,14 @@ enum Step {
 }
 
 impl Gate {
-    /// A device whose writes wait behind this gate.
+    /// Puts a device behind this gate.
     pub fn hold(&self, device: Arc<dyn Device>) -> Arc<dyn Device> {
         let mut state = self.0.state.lock();
         state.devices.push(device.clone());
         Arc::new(Held { inner: device, index: state.devices.len() - 1, gate: self.clone() })
     }
 
-    /// The devices themselves, as they are on disk, without waiting writes; none once the gate is open, which
-    /// keeps no device open that nobody uses any more.
+    /// The devices below, without waiting writes; empty once the gate is open, so as to keep none open.
     pub fn devices(&self) -> Vec<Arc<dyn Device>> {
         self.0.state.lock().devices.clone()
     }
@@ -72,8 +69,8 @@ impl Gate {
     /// Makes all waiting writes in order, and lets later ones through.
     ///
     /// # Errors
-    /// The first error of a device; writes that were not made keep waiting. If a flush has failed, the gate
-    /// never opens: the next one would succeed, although what it waited for may be lost.
+    /// A device's first error; the remaining writes keep waiting. After a failed flush the gate never opens:
+    /// the next flush would succeed although writes may be lost.
     pub async fn open(&self) -> Result<()> {
         loop {
             let (step, devices) = {
@@ -115,7 +112,7 @@ struct Held {
 }
 
 impl Held {
-    /// Makes steps wait; `false` if the gate is open.
+    /// Queues steps; `false` if the gate is open.
     fn wait(&self, steps: impl IntoIterator<Item = Step>) -> bool {
         let mut state = self.gate.0.state.lock();
         if self.gate.is_open() {
@@ -242,7 +239,7 @@ impl Device for Held {
     }
 
     fn grown(&self) -> Io<Option<Arc<dyn Device>>> {
-        // Nothing is held back any more, so nothing need be.
+        // The gate is open, so the larger device needs no gate.
         if self.gate.is_open() { self.inner.grown() } else { Io::done(Ok(None)) }
     }
 }
@@ -253,7 +250,7 @@ mod tests {
     use crate::{MemoryDevice, Traced};
     use cenote_runtime::{Runtime, SimConfig};
 
-    /// Two devices of zeros behind a gate, and traces of what reaches each.
+    /// Two gated devices, and traces below them.
     fn held(rt: &Runtime) -> (Gate, [Arc<Traced>; 2], [Arc<dyn Device>; 2]) {
         let gate = Gate::default();
         let below = [0, 1].map(|_| Arc::new(Traced::new(Arc::new(MemoryDevice::new("disk", 4096)), 100, rt)));

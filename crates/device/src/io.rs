@@ -1,17 +1,16 @@
 //! The future of an operation, which may be complete already.
 //!
-//! Idea: an operation of the kernel can't be taken back. So an [`Io`] only waits: the operation has begun
-//! when there is an `Io`, owns everything it needs (buffers, the open file, its place among changes that
-//! overlap), and goes on if the `Io` is dropped.
+//! Idea: an operation of the kernel can't be taken back. So an [`Io`] only waits: the operation has begun,
+//! owns its buffers, file and turn among overlapping changes, and goes on if the `Io` is dropped.
 //!
 //! ```text
 //!   call --> Io --polled--> result
 //!             | dropped
-//!             a task brings the operation to its end; nobody hears of it
+//!             a task completes the operation; its result is lost
 //! ```
 //!
-//! A warm read is complete before its future exists. `BoxFuture` would still allocate for each of millions
-//! of such reads; this type does not.
+//! A warm read is complete before its future exists. `BoxFuture` would still allocate for each of millions of
+//! such reads.
 
 use crate::error::Result;
 use cenote_runtime::Runtime;
@@ -20,42 +19,40 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// An operation of a device: a future of `Result<T>`. Dropping it does not stop the operation.
+/// An operation of a device. Dropping it does not stop the operation.
 #[must_use = "the outcome of an operation is lost; say `drop` if that is meant"]
 pub struct Io<T: Send + 'static>(IoState<T>);
 
 enum IoState<T: Send + 'static> {
-    /// `None` once taken.
     Done(Option<Result<T>>),
     UnderWay(UnderWay<T>),
 }
 
 struct UnderWay<T: Send + 'static> {
-    /// `None` while it is being polled, so that nobody goes on with one that panicked, and at its end.
+    /// `None` at its end, and while polled, so that no panicked operation is continued.
     steps: Option<BoxFuture<'static, Result<T>>>,
-    /// `None`: it never ends, so nobody need go on with it.
+    /// `None` if it never ends.
     runtime: Option<Runtime>,
 }
 
 impl<T: Send> Io<T> {
-    /// An operation that is complete.
+    /// A completed operation.
     pub fn done(result: Result<T>) -> Io<T> {
         Io(IoState::Done(Some(result)))
     }
 
-    /// An operation whose steps are left to be taken.
+    /// An operation with steps left.
     pub fn pending(runtime: &Runtime, steps: impl Future<Output = Result<T>> + Send + 'static) -> Io<T> {
         Io(IoState::UnderWay(UnderWay { steps: Some(Box::pin(steps)), runtime: Some(runtime.clone()) }))
     }
 
-    /// An operation that the device has forgotten: it neither ends nor does anything.
+    /// An operation lost by the device: it neither ends nor does anything.
     pub fn never() -> Io<T> {
         let steps: BoxFuture<'static, Result<T>> = Box::pin(std::future::pending());
         Io(IoState::UnderWay(UnderWay { steps: Some(steps), runtime: None }))
     }
 
-    /// The same operation with another result, which is made as soon as it is over: at once if it is
-    /// complete.
+    /// Maps the result as soon as there is one.
     pub fn map<U: Send>(self, make: impl FnOnce(Result<T>) -> Result<U> + Send + 'static) -> Io<U> {
         match self.0 {
             IoState::Done(result) => Io::done(make(taken(result))),
@@ -74,7 +71,7 @@ impl<T: Send> Io<T> {
         }
     }
 
-    /// Keeps something until the operation is over, whoever waits for it.
+    /// Keeps a value until the operation is over.
     pub fn holding(self, kept: impl Send + 'static) -> Io<T> {
         self.map(move |result| {
             drop(kept);
@@ -82,8 +79,7 @@ impl<T: Send> Io<T> {
         })
     }
 
-    /// Looks at the outcome as soon as there is one: at once if the operation is complete, without delaying
-    /// it.
+    /// Inspects the result as soon as there is one.
     pub fn inspect(self, look: impl FnOnce(&Result<T>) + Send + 'static) -> Io<T> {
         self.map(move |result| {
             look(&result);
@@ -91,7 +87,7 @@ impl<T: Send> Io<T> {
         })
     }
 
-    /// Whether it is complete, so that awaiting it does not wait.
+    /// Whether awaiting it does not wait.
     pub fn is_done(&self) -> bool {
         matches!(self.0, IoState::Done(_))
     }

@@ -1,8 +1,8 @@
-//! Where bytes live: files, block devices, memory, and small layers that compose over any of them.
+//! Devices: files, block devices, memory, and small layers that compose over any of them.
 //!
 //! ```text
 //!      Counted     counts operations, bytes, times, sizes
-//!      Traced      counts and records what passes      \
+//!      Traced      counts and records operations       \
 //!      Delayed     takes time                           |  layers: a Device over a Device, in any order
 //!      Faulty      errors, corruption, torn writes      |
 //!      Gate        holds writes back until it opens    /
@@ -11,11 +11,9 @@
 //!      MemoryDevice  a live and a durable image: a power cut is one line
 //! ```
 //!
-//! A device moves whole ranges: a read returns every requested byte, or an error that says where and why.
+//! A device moves whole ranges: a read returns every requested byte, or an error with its place and cause.
 //! Buffers are owned ([`Bytes`]), so a transfer may outlive the task that started it; slices of one read
-//! share its buffer.
-//!
-//! Nothing here knows what the bytes mean.
+//! share its buffer. The meaning of the bytes is unknown here.
 
 mod buffer_pool;
 mod counted;
@@ -45,100 +43,91 @@ pub use traced::{Event, OpCount, Traced};
 
 use std::sync::Arc;
 
-/// What is known about a device when it is opened.
+/// The properties of an open device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// Its name in errors and reports: the path as given, or a name.
+    /// Path as given, or a name, for errors and reports.
     pub path: Arc<str>,
-    /// Bytes it holds.
+    /// Size.
     pub size_bytes: u64,
     /// The unit that it writes without reading first (physical sector); 512 if unknown.
     pub sector_bytes: u32,
-    /// Whether seeks cost time: `Some(true)` for spinning disks, `None` if unknown (image files).
+    /// `Some(true)` for spinning disks, `None` if unknown (image files).
     pub rotational: Option<bool>,
     /// Writes are refused.
     pub read_only: bool,
-    /// Users other than root and this program's own could write it when it was opened.
+    /// Users other than root and this program's own could write to it when it was opened.
     pub others_may_write: bool,
 }
 
-/// Something that holds bytes. Shared as `Arc<dyn Device>`; all methods may be called concurrently.
+/// A store of bytes. Shared as `Arc<dyn Device>`; all methods may be called concurrently.
 ///
-/// An operation begins when its method is called. From then on it owns its buffers and goes on to its end,
-/// even if its [`Io`] is dropped; only its result is lost. A device that is closed meanwhile stays open for
-/// it.
+/// An operation begins when its method is called. It owns its buffers and runs to its end, even if its [`Io`]
+/// is dropped. A device closed meanwhile stays open for it.
 ///
-/// Changes (writes and discards) that overlap are made in the order of the calls: each begins when the one
-/// before it is over, even if nobody waits for that one any more. So data that were written, and awaited, are
-/// never overwritten by an older change. An `Io` that is neither awaited nor dropped may keep later ones
-/// waiting.
+/// Overlapping changes (writes and discards) are made in the order of the calls, so an awaited write is never
+/// overwritten by an older change. An `Io` that is neither awaited nor dropped may delay later ones.
 pub trait Device: Send + Sync {
-    /// Path, size, sector, kind.
+    /// Properties of the device.
     fn info(&self) -> &DeviceInfo;
 
-    /// Reads exactly `len` bytes at `offset` (both in bytes, of any alignment).
+    /// Reads exactly `len` bytes at `offset`, of any alignment.
     fn read_at(&self, offset: u64, len: usize) -> Io<Bytes>;
 
-    /// Writes all of `data` at `offset`. Durable only after a later [`Device::flush`].
+    /// Writes `data` at `offset`. Durable only after a later [`Device::flush`].
     fn write_at(&self, offset: u64, data: Bytes) -> Io<()>;
 
-    /// Writes all of `data` at `offset`, and completes once it is durable. Guarantees nothing about other
-    /// writes; an error may be that of another write, which was not flushed.
+    /// Writes `data` at `offset`, durable on completion. The error may be that of another, unflushed write.
     fn write_through(&self, offset: u64, data: Bytes) -> Io<()>;
 
-    /// Reads ranges that follow each other, the first at `offset`, in one operation, each into memory of its
-    /// own.
+    /// Reads consecutive ranges, each into its own memory.
     fn read_pieces(&self, offset: u64, lens: Vec<usize>) -> Io<Vec<Bytes>> {
         pieces::read(self, offset, lens)
     }
 
-    /// Writes pieces that follow each other, the first at `offset`, in one operation.
+    /// Writes consecutive pieces.
     fn write_pieces(&self, offset: u64, pieces: Vec<Bytes>) -> Io<()> {
         pieces::write(self, offset, pieces)
     }
 
-    /// Makes every write durable that completed before this call. An error is told once, to one of those who
-    /// flush or write through: what should have been written by then may be lost, although later flushes
-    /// succeed.
+    /// Makes earlier writes durable. An error is reported once, to one flush or write-through; the affected
+    /// writes may be lost although later flushes succeed.
     fn flush(&self) -> Io<()>;
 
-    /// A flush has failed in a layer above: a simulated device then treats what was unflushed as Linux treats
-    /// pages that it could not write. They are clean, are read as written, and may or may not be on the
-    /// disk. Real devices do that by themselves.
+    /// After a failed flush in a layer above, a simulated device treats unflushed writes as Linux treats
+    /// pages that it could not write: they are clean, are read as written, and may or may not be on the disk.
+    /// Real devices behave so anyway.
     fn lose_unflushed(&self) {}
 
-    /// Discards the content of a range, which then reads as zeros or as before until it is written again. A
-    /// hint: a device that cannot do it returns [`DeviceError::Unsupported`].
+    /// Discards a range, which then reads as zeros or as before. A hint; may be [`DeviceError::Unsupported`].
     fn discard(&self, offset: u64, len: u64) -> Io<()>;
 
-    /// Whether the first write to a part of this range must allocate space first: sparse files have holes.
-    /// A hint, and usually known without asking the system.
+    /// Whether a write to part of a range must allocate space. A hint, usually without a system call.
     fn has_hole(&self, _offset: u64, _len: u64) -> Io<bool> {
         Io::done(Ok(false))
     }
 
-    /// Whether it is still part of the machine, as far as that can be told: a disk that was pulled out is
-    /// not. Asked when it has failed.
+    /// Whether the device is still present, as far as known; asked after failures.
     fn is_there(&self) -> Io<bool> {
         Io::done(Ok(true))
     }
 
-    /// Bytes that it holds by now: fewer than when it was opened if it was cut short.
+    /// Current size; smaller after a truncation.
     fn size_now(&self) -> Io<u64> {
         Io::done(Ok(self.size_bytes()))
     }
 
-    /// The same open device with the size that it has by now, if that is larger than it was.
+    /// The same open device with its new size, if it has grown.
     fn grown(&self) -> Io<Option<Arc<dyn Device>>> {
         Io::done(Ok(None))
     }
 
-    /// Bytes it holds.
+    /// Size at opening.
     fn size_bytes(&self) -> u64 {
         self.info().size_bytes
     }
 
-    /// Its path or name, for messages.
+    /// Path or name, for messages.
     fn describe(&self) -> &str {
         &self.info().path
     }

@@ -6,14 +6,12 @@
 //!              +--> writes since the last flush --(power cut)--> durable image
 //! ```
 //!
-//! A real disk may keep any part of what was not flushed, in any order, sector by sector.
-//! [`MemoryDevice::power_cut`] does that, by a seed: each sector is kept, lost or overtaken by an older
-//! one. So a crash test is: write, cut, reopen. What a failed flush has lost ([`Device::lose_unflushed`]) is
-//! no business of the next flush, as with Linux's page cache: it is read as written until the power is cut,
-//! and then each of its sectors is on the disk or not.
+//! A real disk may keep any part of its unflushed writes, in any order, sector by sector.
+//! [`MemoryDevice::power_cut`] does that, by a seed: each sector is kept, lost or overtaken by an older one.
+//! So a crash test is: write, cut, reopen. As with Linux's page cache, later flushes do not cover writes lost
+//! by a failed flush ([`Device::lose_unflushed`]): they are read as written until the power is cut.
 //!
-//! Memory: twice the size, plus what was written since the last flush, and what was lost and not written
-//! again.
+//! Memory: twice the size, plus unflushed writes, plus lost writes that were not overwritten.
 //!
 //! Locking: one mutex guards both images; every operation completes inside the call that starts it.
 
@@ -33,21 +31,20 @@ pub struct MemoryDevice {
 struct Images {
     live: Vec<u8>,
     durable: Vec<u8>,
-    /// Writes since the last flush, oldest first. None is older than a durable write to the same place.
+    /// Oldest first. None is older than a durable write to the same place.
     unflushed: Vec<(usize, Bytes)>,
-    /// What failed flushes have lost; as above.
+    /// Writes lost by failed flushes; same order.
     lost: Vec<(usize, Bytes)>,
 }
 
 impl Images {
-    /// Puts a write on the disk, which settles what became of older ones there.
+    /// Makes a write durable, superseding older ones there.
     fn make_durable(&mut self, at: usize, data: &Bytes) {
         self.durable[at..at + data.len()].copy_from_slice(data);
         cut_out(&mut self.lost, at, data.len());
     }
 }
 
-/// Takes a range out of some writes.
 fn cut_out(writes: &mut Vec<(usize, Bytes)>, at: usize, len: usize) {
     let end = at + len;
     if !writes.iter().any(|(start, data)| *start < end && at < start + data.len()) {
@@ -69,7 +66,7 @@ impl MemoryDevice {
         MemoryDevice::with_images(name, vec![0; size_bytes], vec![0; size_bytes])
     }
 
-    /// A device with this content, durably.
+    /// A device with this durable content.
     pub fn with_content(name: &str, content: Vec<u8>) -> MemoryDevice {
         MemoryDevice::with_images(name, content.clone(), content)
     }
@@ -87,14 +84,14 @@ impl MemoryDevice {
         MemoryDevice { info, images: Mutex::new(images) }
     }
 
-    /// The same device with another sector size: the unit in which a power cut tears writes.
+    /// Changes the sector size: the unit in which a power cut tears writes.
     pub fn with_sector_bytes(mut self, sector_bytes: u32) -> MemoryDevice {
         self.info.sector_bytes = sector_bytes.max(1);
         self
     }
 
-    /// Cuts the power. Each sector written since the last flush, or lost by one, is kept or lost, in random
-    /// order, as `rng` decides; the result is the content from now on.
+    /// Cuts the power: each unflushed or lost sector is kept or dropped, in random order. The result is the
+    /// content.
     pub fn power_cut(&self, rng: &mut Rng) {
         let sector = self.info.sector_bytes as usize;
         let images = &mut *self.images.lock();
@@ -113,7 +110,7 @@ impl MemoryDevice {
         images.live.clone_from(&images.durable);
     }
 
-    /// A copy of what a reader sees now.
+    /// A copy of the content as readers see it.
     pub fn live_image(&self) -> Vec<u8> {
         self.images.lock().live.clone()
     }
@@ -124,7 +121,6 @@ impl MemoryDevice {
     }
 }
 
-/// Splits a write at the device's sector boundaries.
 fn split_sectors(offset: usize, data: &Bytes, sector: usize, out: &mut Vec<(usize, Bytes)>) {
     let mut at = 0;
     while at < data.len() {

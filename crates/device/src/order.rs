@@ -1,9 +1,9 @@
-//! The order of changes that overlap: each begins when those before it are over.
+//! Orders overlapping changes: each begins when those before it are over.
 //!
-//! Idea: neither the kernel nor a disk orders writes that are under way at the same time. Usually nobody
-//! needs that, because a write is awaited before the next one to the same place. But a write whose future was
-//! dropped goes on, and its place may belong to somebody else by then. So each change (a write, a discard)
-//! takes its turn when its method is called, and gives it back when the device is done with it.
+//! Idea: neither the kernel nor a disk orders concurrent writes. Usually a write is awaited before the next
+//! one to the same place. But a write whose future was dropped goes on, and its place may have a new owner by
+//! then. So each change (a write, a discard) takes its turn when its method is called, and returns it when it
+//! is done.
 //!
 //! ```text
 //!   under way    |--a--|      |--b--|            none overlaps another
@@ -11,10 +11,10 @@
 //!                      |--d---|                  behind c
 //! ```
 //!
-//! Invariants: ranges under way are disjoint; a waiting one overlaps one under way, or one that has waited
-//! longer.
+//! Invariants: ranges under way are disjoint; a waiting one overlaps one under way, or an earlier waiting
+//! one.
 //!
-//! Locking: one mutex, held for a look at the table; turns are passed on after it is released.
+//! Locking: one mutex, held for an access to the table; turns are passed on after it is released.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -23,7 +23,6 @@ use std::sync::Arc;
 use futures::channel::oneshot;
 use parking_lot::Mutex;
 
-/// The changes of a device. Clones are the same.
 #[derive(Clone, Default)]
 pub(crate) struct Order(Arc<Mutex<Changes>>);
 
@@ -31,7 +30,6 @@ pub(crate) struct Order(Arc<Mutex<Changes>>);
 struct Changes {
     /// Ends, by start.
     under_way: BTreeMap<u64, u64>,
-    /// The longest waiting first.
     waiting: VecDeque<Waiting>,
 }
 
@@ -40,21 +38,18 @@ struct Waiting {
     go: oneshot::Sender<Turn>,
 }
 
-/// The right to change a range, until this is dropped.
 pub(crate) struct Turn {
     order: Order,
     start: u64,
 }
 
-/// A place in the order.
 pub(crate) enum Place {
-    /// Nothing is before it. `None`: it changes nothing.
+    /// `None` for an empty range.
     First(Option<Turn>),
     Behind(oneshot::Receiver<Turn>),
 }
 
 impl Order {
-    /// A place for a change of a range, behind all that have one.
     pub(crate) fn enter(&self, offset: u64, len: u64) -> Place {
         let range = offset..offset.saturating_add(len);
         if range.is_empty() {
@@ -98,11 +93,10 @@ impl Order {
 }
 
 impl Place {
-    /// Waits until those before it are over.
     pub(crate) async fn turn(self) -> Option<Turn> {
         match self {
             Place::First(turn) => turn,
-            // As long as it waits, somebody is before it, who will pass the turn on.
+            // As long as it waits, a change before it exists that will pass the turn on.
             Place::Behind(turn) => turn.await.ok(),
         }
     }
@@ -115,7 +109,7 @@ impl Drop for Turn {
 }
 
 fn is_free(under_way: &BTreeMap<u64, u64>, range: &Range<u64>) -> bool {
-    // They are disjoint: the last that begins before the end is the one that ends last.
+    // They are disjoint: the last one to begin before the end also ends last.
     under_way.range(..range.end).next_back().is_none_or(|(_, end)| *end <= range.start)
 }
 
@@ -128,7 +122,6 @@ mod tests {
     use super::*;
     use futures::FutureExt;
 
-    /// Whether it may begin by now.
     fn begins(place: Place) -> Result<Option<Turn>, oneshot::Receiver<Turn>> {
         match place {
             Place::First(turn) => Ok(turn),

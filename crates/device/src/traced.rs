@@ -17,20 +17,20 @@ use std::time::Duration;
 pub struct OpCount {
     /// Operations that ended, successfully or not.
     pub ended: u64,
-    /// Number of these that failed.
+    /// Failures among them.
     pub failed: u64,
-    /// Bytes of those that succeeded.
+    /// Bytes of successful operations.
     pub bytes: u64,
-    /// Their total duration.
+    /// Total duration.
     pub busy: Duration,
 }
 
 /// One completed operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// When it was requested.
+    /// Time of the request.
     pub start: Instant,
-    /// How long it took.
+    /// Duration.
     pub took: Duration,
     /// The kind of operation.
     pub op: Op,
@@ -42,7 +42,7 @@ pub struct Event {
     pub failed: bool,
 }
 
-/// A device under observation. Clones are the same.
+/// A traced device; clones share its state.
 #[derive(Clone)]
 pub struct Traced {
     inner: Arc<dyn Device>,
@@ -58,7 +58,7 @@ struct Seen {
 }
 
 impl Traced {
-    /// Counts all operations, and records the first `event_limit` in the order in which they end.
+    /// Counts all operations, and records the first `event_limit` that end.
     pub fn new(inner: Arc<dyn Device>, event_limit: usize, runtime: &Runtime) -> Traced {
         Traced { inner, runtime: runtime.clone(), seen: Arc::default(), event_limit }
     }
@@ -68,7 +68,7 @@ impl Traced {
         self.seen.lock().counts[op as usize]
     }
 
-    /// Takes the recorded operations, making room for as many again.
+    /// Takes the recorded operations, making room again.
     pub fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut self.seen.lock().events)
     }

@@ -1,4 +1,4 @@
-//! A program that has a device to itself has it under all of its names: loop devices, links, mounts.
+//! Exclusive use of a device covers all of its names: loop devices, links, mounts.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -10,7 +10,7 @@ use cenote_runtime::Runtime;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A loop device over a file; it goes at the end.
+/// A loop device over a file, removed on drop.
 struct Loop(PathBuf);
 
 impl Loop {
@@ -42,7 +42,6 @@ fn is_in_use(outcome: Result<FileDevice, DeviceError>, by: &str) {
     assert!(matches!(error, DeviceError::InUse { .. }) && error.to_string().contains(by), "{error}");
 }
 
-/// 8 MiB of zeros.
 fn image(folder: &Path) -> PathBuf {
     let path = folder.join("image");
     std::fs::File::create(&path).unwrap().set_len(8 << 20).unwrap();

@@ -251,7 +251,7 @@ fn pieces_are_read_and_written_as_one_range_on_every_way() {
     let (file, content) = random_file(7);
     for rt in [Runtime::real(Some(2)), Runtime::simulated(SimConfig::seed(1))] {
         for (way, device) in ways(&file, &rt) {
-            // Of whole sectors, and odd ones, which direct I/O does not take apart.
+            // Whole sectors, and odd lengths, which direct I/O cannot split.
             for (offset, lens) in [(8192, vec![4096, 512, 8192, 1024, 65536]), (777, vec![1, 4000, 3, 512])] {
                 evict(&file);
                 let pieces = rt.block_on(device.read_pieces(offset as u64, lens.clone())).unwrap();
@@ -340,7 +340,7 @@ fn a_write_that_was_dropped_is_made_before_newer_ones_to_its_place() {
                 let at = 8192 + round * 16384;
                 let write = |offset, byte| device.write_at(offset, Bytes::from(vec![byte; 8192]));
                 rt.block_on(async {
-                    // Begun, and nobody waits for it. Somebody else has its place by now.
+                    // Begun without a waiter; meanwhile its place gets a new owner.
                     let mut old = write(at, b'o');
                     assert!(futures::poll!(&mut old).is_pending() || !old.is_done());
                     drop(old);
@@ -403,8 +403,7 @@ fn a_block_device_has_the_size_the_kernel_says() {
         let Ok(device) = rt.block_on(FileDevice::open(&path, OpenOptions::READ_ONLY, &rt)) else { continue };
         assert_eq!(device.size_bytes(), sectors * 512, "{}", path.display());
         assert!(device.info().rotational.is_some() && device.info().sector_bytes >= 512);
-        // The first sector of a disk in use does not change: read through the cache and past it, it is the
-        // same.
+        // The first sector of a disk in use does not change: the cached and the direct read are equal.
         let cached = OpenOptions { direct: Direct::Never, ..OpenOptions::READ_ONLY };
         let cached = rt.block_on(FileDevice::open(&path, cached, &rt)).expect("opened a moment ago");
         let [cached, direct] =

@@ -1,8 +1,7 @@
-//! A file whose calls are always interrupted: every transfer ends with an error that says so, and none
-//! hangs.
+//! A file whose calls are always interrupted: every transfer ends with a clear error, and none hangs.
 //!
-//! A seccomp filter answers the calls of one thread, and of the threads it starts, with `EINTR`, as a
-//! broken file system would.
+//! A seccomp filter answers the calls of one thread, and of the threads it starts, with `EINTR`, as a broken
+//! file system would.
 #![allow(unsafe_code)] // the filter is a table in memory that the kernel is given the address of
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
@@ -49,8 +48,7 @@ fn calls_that_are_interrupted_for_ever_are_errors() {
         libc::SYS_fdatasync,
         libc::SYS_fallocate,
     ];
-    // The runtime's threads are started by the thread that has the filter, and inherit it; other tests'
-    // threads don't.
+    // The runtime's threads inherit the filter from the thread that starts them; other tests' threads don't.
     let work = move || {
         if !interrupt_for_ever(&calls) {
             println!("skipped: the kernel takes no seccomp filter here");

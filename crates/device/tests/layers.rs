@@ -29,7 +29,7 @@ fn read<T: Device>(device: &T, offset: u64, len: usize) -> Result<Bytes, DeviceE
     simulate(0, |_| device.read_at(offset, len))
 }
 
-/// Eight readers on a slow, worn disk; returns what a trace above it recorded.
+/// Eight readers on a slow, worn disk; returns the events of a trace above it.
 fn worn_disk_history(seed: u64) -> Vec<Event> {
     simulate(seed, |rt| async move {
         let faulty = Faulty::new(disk(), rt.random_u64())

@@ -1,4 +1,4 @@
-//! Allocation: the space of a pool in memory, and where the next block goes.
+//! Allocation: the space of a pool in memory, and the placement of new blocks.
 //!
 //! ```text
 //!   Allocator --class--> metaslab groups, in turn --> metaslabs, by weight --> free ranges, by fit --> DVA
@@ -6,25 +6,23 @@
 //! ```
 //!
 //! Idea: a block belongs to a *class* (data, metadata on special vdevs, intent log...). A class has a
-//! *metaslab group* on each of its top-level vdevs. Groups take turns; within a group the metaslab with the
-//! largest free ranges is used up first; within a metaslab blocks are laid out one after the other. All
-//! metaslabs are loaded: memory is about 100 bytes per free range.
-//!
-//! A txg uses the allocator like this:
+//! *metaslab group* on each of its top-level vdevs. Groups take turns. A group uses up the metaslab with the
+//! largest free ranges first, and a metaslab places blocks one after the other. All metaslabs are loaded;
+//! memory is about 100 bytes per free range.
 //!
 //! ```text
 //!   open, syncing   allocate, claim, unallocate
 //!   each sync pass  free; take_changes -> space maps, which need blocks: next pass, until nothing changes
-//!   synced          finish: what was freed two txgs ago becomes allocatable
+//!   synced          finish: space freed two txgs ago becomes allocatable
 //! ```
 //!
-//! Locking: any thread may call any method at any time, except that one task syncs a txg and calls
-//! `take_changes`, then `finish`. Order: the lock on the list of vdevs (for reading, except while a vdev is
-//! added), a class's rotor, one metaslab group. No two groups are locked at once, nor two classes. Between
-//! calls every byte of a metaslab is in exactly one state (see `metaslab`).
+//! Locking: any thread may call any method, but only the task that syncs a txg calls `take_changes`, then
+//! `finish`. Order: the lock on the list of vdevs (for reading, except while a vdev is added), a class's
+//! rotor, one metaslab group. No two groups and no two classes are locked at once. Between calls every byte
+//! of a metaslab is in exactly one state (see `metaslab`).
 //!
-//! Nothing here reads or writes a disk: the engine loads space maps into [`NewMetaslab`]s and writes
-//! [`MetaslabChanges`] to space maps. Reserved space (slop) is the engine's matter too.
+//! This module does no I/O: the engine loads space maps into [`NewMetaslab`]s and writes [`MetaslabChanges`]
+//! to space maps. The engine also manages reserved space (slop).
 //!
 //! Source: OpenZFS `metaslab.c`, `metaslab_impl.h` (theory comments), `vdev.c` (`vdev_metaslab_init`),
 //! `spa_misc.c` (`spa_preferred_class`).
@@ -62,18 +60,18 @@ pub use kept::{KeptSpace, TXG_DEFER_SIZE};
 use metaslab::{Metaslab, Needed};
 pub use space::Space;
 
-/// `zfs_embedded_slog_min_ms`: a vdev must have more metaslabs than this to set one aside for intent logs.
+/// `zfs_embedded_slog_min_ms`: vdevs with more metaslabs set one aside.
 const EMBEDDED_SLOG_MIN_MS: u64 = 64;
-/// The percentage of special vdevs that is reserved for metadata: `zfs_special_class_metadata_reserve_pct`.
+/// `zfs_special_class_metadata_reserve_pct`.
 const SPECIAL_RESERVE_PERCENT: u64 = 25;
 
 /// The space of a pool.
 #[derive(Debug, Default)]
 pub struct Allocator {
     vdevs: RwLock<Vdevs>,
-    /// The txg that a checkpoint keeps, 0 if there is none.
+    /// The checkpoint's txg, 0 if there is none.
     checkpoint_txg: AtomicU64,
-    /// Whose state of the pool is to stay whole.
+    /// Tracks the txgs that readers hold.
     keeper: Arc<Keeper>,
     /// Automatic trim is on.
     trims: AtomicBool,
@@ -82,125 +80,121 @@ pub struct Allocator {
 #[derive(Debug, Default)]
 struct Vdevs {
     groups: BTreeMap<VdevId, Vec<Arc<MetaslabGroup>>>,
-    /// For vdevs that were or are being removed: where their blocks are now.
     moved: BTreeMap<VdevId, Moved>,
     classes: [Class; AllocClass::ALL.len()],
 }
 
-/// A metaslab and what is allocated on it, all in bytes from the start of its vdev.
+/// A metaslab, in bytes from the start of the vdev.
 #[derive(Debug, Clone)]
 pub struct NewMetaslab {
-    /// Its number within the vdev.
+    /// Index within the vdev.
     pub index: u64,
-    /// Offset of its start.
+    /// Start offset.
     pub start_bytes: u64,
-    /// Its size; on a dRAID, in whole redundancy groups.
+    /// Size; on a dRAID, in whole redundancy groups.
     pub size_bytes: u64,
-    /// The allocated ranges of its space map.
+    /// Allocated ranges, from the space map.
     pub allocated: Ranges,
 }
 
 /// A request for space.
 #[derive(Debug, Clone, Copy)]
 pub struct AllocRequest<'a> {
-    /// The purpose. If that class is full or has no vdevs, another one is used.
+    /// Preferred class, with fallbacks.
     pub class: AllocClass,
-    /// Size of the block, compressed.
+    /// Compressed size.
     pub psize: Psize,
-    /// Number of copies, 1 to 3, each on its own vdev where possible.
+    /// 1 to 3, each on its own vdev where possible.
     pub copies: usize,
-    /// The txg in which the block is born.
+    /// Birth txg.
     pub txg: Txg,
-    /// The vdev to begin with: pieces of a gang block should lie near its header.
+    /// Vdev to try first: near a gang block's header.
     pub near: Option<VdevId>,
-    /// Vdevs to avoid, because writing there just failed.
+    /// Vdevs to avoid after a failed write.
     pub avoid: &'a [VdevId],
-    /// Existing copies of the block; new ones keep away from them.
+    /// Existing copies; new ones keep their distance.
     pub beside: &'a [Dva],
 }
 
 impl AllocRequest<'_> {
-    /// A request for a block that has no copies yet.
+    /// A request for the first copies of a block.
     pub fn new(class: AllocClass, psize: Psize, copies: usize, txg: Txg) -> AllocRequest<'static> {
         AllocRequest { class, psize, copies, txg, near: None, avoid: &[], beside: &[] }
     }
 }
 
-/// The properties of a block that decide where it goes.
+/// The properties of a block that determine its class.
 #[derive(Debug, Clone, Copy)]
 pub struct BlockUse {
-    /// Type of the object (`dn_storage_type` if it has one).
+    /// Object type (`dn_storage_type` if set).
     pub object_type: ObjectType,
     /// Level above the data.
     pub level: u8,
-    /// Size of the block, compressed.
+    /// Compressed size.
     pub psize: Psize,
-    /// Data blocks up to this size may go to special vdevs: property `special_small_blocks`; 0 for none.
+    /// Limit for data blocks on special vdevs, `special_small_blocks`; 0 for none.
     pub special_small_blocks: u64,
 }
 
-/// The changes of a metaslab in a sync pass: apply `allocated` before `freed`, since a range may be in
-/// both.
+/// A metaslab's changes in a sync pass. Apply `allocated` first: a range may be in both.
 #[derive(Debug, Clone)]
 pub struct MetaslabChanges {
-    /// Its vdev.
+    /// Vdev.
     pub vdev: VdevId,
-    /// Its number within the vdev.
+    /// Index within the vdev.
     pub index: u64,
-    /// Offset of its start on the vdev; its own space map counts from there.
+    /// Start offset on the vdev, and of the space map.
     pub start_bytes: u64,
-    /// Allocated since the last call, in bytes from the start of the vdev.
+    /// In bytes from the start of the vdev.
     pub allocated: Ranges,
     /// Freed since the last call.
     pub freed: Ranges,
-    /// Freed since the last call and kept for a checkpoint: it stays allocated.
+    /// Freed, but kept for a checkpoint.
     pub checkpointed: Ranges,
-    /// Bytes allocated now (`smp_alloc`).
+    /// Bytes allocated (`smp_alloc`).
     pub allocated_bytes: u64,
-    /// Its free ranges now, including those not allocatable yet (`smp_histogram`).
+    /// Free and deferred ranges (`smp_histogram`).
     pub free_ranges: SizeHistogram,
 }
 
 /// Why the allocator refuses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AllocError {
-    /// No free range is long enough, or not as many as copies: use smaller pieces (a gang block), or free
-    /// space.
+    /// Use smaller pieces (a gang block), or free space.
     #[error(
         "no space for {copies} times {psize} bytes ({}): the largest free range has {largest_bytes} bytes",
         class.name()
     )]
     NoSpace {
-        /// The requested class; its fallbacks have been tried.
+        /// The requested class; fallbacks were tried.
         class: AllocClass,
-        /// The block's size, compressed.
+        /// Compressed size.
         psize: Psize,
         /// Number of copies.
         copies: usize,
-        /// The largest free range of all vdevs that were tried, raw: including parity.
+        /// Largest free range of all vdevs tried, including parity.
         largest_bytes: u64,
     },
-    /// Not an address in this pool, or no whole block can lie there: the block pointer is damaged.
+    /// The address is impossible: the block pointer is damaged.
     #[error("not a possible block: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     BadAddress {
         /// The address.
         dva: Dva,
     },
-    /// The range to be freed is not allocated, or not entirely: space maps and block pointers contradict
-    /// each other.
+    /// Not fully allocated: space maps and block pointers contradict each other.
     #[error("freed twice, or never allocated: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     NotAllocated {
         /// The address.
         dva: Dva,
     },
-    /// The range to be freed was allocated in another txg than the one being written, which must not touch
-    /// it: no state of the pool would have it allocated first. Nothing was freed.
+    /// Allocated in another txg than the syncing one; space maps would record only the free. Nothing was
+    /// freed.
     #[error("belongs to a later txg: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     OtherTxg {
         /// The address.
         dva: Dva,
     },
-    /// The range to be claimed is not free.
+    /// The claimed range is not free.
     #[error("claimed and not free: {}:{:x}, {} bytes", dva.vdev, dva.offset_bytes, dva.asize)]
     NotFree {
         /// The address.
@@ -208,8 +202,8 @@ pub enum AllocError {
     },
 }
 
-/// Whether a vdev sets one metaslab aside for intent logs. Data vdevs with many metaslabs do: at import,
-/// the one whose own map has the least allocated (`vdev_metaslab_init`).
+/// Whether a vdev sets a metaslab aside for intent logs: a data vdev with many. An import takes the one with
+/// the least allocated space (`vdev_metaslab_init`).
 pub fn has_embedded_log(vdev: &VdevConfig) -> bool {
     let metaslabs = vdev.asize_bytes.checked_shr(vdev.metaslab_shift).unwrap_or(0);
     vdev.class == VdevClass::Normal && metaslabs > EMBEDDED_SLOG_MIN_MS
@@ -221,8 +215,7 @@ impl Allocator {
         Allocator::default()
     }
 
-    /// Adds a top-level vdev with all its metaslabs. Blocks may go there at once, unless its configuration
-    /// forbids it.
+    /// Adds a top-level vdev, which accepts blocks unless its configuration forbids it.
     pub fn add_vdev(&self, config: &VdevConfig, mut metaslabs: Vec<NewMetaslab>) {
         let main = match config.class {
             VdevClass::Normal => AllocClass::Normal,
@@ -245,7 +238,7 @@ impl Allocator {
         }
     }
 
-    /// A vdev has grown: of `metaslabs`, those behind its end so far are new. Nothing of them is allocated.
+    /// Adds those of `metaslabs` beyond the vdev's previous end, empty.
     pub fn grow_vdev(&self, vdev: VdevId, mut metaslabs: Vec<NewMetaslab>) {
         let vdevs = self.vdevs.write();
         let Some(groups) = vdevs.groups.get(&vdev) else { return };
@@ -255,23 +248,21 @@ impl Allocator {
         main.inspect(|group| group.grow(&metaslabs));
     }
 
-    /// A RAID-Z has been expanded: blocks take other space there from the txg on that its configuration
-    /// names.
+    /// Takes the geometry of an expanded RAID-Z, for blocks from its txg on.
     pub fn reshape_vdev(&self, config: &VdevConfig) {
         let vdevs = self.vdevs.read();
         let groups = vdevs.groups.get(&VdevId(config.id)).into_iter().flatten();
         groups.for_each(|group| group.reshape(config));
     }
 
-    /// Forgets a vdev of which nothing is allocated any more.
+    /// Removes a vdev without allocated blocks.
     pub fn remove_vdev(&self, vdev: VdevId) {
         let mut vdevs = self.vdevs.write();
         vdevs.groups.remove(&vdev);
         vdevs.classes.iter_mut().for_each(|class| class.groups.retain(|group| group.vdev != vdev));
     }
 
-    /// Sets whether blocks may go to a vdev: not if it is offline or being emptied. Freeing is always
-    /// possible.
+    /// Sets whether a vdev accepts blocks: not while offline or being emptied.
     pub fn set_allocates(&self, vdev: VdevId, allocates: bool) {
         let vdevs = self.vdevs.read();
         vdevs.groups.get(&vdev).into_iter().flatten().for_each(|group| group.set_allocates(allocates));
@@ -292,7 +283,7 @@ impl Allocator {
         })
     }
 
-    /// The class to request for a block (`spa_preferred_class`). Intent logs request [`AllocClass::Log`].
+    /// The class for a block (`spa_preferred_class`); intent logs request [`AllocClass::Log`].
     pub fn preferred_class(&self, block: &BlockUse) -> AllocClass {
         let vdevs = self.vdevs.read();
         let special = &vdevs.classes[AllocClass::Special as usize];
@@ -317,7 +308,7 @@ impl Allocator {
         }
     }
 
-    /// Undoes an allocation of a txg that has not been synced: its write failed, or it is not needed.
+    /// Undoes an allocation of an unsynced txg.
     ///
     /// # Errors
     /// It was not allocated.
@@ -325,9 +316,8 @@ impl Allocator {
         self.at(dva, |group| group.unallocate(dva, txg))
     }
 
-    /// Frees a block written in `birth`, in txg `txg`, which is syncing. Its space becomes allocatable two
-    /// txgs later, unless a checkpoint or a reader of an older state needs it. For a removed vdev, the
-    /// block's current copies are freed.
+    /// Frees a block in the syncing txg `txg`; allocatable two txgs later, unless a checkpoint or a reader
+    /// needs it. On a removed vdev, frees the current copies.
     ///
     /// # Errors
     /// It was not allocated, or not in this txg or an earlier one.
@@ -359,26 +349,25 @@ impl Allocator {
         if self.keeper.holds_since(birth) { Needed::Readers } else { Needed::Latest }
     }
 
-    /// Keeps blocks written up to this txg from now on, because a checkpoint needs them; `Txg(0)` keeps none.
+    /// Keeps blocks born up to this txg, for a checkpoint; `Txg(0)` keeps none.
     pub fn keep_for_checkpoint(&self, txg: Txg) {
         self.checkpoint_txg.store(txg.0, Ordering::Relaxed);
     }
 
-    /// Says that a vdev's blocks are where `mapping` says: all blocks of a removed vdev; for a vdev being
-    /// removed, those already copied, which are also still on the vdev.
+    /// Sets the mapping of a vdev removed, or of the copied part of one being removed.
     pub fn set_moved(&self, vdev: VdevId, mapping: IndirectMapping) {
         self.vdevs.write().moved.insert(vdev, Moved::new(mapping));
     }
 
-    /// The mapping of a removed vdev is another one, which has all blocks that are in use.
+    /// Replaces a removed vdev's mapping by a condensed one.
     pub fn condense_moved(&self, vdev: VdevId, mapping: IndirectMapping) {
         self.vdevs.write().moved.get_mut(&vdev).into_iter().for_each(|moved| moved.condense(mapping.clone()));
     }
 
-    /// More of a vdev that is being removed has been copied.
+    /// Extends the mapping of a vdev that is being removed.
     ///
     /// # Errors
-    /// Not behind all that was.
+    /// The entries do not follow the existing ones.
     pub fn extend_moved(
         &self,
         vdev: VdevId,
@@ -388,22 +377,22 @@ impl Allocator {
         vdevs.moved.entry(vdev).or_insert_with(|| Moved::new(IndirectMapping::default())).extend(more)
     }
 
-    /// A vdev is not removed after all: its blocks are only where they were.
+    /// Cancels the removal of a vdev.
     pub fn forget_moved(&self, vdev: VdevId) {
         self.vdevs.write().moved.remove(&vdev);
     }
 
-    /// The end of what has been copied off a vdev; 0 if nothing was.
+    /// End of the copied part of a vdev, or 0.
     pub fn moved_up_to(&self, vdev: VdevId) -> u64 {
         self.vdevs.read().moved.get(&vdev).map_or(0, Moved::end_bytes)
     }
 
-    /// Where the blocks of a vdev are that was or is being removed.
+    /// The mapping of a vdev that was or is being removed.
     pub fn mapping(&self, vdev: VdevId) -> Option<IndirectMapping> {
         self.vdevs.read().moved.get(&vdev).map(|moved| moved.mapping().clone())
     }
 
-    /// What of a range of a vdev is in use: allocated and not freed, be it in the txg that is being written.
+    /// The used parts of a range, as of the syncing txg.
     pub fn in_use(&self, vdev: VdevId, start: u64, end: u64) -> Ranges {
         let vdevs = self.vdevs.read();
         let mut in_use = Ranges::default();
@@ -413,21 +402,19 @@ impl Allocator {
         in_use
     }
 
-    /// Notes that nobody needs the mapping of a range of a removed vdev any more, though its blocks are in
-    /// use at their present addresses.
+    /// Marks a mapping as obsolete, though the block at its new address is used.
     pub fn note_obsolete(&self, dva: &Dva) {
         self.vdevs.read().moved.get(&dva.vdev).inspect(|moved| moved.note_obsolete(dva));
     }
 
-    /// Takes the ranges of removed vdevs that were freed since the last call: parts of their mappings that
-    /// nobody needs any more.
+    /// Takes the newly obsolete ranges of removed vdevs.
     pub fn take_obsolete(&self) -> Vec<(VdevId, Ranges)> {
         let vdevs = self.vdevs.read();
         let taken = vdevs.moved.iter().map(|(vdev, moved)| (*vdev, moved.take_obsolete()));
         taken.filter(|(_, ranges)| !ranges.is_empty()).collect()
     }
 
-    /// Allocates the exact address of a block written before the pool was opened: an intent-log block.
+    /// Allocates the address of an intent-log block written before the pool was opened.
     ///
     /// # Errors
     /// It is not free.
@@ -435,15 +422,14 @@ impl Allocator {
         self.at(dva, |group| group.claim(dva, txg))
     }
 
-    /// Takes the range after a block, long enough for `psize` bytes, if it is free and space is plentiful,
-    /// while it is being prepared for future blocks. The caller must then
-    /// [unallocate](Allocator::unallocate) it.
+    /// Takes free space after a block for `psize` bytes, if space is plentiful, to prepare it for later
+    /// blocks. The caller must [unallocate](Allocator::unallocate) it.
     pub fn claim_behind(&self, dva: &Dva, psize: Psize, txg: Txg) -> Option<Dva> {
         let vdevs = self.vdevs.read();
         vdevs.groups.get(&dva.vdev)?.iter().find_map(|group| group.claim_behind(dva, psize, txg))
     }
 
-    /// Takes the changes of the txg since the last call, by vdev and metaslab.
+    /// Takes the txg's changes since the last call, by vdev and metaslab.
     pub fn take_changes(&self, txg: Txg) -> Vec<MetaslabChanges> {
         let mut changes = Vec::new();
         self.each_group(|group| group.take_changes(txg, &mut changes));
@@ -451,16 +437,16 @@ impl Allocator {
         changes
     }
 
-    /// Call when the txg is on disk and all its changes were taken: what was freed two txgs ago becomes
-    /// allocatable, unless somebody keeps it.
+    /// Completes a txg on disk: space freed two txgs ago becomes allocatable, unless a reader or a checkpoint
+    /// keeps it.
     pub fn finish(&self, txg: Txg) {
         let (held, trims) = (self.keeper.finish(txg), self.trims());
         self.each_group(|group| group.finish(txg, &held, trims));
     }
 
-    /// Nothing that the tree of the last txg on disk refers to becomes allocatable until this is dropped, so
-    /// that it can be walked while others change the pool. If space is short, it is given up, unless it is
-    /// kept firmly: for seconds at most, by those who write to blocks that they find.
+    /// Keeps the last synced tree from reuse, so that it can be walked while the pool changes. Unless firm,
+    /// the keep is revoked when space runs short. Firm keeps are for callers that write to the blocks they
+    /// find, for seconds.
     pub fn keep_freed(&self, is_firm: bool) -> KeptSpace {
         self.keeper.keep(is_firm)
     }
@@ -469,18 +455,17 @@ impl Allocator {
         &self.keeper
     }
 
-    /// Whether somebody keeps the state of a txg before this one.
+    /// Whether a reader holds a txg before this one.
     pub fn is_kept_before(&self, txg: Txg) -> bool {
         self.keeper.holds_before(txg)
     }
 
-    /// Space is short: what is kept for readers of older states becomes allocatable with the next txg.
+    /// Space is short: releases readers' space with the next txg.
     pub fn give_up_kept(&self) {
         self.keeper.give_up();
     }
 
-    /// Borrows free ranges of a metaslab from an offset on, in whole units of the vdev's allocation,
-    /// `most_bytes` at most, but one unit at least: nobody allocates them until this is dropped.
+    /// Borrows free units of a metaslab from an offset on, at most `most_bytes` but at least one unit.
     pub fn borrow_free(
         self: &Arc<Self>,
         vdev: VdevId,
@@ -491,8 +476,7 @@ impl Allocator {
         self.borrow(vdev, metaslab, |metaslab| metaslab.borrow(from, most_bytes))
     }
 
-    /// The same of what was freed lately and is still to be trimmed ([`Allocator::set_trims`]). From now on
-    /// it counts as trimmed.
+    /// Borrows untrimmed ranges ([`Allocator::set_trims`]), and marks them as trimmed.
     pub fn borrow_untrimmed(self: &Arc<Self>, vdev: VdevId, metaslab: u64, most_bytes: u64) -> BorrowedSpace {
         self.borrow(vdev, metaslab, |metaslab| metaslab.borrow_untrimmed(most_bytes))
     }
@@ -510,25 +494,23 @@ impl Allocator {
         BorrowedSpace(Arc::new(Borrowed { allocator: self.clone(), vdev, metaslab: index, spans, ranges }))
     }
 
-    /// Whether what becomes free from now on is to be trimmed. If not, what was to be is forgotten.
+    /// Sets whether freed space is to be trimmed. Turning it off forgets untrimmed ranges.
     pub fn set_trims(&self, trims: bool) {
         self.trims.store(trims, Ordering::Release);
     }
 
-    /// Whether it is.
+    /// Whether newly freed space is to be trimmed.
     pub fn trims(&self) -> bool {
         self.trims.load(Ordering::Acquire)
     }
 
-    /// Makes everything freed in synced txgs allocatable at once: for a nearly full pool, at the price that
-    /// it can no longer be rewound safely.
+    /// Makes all freed space allocatable at once. The pool can no longer be rewound safely.
     pub fn release_deferred(&self) {
         let held = self.keeper.held();
         self.each_group(|group| group.release(&held));
     }
 
-    /// What the space map of a metaslab must contain once all changes taken so far are in it, so that it
-    /// can be rewritten, shorter.
+    /// The minimal content of a metaslab's space map, for condensing it.
     pub fn allocated(&self, vdev: VdevId, metaslab: u64) -> Option<Ranges> {
         let vdevs = self.vdevs.read();
         vdevs.groups.get(&vdev)?.iter().find_map(|group| group.allocated(metaslab))
@@ -539,7 +521,7 @@ impl Allocator {
         !self.vdevs.read().classes[class as usize].groups.is_empty()
     }
 
-    /// Space of a class. That of [`AllocClass::Normal`] tells how fragmented the pool is.
+    /// Space of a class; [`AllocClass::Normal`] gives the pool's fragmentation.
     pub fn class_space(&self, class: AllocClass) -> Space {
         let vdevs = self.vdevs.read();
         let groups = vdevs.classes[class as usize].groups.iter();
@@ -554,7 +536,7 @@ impl Allocator {
         (!metaslabs.is_empty()).then(|| Space::of_metaslabs(metaslabs.into_iter().map(|(_, space)| space)))
     }
 
-    /// Space of each metaslab of a vdev, by its number.
+    /// Space of each metaslab of a vdev, by index.
     pub fn metaslab_spaces(&self, vdev: VdevId) -> Vec<(u64, Space)> {
         let vdevs = self.vdevs.read();
         let groups = vdevs.groups.get(&vdev).into_iter().flatten();
@@ -567,7 +549,6 @@ impl Allocator {
         self.vdevs.read().groups.values().flatten().for_each(|group| act(group));
     }
 
-    /// Applies `act` to the metaslab group that an address lies in.
     fn at(
         &self,
         dva: &Dva,
@@ -577,8 +558,8 @@ impl Allocator {
     }
 }
 
-/// Free space that nobody allocates until the last clone is dropped. See [`Allocator::borrow_free`].
-/// Operations on it have clones of their own: a device may still be at it when nobody waits any more.
+/// Free space that is not allocatable until the last clone is dropped. Each operation holds a clone, because
+/// the device may outlast the waiter.
 #[derive(Clone)]
 pub struct BorrowedSpace(Arc<Borrowed>);
 
@@ -591,7 +572,7 @@ struct Borrowed {
 }
 
 impl BorrowedSpace {
-    /// Where it begins and ends on the vdev, in order: whole units of the vdev's allocation.
+    /// Start and end of each range on the vdev, in order.
     pub fn ranges(&self) -> &[(u64, u64)] {
         &self.0.ranges
     }

@@ -1,7 +1,6 @@
 //! Batches: blocks in disk order, cut into lists of about equal work.
 
-/// Cuts a list into batches of at most `most_bytes` and at most `most` items. A larger item gets a batch of
-/// its own.
+/// Batches have at most `most_bytes` and `most` items; a larger item gets its own.
 pub(crate) fn cut<T>(
     items: impl IntoIterator<Item = T>,
     most: usize,

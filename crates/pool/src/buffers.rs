@@ -1,16 +1,14 @@
-//! Memory of decoded blocks, reused ([`BufferPool`]).
+//! Reused memory for decoded blocks ([`BufferPool`]).
 //!
-//! The previous content is overwritten, so whoever fills a piece must fill all of it. Bounds: blocks of 4
-//! to 128 KiB; at most 2 MiB of each size wait.
-//!
-//! Locking: the static lists lock themselves; see [`BufferPool`].
+//! A reused buffer holds old content, so its user must overwrite all of it. Bounds: blocks of 4 to 128 KiB;
+//! at most 2 MiB of each size are kept.
 
 use bytes::Bytes;
 use cenote_device::BufferPool;
 
-/// The sizes kept are powers of two from this shift on: 4, 8, 16, 32, 64, 128 KiB.
+/// 4, 8, 16, 32, 64, 128 KiB.
 const FIRST_SHIFT: u32 = 12;
-/// The most bytes of one size that wait.
+/// The most bytes kept of each size.
 const MOST_BYTES: usize = 2 << 20;
 
 static POOLS: [BufferPool; 6] = [
@@ -22,8 +20,7 @@ static POOLS: [BufferPool; 6] = [
     BufferPool::new(MOST_BYTES >> 17),
 ];
 
-/// A block of `len` bytes. `fill` must write all of them; it finds zeros or an earlier block's content
-/// there.
+/// `fill` must write all `len` bytes; they may hold an earlier block's content.
 pub(crate) fn filled<E>(len: usize, fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<Bytes, E> {
     let pool = pool_of(len);
     let mut block = pool.and_then(BufferPool::take).unwrap_or_else(|| vec![0; len]);

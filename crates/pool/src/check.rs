@@ -1,4 +1,4 @@
-//! How the bytes of a block prove to be what was written.
+//! The checksum that a block must match, and its verification.
 
 use cenote_codec::Endian as CodecEndian;
 use cenote_codec::checksum::embedded::gang_verifier;
@@ -11,7 +11,6 @@ use cenote_format::dnode::ObjectType;
 use cenote_format::gang::SPA_OLD_GANGBLOCKSIZE;
 use cenote_runtime::WorkKind;
 
-/// The same byte order as the codec's type.
 pub(crate) fn codec_endian(endian: Endian) -> CodecEndian {
     match endian {
         Endian::Little => CodecEndian::Little,
@@ -19,15 +18,13 @@ pub(crate) fn codec_endian(endian: Endian) -> CodecEndian {
     }
 }
 
-/// The byte order of blocks written by this machine.
 pub(crate) fn native_endian() -> CodecEndian {
     codec_endian(Endian::NATIVE)
 }
 
-/// The checksum that a block must match.
 #[derive(Clone, Copy)]
 pub(crate) enum Check<'a> {
-    /// The four words of its pointer.
+    /// Four words in the pointer.
     Pointer {
         checksum: Checksum,
         words: [u64; 4],
@@ -35,14 +32,14 @@ pub(crate) enum Check<'a> {
         holds: Stored,
         salt: Option<&'a ChecksumSalt>,
     },
-    /// A checksum inside the block, bound to `verifier`.
+    /// Inside the block, bound to `verifier`.
     Embedded { checksum: Checksum, verifier: [u64; 4], holds: Stored },
-    /// The checksum of a gang header, at the end of all that a header has room for, or of an old one.
+    /// At the end of a gang header, which may be an old, short one.
     GangHeader { verifier: [u64; 4], holds: Stored },
 }
 
 impl<'a> Check<'a> {
-    /// The checksum that a pointer requires of its block. Errors: an unknown algorithm.
+    /// Fails for an unknown algorithm.
     pub(crate) fn of(bp: &Blkptr, salt: Option<&'a ChecksumSalt>) -> Result<Check<'a>, ChecksumError> {
         let checksum = Checksum::try_from(bp.checksum_id())?;
         let words = bp.checksum();
@@ -53,7 +50,7 @@ impl<'a> Check<'a> {
         Ok(Check::Pointer { checksum, words, endian: codec_endian(bp.endian()), holds, salt })
     }
 
-    /// The checksum of a gang header, bound to its pointer's first address and birth.
+    /// Bound to its pointer's first address and birth.
     pub(crate) fn gang_header(bp: &Blkptr) -> Option<Check<'a>> {
         let first = bp.dvas().next()?;
         let verifier = gang_verifier(first.vdev.0, first.offset_bytes, bp.physical_birth().0);
@@ -72,7 +69,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// How many of these bytes are the gang header that this is the checksum of.
+    /// Length of the gang header in `data`.
     pub(crate) fn gang_header_bytes(&self, data: &[u8]) -> Result<usize, ChecksumError> {
         let Check::GangHeader { verifier, holds } = *self else { return Err(ChecksumError::NotEmbedded) };
         let verify = |bytes: &[u8]| Checksum::GangHeader.verify_embedded(bytes, verifier, holds);
@@ -83,7 +80,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Verifies a block given in parts, in order. `scratch` is used if they must be joined.
+    /// Verifies parts in order; `scratch` is used to join them.
     pub(crate) fn verify_parts(&self, parts: &[&[u8]], scratch: &mut Vec<u8>) -> bool {
         if let [whole] = parts {
             return self.verify(whole).is_ok();
@@ -100,12 +97,12 @@ impl<'a> Check<'a> {
         self.verify(scratch).is_ok()
     }
 
-    /// Whether there is no checksum, so that any bytes pass.
+    /// No checksum: any bytes pass.
     pub(crate) fn is_vacuous(&self) -> bool {
         matches!(self, Check::Pointer { checksum: Checksum::Off | Checksum::NoParity, .. })
     }
 
-    /// Whether it is a block of an intent log's chain, which is known by what it says of itself.
+    /// Whether it is a block of an intent log's chain.
     pub(crate) fn is_of_log(&self) -> bool {
         matches!(self, Check::Embedded { checksum: Checksum::Zilog | Checksum::Zilog2, .. })
     }
@@ -122,7 +119,6 @@ impl<'a> Check<'a> {
     }
 }
 
-/// The work that a checksum counts as.
 pub(crate) fn checksum_work(checksum: Checksum) -> WorkKind {
     match checksum {
         Checksum::Fletcher2 | Checksum::Zilog => WorkKind::Fletcher2,
@@ -135,14 +131,12 @@ pub(crate) fn checksum_work(checksum: Checksum) -> WorkKind {
     }
 }
 
-/// With the crypt bit set a checksum has only two words. This holds even in a gang header, which has no MAC
-/// beside it.
+/// With the crypt bit set a checksum has two words, even in a gang header, which has no MAC beside it.
 fn held(bp: &Blkptr) -> Stored {
     let with_mac = bp.uses_crypt() && bp.object_type() != ObjectType::OBJSET;
     if with_mac { Stored::ChecksumAndMac } else { Stored::Checksum }
 }
 
-/// The work that decompression counts as.
 pub(crate) fn decompression_work(compression: Compression) -> WorkKind {
     match compression {
         Compression::Lzjb => WorkKind::DecompressLzjb,
@@ -154,7 +148,6 @@ pub(crate) fn decompression_work(compression: Compression) -> WorkKind {
     }
 }
 
-/// The work that compression counts as.
 pub(crate) fn compression_work(compression: Compression) -> WorkKind {
     match compression {
         Compression::Lzjb => WorkKind::CompressLzjb,

@@ -1,9 +1,9 @@
-//! The pool's configuration: what labels, or the MOS, say about the pool and all its vdevs.
+//! The pool's configuration, from labels or the MOS.
 //!
-//! Idea: the same nvlist comes from two sources. A label describes the pool and *one* top-level vdev, as of
-//! the txg in which that vdev last changed; the MOS describes all of them, as of the uberblock's txg, and
-//! is trusted. [`cenote_format::label`] decodes either; a [`PoolConfig`] is what the labels of all devices
-//! say together, or what the MOS says.
+//! Idea: the same nvlist has two sources. A label describes the pool and *one* top-level vdev, as of the txg
+//! in which that vdev last changed. The MOS describes all of them as of the uberblock's txg, and is trusted.
+//! [`cenote_format::label`] decodes either. A [`PoolConfig`] merges the labels of all devices, or holds the
+//! MOS's configuration.
 //!
 //! Source: OpenZFS `spa_config_generate`, `vdev_label.c` (theory comment).
 
@@ -17,29 +17,29 @@ use cenote_format::units::{Guid, ObjectId, Txg};
 /// The pool as configured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PoolConfig {
-    /// Its name.
+    /// Pool name.
     pub name: String,
-    /// Its guid, which never changes.
+    /// Pool guid.
     pub guid: Guid,
     /// SPA version; 5000 with feature flags.
     pub version: u64,
-    /// The state in which its last writer left it.
+    /// State left by the last writer.
     pub state: PoolState,
-    /// The txg in which this was written.
+    /// The txg that wrote this.
     pub txg: Txg,
     /// The machine that last imported it; 0 or `None` if not recorded.
     pub hostid: Option<u64>,
     /// That machine's name.
     pub hostname: Option<String>,
-    /// The property `comment`.
+    /// Property `comment`.
     pub comment: Option<String>,
-    /// The feature sets that the pool is restricted to: property `compatibility`.
+    /// Property `compatibility`.
     pub compatibility: Option<String>,
-    /// Features that a reader must know, `features_for_read`.
+    /// `features_for_read`.
     pub features_for_read: Vec<String>,
-    /// The root vdev's ZAP; 0 if it has none. Only the MOS says so.
+    /// The root vdev's ZAP, from the MOS; 0 if none.
     pub root_zap: ObjectId,
-    /// Top-level vdevs by id. A label knows only its own; all others are then [`VdevKind::Missing`].
+    /// Top-level vdevs by id; [`VdevKind::Missing`] where a label does not know them.
     pub vdevs: Vec<VdevConfig>,
     /// Hot spares.
     pub spares: Vec<VdevConfig>,
@@ -48,8 +48,8 @@ pub struct PoolConfig {
 }
 
 impl PoolConfig {
-    /// The whole configuration, with all top-level vdevs, from the MOS (`DMU_POOL_CONFIG`) or a cache file.
-    /// The MOS keeps spares and cache devices elsewhere; add them with [`VdevConfig::decode_array`].
+    /// The complete configuration from the MOS (`DMU_POOL_CONFIG`) or a cache file. Add spares and cache
+    /// devices with [`VdevConfig::decode_array`].
     ///
     /// # Errors
     /// As [`label::PoolConfig::decode`].
@@ -59,7 +59,6 @@ impl PoolConfig {
         Ok(PoolConfig::new(&root, vdevs))
     }
 
-    /// The pool described by a list, with these top-level vdevs.
     pub(crate) fn new(list: &label::PoolConfig, vdevs: Vec<VdevConfig>) -> PoolConfig {
         PoolConfig {
             name: list.name.clone(),
@@ -80,12 +79,12 @@ impl PoolConfig {
     }
 }
 
-/// The smallest size of a top-level vdev, without labels: whole metaslabs are in use.
+/// Whole metaslabs, without labels.
 pub(crate) fn least_bytes(top: &VdevConfig) -> u64 {
     top.asize_bytes >> top.metaslab_shift << top.metaslab_shift
 }
 
-/// The smallest size of a child of such a vdev, `vdev_get_min_asize`.
+/// `vdev_get_min_asize`.
 pub(crate) fn least_child_bytes(parent: &VdevConfig, bytes: u64) -> u64 {
     match parent.kind {
         VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => bytes,
@@ -94,7 +93,7 @@ pub(crate) fn least_child_bytes(parent: &VdevConfig, bytes: u64) -> u64 {
     }
 }
 
-/// The same for a leaf at any depth; 0 if the vdev has no such leaf.
+/// The smallest size of a leaf, at any depth; 0 without such a leaf.
 pub fn least_leaf_bytes(top: &VdevConfig, leaf: Guid) -> u64 {
     fn below(vdev: &VdevConfig, bytes: u64, leaf: Guid) -> Option<u64> {
         match vdev.guid == leaf {

@@ -1,4 +1,4 @@
-//! What a read says of its block.
+//! The caller's knowledge of a block to be read.
 
 use crate::alloc::KeptSpace;
 use crate::crypt::DatasetKey;
@@ -6,41 +6,41 @@ use crate::second::Secondary;
 use crate::zbookmark::Zbookmark;
 use std::sync::Arc;
 
-/// Context of a read: what the block is, and the key for it.
+/// Context of a read.
 #[derive(Debug, Default, Clone)]
 pub struct ReadContext {
-    /// Named in errors.
+    /// For error messages.
     pub place: Zbookmark,
     /// Opens encrypted blocks.
     pub key: Option<Arc<DatasetKey>>,
     /// Whether cache devices may take it.
     pub secondary: Secondary,
-    /// The space of the tree that leads to it, if it is not that of the view that it is read through.
+    /// Kept space of its tree, if not the view's.
     pub kept: Option<KeptSpace>,
-    /// An intent log leads to it.
+    /// Set if an intent log leads to it.
     pub in_log: Option<InLog>,
-    /// What is wanted of it.
+    /// The form to return.
     pub form: Form,
 }
 
-/// How far a block goes through the pipeline that reads it.
+/// How far a block is decoded.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// The owner's bytes.
+    /// Decrypted and decompressed.
     #[default]
     Clear,
-    /// Decrypted, and compressed as it is stored.
+    /// Decrypted, still compressed.
     Compressed,
-    /// As it is stored.
+    /// As stored.
     Stored,
 }
 
-/// What a reader knows of a block that an intent log leads to.
+/// Whether a block of an intent log must exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InLog {
     /// It may never have been written.
     MayEnd,
-    /// The log was claimed with it: it was there, on one device at least.
+    /// At least one device had it when the log was claimed.
     Claimed,
 }
 
@@ -50,14 +50,14 @@ impl ReadContext {
         ReadContext { place, ..ReadContext::default() }
     }
 
-    /// For a block of an intent log, or one that a record there names. It may never have been written, unless
-    /// the log was claimed with it.
+    /// For a block of an intent log, or one that a log record names. Unless claimed, it may never have been
+    /// written.
     pub fn of_log(place: Zbookmark, is_claimed: bool) -> ReadContext {
         let in_log = if is_claimed { InLog::Claimed } else { InLog::MayEnd };
         ReadContext { in_log: Some(in_log), ..ReadContext::new(place) }
     }
 
-    /// The same with a key, if there is one.
+    /// Adds a key, if there is one.
     pub fn with_key(mut self, key: Option<Arc<DatasetKey>>) -> ReadContext {
         self.key = key;
         self

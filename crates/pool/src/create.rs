@@ -1,11 +1,9 @@
-//! Planning a new pool: from devices to a configuration.
+//! Plans a new pool: from devices to a configuration. Writes nothing.
 //!
 //! ```text
 //!   NewVdev (kind, devices) --plan--> PoolConfig of the MOS   guids, sizes, sector and metaslab sizes
-//!                                     FoundPool               what `Pool::assemble` takes
+//!                                     FoundPool               input of `Pool::assemble`
 //! ```
-//!
-//! Nothing is written here.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_open`, `vdev_metaslab_set_size`), `vdev_raidz.c`, `vdev_draid.c`
 //! (`vdev_draid_open`).
@@ -43,9 +41,9 @@ const MIN_METASLAB_SHIFT: u32 = 24;
 /// A device for a new vdev.
 #[derive(Clone)]
 pub struct NewDevice {
-    /// Its path in the configuration.
+    /// Path in the configuration.
     pub path: String,
-    /// The device, open for writing.
+    /// Open for writing.
     pub device: Arc<dyn Device>,
     /// A file rather than a disk.
     pub is_file: bool,
@@ -54,29 +52,28 @@ pub struct NewDevice {
 /// A top-level vdev to be created.
 #[derive(Clone)]
 pub struct NewVdev {
-    /// [`VdevKind::Mirror`], [`VdevKind::Raidz`], [`VdevKind::Draid`], or [`VdevKind::Disk`] for a single
-    /// device of either kind.
+    /// [`VdevKind::Mirror`], [`VdevKind::Raidz`], [`VdevKind::Draid`], or [`VdevKind::Disk`] for one disk or
+    /// file.
     pub kind: VdevKind,
-    /// RAID-Z and dRAID: parity columns.
+    /// Parity columns of RAID-Z and dRAID.
     pub parity: usize,
-    /// dRAID: its shape.
+    /// Shape of a dRAID.
     pub draid: Option<DraidConfig>,
-    /// Its allocation class.
+    /// Allocation class.
     pub class: VdevClass,
     /// Its devices.
     pub devices: Vec<NewDevice>,
 }
 
-/// A new pool of which nothing has been written yet.
+/// A new pool, not yet written.
 pub struct Plan {
-    /// The configuration for the MOS.
+    /// Configuration for the MOS.
     pub config: PoolConfig,
-    /// The pool as if it had been found on its devices.
+    /// The pool as discovery would return it.
     pub found: FoundPool,
 }
 
-/// Lays out a pool. `ashift` is log2 of the smallest block, if the administrator chose it; `host` is this
-/// machine's id and name.
+/// Lays out a pool. `ashift` overrides the automatic choice; `host` is this machine's id and name.
 ///
 /// # Errors
 /// A device is too small, a vdev has too few devices, or the ashift is invalid.
@@ -132,11 +129,11 @@ pub fn plan(
     Ok(Plan { config, found })
 }
 
-/// Top-level vdevs of which nothing has been written yet.
+/// New top-level vdevs, not yet written.
 pub struct NewTops {
-    /// Their configurations for the MOS.
+    /// Configurations for the MOS.
     pub configs: Vec<VdevConfig>,
-    /// Their devices.
+    /// Devices by guid.
     pub devices: BTreeMap<Guid, FoundDevice>,
 }
 
@@ -214,7 +211,7 @@ fn top(
     Ok(top)
 }
 
-/// Bytes that a top-level vdev offers if its smallest device has so many between its labels.
+/// Capacity of a top-level vdev whose smallest device has `child_bytes` between its labels.
 pub fn asize_of(top: &VdevConfig, child_bytes: u64) -> u64 {
     let count = top.children.len() as u64;
     match (&top.kind, top.draid) {
@@ -227,16 +224,14 @@ pub fn asize_of(top: &VdevConfig, child_bytes: u64) -> u64 {
     }
 }
 
-/// The allocatable size of a dRAID: whole rows of its children, less what expansion might need, in whole
-/// redundancy groups (`vdev_draid_open`).
+/// Whole rows less a reserve for expansion, in whole redundancy groups (`vdev_draid_open`).
 fn draid_asize(child_bytes: u64, disks: u64, group_width: u64) -> u64 {
     let rows = child_bytes.saturating_sub(VDEV_DRAID_REFLOW_RESERVE) / VDEV_DRAID_ROWHEIGHT;
     let group_bytes = group_width.max(1).saturating_mul(VDEV_DRAID_ROWHEIGHT);
     (rows * VDEV_DRAID_ROWHEIGHT).saturating_mul(disks) / group_bytes * group_bytes
 }
 
-/// log2 of the metaslab size of a vdev: about 200 metaslabs, none too small or too large
-/// (`vdev_metaslab_set_size`).
+/// log2, for about 200 metaslabs (`vdev_metaslab_set_size`).
 fn metaslab_shift(asize_bytes: u64) -> u32 {
     // `highbit64`: the position of the highest bit, counted from 1.
     let highbit = |value: u64| value.checked_ilog2().map_or(0, |log| log + 1);
@@ -249,7 +244,7 @@ fn metaslab_shift(asize_bytes: u64) -> u32 {
     if asize_bytes >> shift > MAX_METASLABS { highbit(asize_bytes / MAX_METASLABS) } else { shift }
 }
 
-/// A new guid; never 0.
+/// Never 0.
 fn new_guid(rt: &Runtime) -> Guid {
     Guid(rt.random_u64().max(1))
 }

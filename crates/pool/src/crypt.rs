@@ -1,16 +1,16 @@
-//! Decryption and encryption of blocks, and a dataset's key ready for use.
+//! Encryption and decryption of blocks, and a dataset's key ready for use.
 //!
-//! Each block names a salt; its encryption key is derived from the dataset's master key and that salt.
-//! Blocks written around the same time share a salt, so the most recently derived keys are kept.
+//! Each block names a salt, from which its key is derived with the dataset's master key. Neighbouring blocks
+//! share a salt, so recently derived keys are kept.
 //!
-//! The pointer decides how a block is protected (see `cenote_codec::crypto`): data are encrypted and carry
-//! a MAC; types that must be readable without a key are plaintext with a MAC; indirect blocks carry a
-//! checksum of the MACs below, which needs no key; object sets carry their MACs inside. Without a key,
-//! plaintext is readable, but only its checksum is verified, not its MAC.
+//! The pointer decides the protection (see `cenote_codec::crypto`). Data are encrypted and carry a MAC. Types
+//! that must be readable without a key are plaintext with a MAC. Indirect blocks carry a checksum of the MACs
+//! below, which needs no key. Object sets carry their MACs inside. Without a key, plaintext is readable, but
+//! only its checksum is verified, not its MAC.
 //!
 //! Locking: a [`DatasetKey`] may be used from any thread. Its two mutexes (derived keys, salt in use) are
-//! never held together; a key is derived under the first, so that readers of one salt derive it once.
-//! Neither is held across an await.
+//! never held together, nor across an await. A key is derived under the first, so that concurrent readers
+//! derive it once.
 //!
 //! Source: OpenZFS `zio_decrypt`, `zio_crypt.c`.
 
@@ -26,12 +26,10 @@ use cenote_format::dnode::ObjectType;
 use cenote_runtime::{Runtime, WorkKind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Number of derived keys kept. A salt serves about 400 million blocks, but clones and rekeying mix several
-/// salts.
+/// A salt serves about 400 million blocks, but clones and rekeying mix several.
 const KEPT_KEYS: usize = 16;
 
-/// Blocks written with one salt, `ZFS_CURRENT_MAX_SALT_USES`: the probability that two of their random IVs
-/// are equal is 10^-12.
+/// `ZFS_CURRENT_MAX_SALT_USES`: keeps the probability of equal random IVs at 10^-12.
 const MAX_SALT_USES: u64 = 400_000_000;
 
 /// The unwrapped keys of one encrypted dataset, and keys derived from them.
@@ -67,7 +65,7 @@ impl DatasetKey {
         key
     }
 
-    /// The salt for the next block to be written, replaced by a new random one now and then.
+    /// Replaced after [`MAX_SALT_USES`].
     fn next_salt(&self, rt: &Runtime) -> KeySalt {
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let (salt, left) =
@@ -83,7 +81,7 @@ impl std::fmt::Debug for DatasetKey {
     }
 }
 
-/// Decrypts the stored bytes of a block with the crypt bit; the result is still compressed, `psize` bytes.
+/// Decrypts a block with the crypt bit; the result is still compressed.
 pub(crate) fn decrypt(bp: &Blkptr, stored: Bytes, ctx: &ReadContext) -> Result<Bytes> {
     let place = ctx.place;
     if bp.is_encrypted() {
@@ -100,7 +98,7 @@ pub(crate) fn decrypt(bp: &Blkptr, stored: Bytes, ctx: &ReadContext) -> Result<B
     Ok(stored)
 }
 
-/// Checks what only decompressed bytes can show: MACs over indirect blocks and object sets.
+/// Verifies the MACs of indirect blocks and object sets.
 pub(crate) fn check_clear(bp: &Blkptr, clear: &[u8], ctx: &ReadContext) -> Result<()> {
     let endian = codec_endian(bp.endian());
     if bp.has_indirect_mac() {
@@ -141,7 +139,7 @@ fn open(bp: &Blkptr, stored: Bytes, key: &DatasetKey) -> Result<Bytes, CryptoErr
     Ok(block.into())
 }
 
-/// A salt and an IV never used before. The MAC is added later.
+/// The MAC is added later.
 pub(crate) fn fresh_params(rt: &Runtime, key: &DatasetKey) -> CryptParams {
     CryptParams { salt: key.next_salt(rt), iv: secret(rt), mac: [0; 16] }
 }
@@ -152,8 +150,7 @@ fn secret<const N: usize>(rt: &Runtime) -> [u8; N] {
     bytes
 }
 
-/// Encrypts or authenticates a block, by type and level. `stored` is what will be stored, `clear` the block
-/// before compression.
+/// By type and level. `clear` is the block before compression.
 pub(crate) fn encrypt(
     rt: &Runtime,
     bp: Blkptr,
@@ -188,13 +185,12 @@ pub(crate) fn encrypt(
     Ok((bp.with_crypt(&params), block.into()))
 }
 
-/// The MAC of an indirect block that is written without its dataset's key: it covers those of the blocks
-/// below, and keys of the current version alone are received.
+/// The MAC over the MACs below, for a dataset without its key. Only keys of the current version are received.
 pub(crate) fn indirect_mac(clear: &[u8]) -> [u8; 16] {
     mac::indirect_mac(clear, native_endian(), KeyVersion::V1)
 }
 
-/// Encrypts a log block with the salt and IV announced in its pointer, and stores the MAC inside.
+/// Uses the salt and IV in the pointer; the MAC goes inside.
 pub(crate) fn seal_log_block(bp: &Blkptr, block: &mut [u8], key: &DatasetKey) -> Result<(), CryptoError> {
     let params = bp.crypt_params();
     let layout = layout::log(block, native_endian())?;
@@ -205,7 +201,6 @@ pub(crate) fn seal_log_block(bp: &Blkptr, block: &mut [u8], key: &DatasetKey) ->
     }
 }
 
-/// The work that encryption counts as.
 pub(crate) fn work(key: &DatasetKey) -> WorkKind {
     match key.master.cipher() {
         Cipher::Aes128Ccm | Cipher::Aes192Ccm | Cipher::Aes256Ccm => WorkKind::AesCcm,

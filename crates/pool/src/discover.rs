@@ -1,10 +1,9 @@
-//! Discovery: which pools lie on these folders, files and devices, and in what state.
+//! Discovery: finds pools on folders, files and devices, and determines their state.
 //!
-//! Idea: every device states what it knows about its pool: the pool's name and guid, the top-level vdev
-//! that the device belongs to, with all siblings, and its own guid. Nothing else is needed, so disks may
-//! have moved, changed names or come from another machine. Statements may disagree, because a device that
-//! was away kept its old labels. The highest txg is right: among all devices for what concerns the pool,
-//! and among a top-level vdev's devices for what concerns that vdev.
+//! Idea: every device states its own guid, the pool's name and guid, and its top-level vdev with all
+//! siblings. So disks may have moved, changed names or come from another machine. A device that was away
+//! keeps its old labels, so the highest txg wins: among all devices for the pool, and among a top-level
+//! vdev's devices for that vdev.
 //!
 //! ```text
 //!   paths -> candidates -> labels       per device (scan; inside partitions, too)
@@ -13,9 +12,8 @@
 //!         -> every uberblock, newest first; devices by leaf guid
 //! ```
 //!
-//! Left out with a note: older copies of a device (copies), and devices that the newest configuration no
-//! longer names (replaced, detached, removed). Spares and cache devices state only their guid; the MOS
-//! knows which pool they serve.
+//! Older copies of a device (copies), and devices that the newest configuration no longer names, are left out
+//! with a note. Spares and cache devices state only their guid; the MOS knows their pool.
 //!
 //! Source: OpenZFS `zutil_import.c`, `vdev_label.c`.
 
@@ -56,8 +54,7 @@ pub use lost::LostStates;
 pub struct Discovery {
     /// Pools, by name and guid.
     pub pools: Vec<FoundPool>,
-    /// Devices that could not be read, or are not what they seem. Files in a folder that are plainly not
-    /// vdevs are not listed.
+    /// Unreadable or suspicious devices, without a folder's unrelated files.
     pub problems: Vec<Problem>,
 }
 
@@ -66,7 +63,7 @@ pub struct Discovery {
 pub struct Problem {
     /// The file, device or folder.
     pub path: String,
-    /// A sentence: what is wrong and what to do.
+    /// The problem and its remedy, in a sentence.
     pub why: String,
 }
 
@@ -77,25 +74,25 @@ fn problem(path: impl std::fmt::Display, why: impl Into<String>) -> Problem {
 /// A device that carries labels of a pool.
 #[derive(Clone)]
 pub struct FoundDevice {
-    /// Where it was found.
+    /// Its path.
     pub path: String,
-    /// The device, open for reading; after [`FoundPool::open_for_writing`], also for writing.
+    /// Read-only until [`FoundPool::open_for_writing`].
     pub device: Arc<dyn Device>,
-    /// The newest txg in its labels.
+    /// Newest txg in its labels.
     pub label_txg: Txg,
-    /// The newest txg of its uberblocks.
+    /// Newest txg of its uberblocks.
     pub uberblock_txg: Txg,
-    /// Number of labels, of four, whose configuration is intact.
+    /// Number of labels, of four, with an intact configuration.
     pub good_labels: u32,
-    /// Its labels are older than its siblings': it was away when those were written.
+    /// It was away: its labels are older than its siblings'.
     pub stale: bool,
-    /// Whether it was away only, or used elsewhere, too.
+    /// Whether it may also have been used elsewhere.
     pub history: History,
     base: Base,
 }
 
 impl FoundDevice {
-    /// A device that was not found by a search but joins a pool.
+    /// A device that joins a pool without a search.
     pub fn new(device: Arc<dyn Device>) -> FoundDevice {
         FoundDevice {
             path: device.describe().to_owned(),
@@ -109,7 +106,7 @@ impl FoundDevice {
         }
     }
 
-    /// Where a search finds it: the path of the disk, if it is a partition that only the disk shows.
+    /// The path for a search: that of the disk image around a partition.
     pub fn place(&self) -> &Path {
         match &self.base {
             Base::Path(path) => path,
@@ -127,37 +124,36 @@ impl std::fmt::Debug for FoundDevice {
 /// A pool as its labels describe it.
 #[derive(Debug, Clone)]
 pub struct FoundPool {
-    /// The best configuration: pool-wide fields from the newest label, each top-level vdev from its own
-    /// newest label.
+    /// Pool-wide fields and each top-level vdev from their newest labels.
     pub config: PoolConfig,
-    /// Every valid uberblock of every label, newest first, each once.
+    /// Distinct valid uberblocks, newest first.
     pub uberblocks: Vec<Uberblock>,
-    /// The devices, by the guid of their leaf vdev.
+    /// Devices by leaf guid.
     pub devices: BTreeMap<Guid, FoundDevice>,
-    /// All spares and cache devices found, by guid; the MOS says which belong to this pool.
+    /// All spares and cache devices found, of any pool, by guid.
     pub auxiliary: BTreeMap<Guid, FoundDevice>,
     /// Devices left out; labels that disagree or are damaged.
     pub notes: Vec<Problem>,
-    /// States that were newer than its newest uberblock. Commands that use the pool report that.
+    /// Signs of states newer than the newest uberblock.
     pub lost: Option<LostStates>,
-    /// Copies of its devices that are left out. Commands that use the pool report them.
+    /// Copies of devices left out.
     pub duplicates: Vec<Duplicate>,
-    /// What stands between the pool and its devices, once it is opened for good.
+    /// Counters and fault switches, once opened for good.
     pub taps: Option<Arc<Taps>>,
 }
 
 impl FoundPool {
-    /// Where its devices are.
+    /// Paths of its devices.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.devices.values().map(|device| PathBuf::from(&device.path)).collect()
     }
 
-    /// Its name.
+    /// The pool's name.
     pub fn name(&self) -> &str {
         &self.config.name
     }
 
-    /// Its guid, which never changes.
+    /// The pool's guid.
     pub fn guid(&self) -> Guid {
         self.config.guid
     }
@@ -167,35 +163,33 @@ impl FoundPool {
         self.devices.get(&leaf).or_else(|| self.auxiliary.get(&leaf))
     }
 
-    /// The state in which its last writer left it.
+    /// State left by the last writer.
     pub fn state(&self) -> PoolState {
         self.config.state
     }
 
-    /// Whether users other than root and this program's own could write one of its devices when it was
-    /// opened. Then they may have put anything into the pool.
+    /// Whether users other than root and this program's own could write to a device. Then the pool is
+    /// untrusted.
     pub fn others_may_write(&self) -> bool {
         let all = self.devices.values().chain(self.auxiliary.values());
         all.into_iter().any(|found| found.device.info().others_may_write)
     }
 
-    /// Whether its devices accept writes: none was opened read-only.
+    /// Whether no device was opened read-only.
     pub fn is_writable(&self) -> bool {
         !self.devices.is_empty() && self.devices.values().all(|found| !found.device.info().read_only)
     }
 }
 
-/// Looks for pools in folders (in their files, without subfolders), files and block devices.
-///
-/// Never fails as a whole: whatever can't be read is listed among the problems. [`machine_devices`] lists
-/// this machine's disks.
+/// Searches folders (without subfolders), files and block devices. Unreadable paths become problems, not
+/// errors. [`machine_devices`] lists this machine's disks.
 #[boxed]
 pub async fn discover(rt: &Runtime, paths: &[PathBuf]) -> Discovery {
     let (scanned, problems) = scan::scan(rt, paths).await;
     group::group(scanned, problems)
 }
 
-/// As [`discover`], among devices that are already open: a simulator's, or devices with layers on top.
+/// As [`discover`], among open devices: simulated, or with layers.
 #[boxed]
 pub async fn discover_devices(devices: Vec<Arc<dyn Device>>) -> Discovery {
     let (scanned, problems) = scan::scan_devices(devices).await;

@@ -1,7 +1,7 @@
 //! Errors between a block pointer and its bytes: one flat enum.
 //!
-//! Errors are cheap to clone, because several readers may wait for one block. They say where: which block
-//! ([`Zbookmark`]), which addresses, which device.
+//! Errors are cheap to clone, because several readers may wait for one block. They name the block
+//! ([`Zbookmark`]), its addresses, the device.
 
 use crate::alloc::AllocError;
 use crate::zbookmark::Zbookmark;
@@ -17,25 +17,25 @@ pub type Result<T, E = PoolError> = std::result::Result<T, E>;
 /// An error of the pool layer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PoolError {
-    /// Every copy was read and every combination of columns tried; none matches the checksum.
+    /// No combination of copies and columns matches.
     #[error("{place}: damaged: no copy at {at} has the right checksum ({source})")]
     Checksum {
         /// The block.
         place: Zbookmark,
-        /// Its addresses, as `vdev:offset:asize` in hex.
+        /// Addresses as `vdev:offset:asize`, hex.
         at: Arc<str>,
-        /// The result of the last attempt.
+        /// Result of the last attempt.
         source: ChecksumError,
     },
-    /// What is there is not the block, which may have been freed since its pointer was read.
+    /// The block may have been freed since its pointer was read.
     #[error("{place}: was freed while it was being read, and its space at {at} reused; read it again")]
     Reused {
         /// The block.
         place: Zbookmark,
-        /// Its addresses, as `vdev:offset:asize` in hex.
+        /// Addresses as `vdev:offset:asize`, hex.
         at: Arc<str>,
     },
-    /// Too many of the devices that hold the block are missing or cannot read it.
+    /// Too many devices of the block are missing or failing.
     #[error(
         "{place}: no copy at {at} can be read: {why}; attach the missing devices, or name their folder \
          with -d"
@@ -43,9 +43,9 @@ pub enum PoolError {
     Unreadable {
         /// The block.
         place: Zbookmark,
-        /// Its addresses, as `vdev:offset:asize` in hex.
+        /// Addresses as `vdev:offset:asize`, hex.
         at: Arc<str>,
-        /// The error of the last device.
+        /// The last device's error.
         why: Arc<str>,
     },
     /// A block pointer with impossible content.
@@ -64,7 +64,7 @@ pub enum PoolError {
         /// The decompressor's error.
         why: Arc<str>,
     },
-    /// The bytes match the checksum but are not what the key's owner wrote.
+    /// The bytes match the checksum but fail authentication.
     #[error("{place}: does not decrypt: {why}; wrong key, or the block was tampered with")]
     Decrypt {
         /// The block.
@@ -90,27 +90,27 @@ pub enum PoolError {
     /// A label or configuration cannot be decoded.
     #[error("{what}: {source}")]
     Format {
-        /// The structure and where it was.
+        /// The structure and its place.
         what: Arc<str>,
-        /// What is wrong with it.
+        /// The decoder's error.
         source: FormatError,
     },
-    /// The configuration contradicts itself or requires something that this version can't do.
+    /// The configuration is contradictory or unsupported.
     #[error("pool '{pool}': {why}")]
     Config {
-        /// The pool's name.
+        /// Pool name.
         pool: Arc<str>,
         /// The contradiction.
         why: Arc<str>,
     },
-    /// A top-level vdev has too few devices for any block on it.
+    /// Too few devices for any block on a vdev.
     #[error("pool '{pool}': vdev {vdev} is unavailable: {why}")]
     Unavailable {
-        /// The pool's name.
+        /// Pool name.
         pool: Arc<str>,
         /// The top-level vdev.
         vdev: VdevId,
-        /// Which devices are missing.
+        /// The missing devices.
         why: Arc<str>,
     },
     /// No room for a block, not even in pieces.
@@ -118,17 +118,17 @@ pub enum PoolError {
     NoSpace {
         /// The block.
         place: Zbookmark,
-        /// The request that failed.
+        /// The failed request.
         source: AllocError,
     },
-    /// A block could not be written anywhere: too many devices failed.
+    /// Too many devices failed to write a block.
     #[error("{place}: cannot be written: vdev {vdev}: {why}; `zpool status` shows which devices fail")]
     NotWritten {
         /// The block.
         place: Zbookmark,
         /// The top-level vdev that failed last.
         vdev: VdevId,
-        /// That device's error.
+        /// Its error.
         why: Arc<str>,
     },
     /// The block can't be encrypted.
@@ -139,7 +139,7 @@ pub enum PoolError {
         /// The cipher's error.
         why: Arc<str>,
     },
-    /// The caller asked to write something that can't be a block; a bug in this program.
+    /// A bug: the data cannot form a block.
     #[error("{place}: cannot be written: {why}; please report this")]
     BadWrite {
         /// The block.
@@ -147,10 +147,10 @@ pub enum PoolError {
         /// The contradiction.
         why: Arc<str>,
     },
-    /// There is no such uberblock.
+    /// No uberblock has this txg.
     #[error("pool '{pool}': no uberblock of txg {txg}; `zpool import` lists those there are")]
     NoUberblock {
-        /// The pool's name.
+        /// Pool name.
         pool: Arc<str>,
         /// The requested txg.
         txg: Txg,
@@ -158,8 +158,7 @@ pub enum PoolError {
 }
 
 impl PoolError {
-    /// Whether the block itself is damaged or lost, as opposed to missing a key or a device that can still
-    /// be provided.
+    /// Whether the block is damaged or lost, rather than in need of a key or device.
     pub fn is_damage(&self) -> bool {
         matches!(
             self,

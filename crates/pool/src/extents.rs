@@ -1,34 +1,31 @@
 //! Extents: many small ranges read as few large ones.
 //!
-//! Idea: blocks that were written together lie together, and RAID-Z cuts each into columns that lie
-//! together on every child. So ranges are collected first, sorted by device and offset, and merged if
-//! reading the gap between them costs less than a second request.
+//! Idea: blocks written together lie together, and RAID-Z cuts each into columns that lie together on every
+//! child. So ranges are collected, sorted by device and offset, and merged if reading the gap costs less than
+//! a second request.
 //!
-//! Bounds: an extent has at most [`MAX_EXTENT_BYTES`], or one range if that is longer; at most
-//! [`MAX_GAP_BYTES`] per range are read in vain. The caller bounds how much it asks for.
+//! Bounds: an extent has at most [`MAX_EXTENT_BYTES`], or one range if that is longer. At most
+//! [`MAX_GAP_BYTES`] per range are read in vain. The caller bounds the number of ranges.
 //!
-//! A failed extent fails all its ranges: the caller reads them again one by one.
+//! A failed extent fails all its ranges; the caller rereads them one by one.
 
 use crate::vdev::leaf::Leaf;
 use crate::vdev::queue::IoClass;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// Gaps up to this size are read along. A disk reads 64 KiB in a third of a millisecond; a request costs
-/// more.
+/// Reading 64 KiB takes a third of a millisecond, less than a request.
 const MAX_GAP_BYTES: u64 = 64 << 10;
-/// Longest merged read.
 const MAX_EXTENT_BYTES: u64 = 1 << 20;
 
-/// Ranges of this size are read alone, each into memory of its own: who keeps one would have to copy it out
-/// of a merged read. Where many wait for the device, its queue reads neighbours in one request.
+/// Ranges from this size on get their own memory, so that keeping one needs no copy out of a merged read. On
+/// a busy device the queue still joins neighbours.
 const LEAST_LARGE_BYTES: usize = 64 << 10;
 
-/// A claim to a range, redeemed after the read.
+/// A claim to a range.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticket(usize);
 
-/// Ranges to be read.
 #[derive(Default)]
 pub(crate) struct Extents {
     wanted: Vec<Wanted>,
@@ -40,38 +37,31 @@ struct Wanted {
     len: usize,
 }
 
-/// Where a range is.
 #[derive(Debug, Default, Clone, Copy)]
 struct Slice {
     extent: usize,
-    /// In the extent.
     offset: usize,
     len: usize,
 }
 
-/// A run of ranges that are read together.
 struct Extent {
     leaf: Arc<Leaf>,
     start_bytes: u64,
     end_bytes: u64,
 }
 
-/// Ranges that were read.
 pub(crate) struct Fetched {
-    /// By ticket.
     slices: Vec<Slice>,
     /// `None` if it failed.
     extents: Vec<Option<Bytes>>,
 }
 
 impl Extents {
-    /// Asks for a range.
     pub(crate) fn want(&mut self, leaf: &Arc<Leaf>, offset_bytes: u64, len: usize) -> Ticket {
         self.wanted.push(Wanted { leaf: leaf.clone(), offset_bytes, len });
         Ticket(self.wanted.len() - 1)
     }
 
-    /// Reads all extents concurrently.
     pub(crate) async fn fetch(self, class: IoClass) -> Fetched {
         let (slices, merged) = self.merge();
         let reads = merged.iter().map(|extent| {
@@ -82,7 +72,7 @@ impl Extents {
         Fetched { slices, extents }
     }
 
-    /// Where each range will be, and what is to be read for that: by leaf and offset.
+    /// By leaf and offset.
     fn merge(self) -> (Vec<Slice>, Vec<Extent>) {
         let key = |&index: &usize| {
             let wanted: &Wanted = &self.wanted[index];
@@ -114,21 +104,20 @@ impl Extents {
 }
 
 impl Fetched {
-    /// The bytes of a range; `None` if its extent could not be read.
+    /// `None` if its extent could not be read.
     pub(crate) fn slice(&self, ticket: Ticket) -> Option<&[u8]> {
         let Slice { extent, offset, len } = *self.slices.get(ticket.0)?;
         self.extents.get(extent)?.as_ref()?.get(offset..offset + len)
     }
 
-    /// The same as a buffer that shares the extent's memory and keeps all of it alive.
+    /// Shares, and keeps alive, the whole extent's memory.
     pub(crate) fn shared(&self, ticket: Ticket) -> Option<Bytes> {
         let Slice { extent, offset, len } = *self.slices.get(ticket.0)?;
         let bytes = self.extents.get(extent)?.as_ref()?;
         bytes.get(offset..offset + len).map(|range| bytes.slice_ref(range))
     }
 
-    /// The same as a separate buffer: it shares the extent's memory unless it would keep much more than
-    /// itself alive.
+    /// Shares the extent's memory unless that is much larger.
     pub(crate) fn bytes(&self, ticket: Ticket) -> Option<Bytes> {
         let Slice { extent, offset, len } = *self.slices.get(ticket.0)?;
         let bytes = self.extents.get(extent)?.as_ref()?;

@@ -1,13 +1,12 @@
 //! Gang blocks: a block in pieces, because no single free range was long enough.
 //!
-//! The pointer leads to a header with pointers to pieces, each with its own checksum; a piece may be a gang
-//! in turn. A header is read with all the space that it may fill, and its checksum tells whether it does, so
-//! that headers of any size are found in any pool, whatever its features say. The concatenated pieces are the
-//! block as stored. Since the pieces' checksums cover every byte, no checksum over the whole is needed, and
-//! OpenZFS rewrites headers without renewing it.
+//! The pointer leads to a header with pointers to pieces, each with its own checksum; a piece may itself be a
+//! gang. The header is read at its largest possible size, and its checksum reveals the actual one,
+//! independently of the pool's features. The concatenated pieces are the block as stored. Their checksums
+//! cover every byte, so the block needs none; OpenZFS rewrites headers without renewing it.
 //!
-//! Bounds: the pieces of a header add up to the size of the block, so every level shrinks what is left, and
-//! the total read is bounded by the size of the block times the depth.
+//! Bounds: the pieces of a header add up to the block's size, so the total read is at most that times the
+//! depth.
 
 use crate::check::Check;
 use crate::context::ReadContext;
@@ -21,11 +20,10 @@ use cenote_format::gang::GangHeader;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-/// Levels of gangs that are followed: splitting into three takes 16 MiB to sectors in ten levels.
+/// Splitting into three takes 16 MiB to sectors in ten levels.
 pub const MAX_GANG_DEPTH: u32 = 16;
 
 impl Pool {
-    /// Reads the block that a gang pointer leads to; `psize` bytes.
     pub(crate) fn read_gang<'a>(
         &'a self,
         bp: &'a Blkptr,
@@ -56,7 +54,7 @@ impl Pool {
         .boxed()
     }
 
-    /// Reads the header itself. Check that it [fits](GangHeader::fits) before following its pieces.
+    /// Reads the header. Check that it [fits](GangHeader::fits) before following its pieces.
     #[boxed]
     pub async fn read_gang_header(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<GangHeader> {
         let place = ctx.place;

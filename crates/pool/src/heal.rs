@@ -1,19 +1,16 @@
-//! Healing: what leaves lack of blocks, or hold wrongly, is put together from the others and written to them.
+//! Healing: rebuilds missing or wrong data of leaves from the others and writes it.
 //!
-//! Idea: [`mod@crate::recover`] reads as little of a copy as makes the block, verifies that, and names each
-//! range that leaves lack, with what should be there. Writing that is all: data and parity, in any kind of
-//! vdev. If what was read is not the block, everything that is there is read, and whatever differs from the
-//! true block is written again. So what a resilver brings has been verified. A leaf that is being evacuated
-//! is read first.
+//! Idea: [`mod@crate::recover`] reads the minimum that makes up a copy, verifies it, and names each range
+//! that leaves lack, with its true content. Healing writes these ranges, data and parity. If the minimum does
+//! not verify, everything is read, and each wrong range is rewritten. So all resilvered data has been
+//! verified.
 //!
-//! Nobody else may write to the blocks meanwhile: they are on disk, and the view that they are healed through
-//! keeps their space, firmly ([`crate::alloc::KeptSpace`]). Each write has that view until it is done, even
-//! if nobody waits.
+//! Invariant: no other writer may touch the blocks. They are on disk, and the view keeps their space firmly
+//! ([`crate::alloc::KeptSpace`]). Each write holds the view until it is done, even without a waiter.
 //!
-//! A resilver walks over trees, and a tree changes behind it: a block that is cloned, or found by
-//! deduplication, gets an owner where the resilver has been, and may lose all others before it gets there.
-//! So whoever gives a block an owner brings it to the leaves first ([`Pool::bring_shared`]). Then all that a
-//! resilver has passed is complete, whatever is shared, moved, or kept by a checkpoint meanwhile.
+//! A tree changes behind a resilver: a block that is cloned, or found by deduplication, gets an owner in a
+//! part already visited, and may lose its others before the resilver reaches them. So adding an owner first
+//! heals the block ([`Pool::bring_shared`]), and all blocks that a resilver has passed stay complete.
 //!
 //! Source: OpenZFS `dsl_scan.c` (resilver; `dsl_scan_ddt_entry`, which does that for deduplication, but not
 //! for clones), `vdev_mirror_io_done`, `vdev_raidz_io_done`.
@@ -36,24 +33,23 @@ use futures::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Copies that are healed at once.
 const AT_ONCE: usize = 16;
 
-/// What came of healing some blocks.
+/// The result of healing some blocks.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Healed {
-    /// Bytes of blocks, all copies, that were put together.
+    /// Bytes of blocks recovered, all copies.
     pub read_bytes: u64,
-    /// Bytes that were written to leaves that lacked them.
+    /// Bytes written to leaves that lacked them.
     pub written_bytes: u64,
-    /// Leaves that lack something still: it could not be put together, or not be written.
+    /// Leaves that still lack data, because recovery or the write failed.
     pub unhealed: BTreeSet<Guid>,
-    /// Copies that could not be put together.
+    /// Copies that could not be recovered.
     pub lost_copies: u64,
 }
 
 impl Healed {
-    /// The sum of both.
+    /// Adds another result.
     pub fn add(&mut self, more: Healed) {
         self.read_bytes += more.read_bytes;
         self.written_bytes += more.written_bytes;
@@ -63,8 +59,7 @@ impl Healed {
 }
 
 impl Pool {
-    /// Leaves in use that lack something, and the first and last txg of it. One whose labels are old lacks
-    /// anything if nothing says what.
+    /// Leaves in use that lack data, with its first and last txg; all txgs for old labels without a record.
     pub fn behind(&self) -> BTreeMap<Guid, (Txg, Txg)> {
         let vdevs = self.vdevs();
         let in_use = vdevs.leaves().iter().filter(|leaf| !leaf.is_out_of_use());
@@ -77,7 +72,7 @@ impl Pool {
         in_use.filter_map(lacks).chain(vdevs.distributed_spares().filter_map(span)).collect()
     }
 
-    /// Whether a leaf in use may lack a block. One that is away is brought what it lacks when it is back.
+    /// Whether a leaf in use may lack a block. A returning leaf is resilvered later.
     pub fn may_lack(&self, bp: &Blkptr) -> bool {
         if bp.kind() != BlkptrKind::Normal {
             return false;
@@ -87,9 +82,8 @@ impl Pool {
             || vdevs.distributed_spares().any(|spare| self.missed_here().has(spare, birth))
     }
 
-    /// Brings a block on disk, which gets one more owner in txg `txg`, to every leaf that is in use and may
-    /// lack it. A leaf that does not take it misses something of that txg: so no resilver that is under way
-    /// makes it complete.
+    /// Heals a block that gets another owner in txg `txg`, on every leaf in use. A leaf that fails to take it
+    /// misses data of that txg, so that a running resilver does not declare it complete.
     pub async fn bring_shared(&self, space: &Allocator, bp: &Blkptr, place: Zbookmark, txg: Txg) {
         if !self.may_lack(bp) {
             return;
@@ -99,8 +93,8 @@ impl Pool {
         healed.unhealed.into_iter().for_each(|leaf| self.missed_here().note(leaf, txg));
     }
 
-    /// Brings these blocks to every leaf that is in use and may lack them; [`Pool::flush`] makes that
-    /// durable. This view keeps their space since before the pointers were read.
+    /// Heals blocks on every leaf in use; [`Pool::flush`] makes that durable. This view must have kept their
+    /// space since before the pointers were read.
     pub async fn heal_many(&self, blocks: Vec<VerifyItem>) -> Healed {
         let (mut targets, _) = self.targets(&blocks).await;
         targets.sort_unstable_by_key(|target| (target.dva.vdev, target.dva.offset_bytes));
@@ -146,8 +140,8 @@ impl Pool {
         healed
     }
 
-    /// Writes what should be where it is not, of a block born in `birth`: once begun, to its end, with the
-    /// space that this view keeps and with what it is `inside` of.
+    /// Writes wrong ranges of a block born in `birth`. Runs to its end, holding this view's space and
+    /// `inside`.
     pub(crate) async fn write_truth(
         &self,
         faults: Vec<ColumnFault>,
@@ -163,7 +157,7 @@ impl Pool {
             for ColumnFault { leaf, offset_bytes, truth, also_at, .. } in faults {
                 let bytes = truth.len() as u64;
                 for (leaf, offset_bytes) in also_at.into_iter().filter(|(leaf, _)| !leaf.is_out_of_use()) {
-                    // What fails shows in the counters.
+                    // Failures show in the counters.
                     leaf.write(class, stake, offset_bytes, truth.clone()).await.ok();
                 }
                 match leaf.is_out_of_use() || leaf.write(class, stake, offset_bytes, truth).await.is_err() {
@@ -177,7 +171,7 @@ impl Pool {
     }
 }
 
-/// Leaves of a block that may lack it.
+/// Leaves that may lack a block.
 fn lacking(vdevs: &VdevTree, map: &BlockMap, birth: PhysicalBirth) -> BTreeSet<Guid> {
     let columns = map.rows.iter().flat_map(|row| row.columns.iter().map(move |column| (row, column)));
     let leaves = columns.flat_map(|(row, column)| vdevs.leaves_of(row, column, birth));

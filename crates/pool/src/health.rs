@@ -8,13 +8,13 @@ use cenote_format::units::Guid;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The state of a vdev or of the whole pool, from worst to best.
+/// The state of a vdev or pool, from worst to best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VdevState {
-    /// Unusable: missing, or not what the configuration says.
+    /// Missing, or in conflict with the configuration.
     Unavailable,
-    /// Taken out of use because of errors.
+    /// Taken out of use after errors.
     Faulted,
     /// Taken out of use by the administrator.
     Offline,
@@ -22,12 +22,12 @@ pub enum VdevState {
     Removed,
     /// In use with less redundancy than configured.
     Degraded,
-    /// No trouble.
+    /// Healthy.
     Online,
 }
 
 impl VdevState {
-    /// As it is shown.
+    /// The displayed name.
     pub fn name(self) -> &'static str {
         match self {
             VdevState::Unavailable => "UNAVAIL",
@@ -59,25 +59,25 @@ pub enum Trouble {
     InsufficientReplicas,
     /// Set by the administrator or the fault manager.
     External,
-    /// It failed too often.
+    /// Too many I/O errors.
     TooManyErrors,
-    /// It did not answer an operation.
+    /// An operation was not answered.
     Hung,
-    /// Smaller than the configuration says.
+    /// Smaller than the configuration requires.
     TooSmall,
-    /// Its labels are older than the pool: it was away while others wrote.
+    /// It missed writes: its labels are old.
     Stale,
-    /// A newer kind of vdev.
+    /// An unknown, newer kind of vdev.
     UnsupportedKind(String),
-    /// A top-level vdev that no label describes, because all its devices are missing.
+    /// No label describes this top-level vdev.
     MissingDevice,
-    /// For a hot spare: it stands in for a device.
+    /// A hot spare that stands in for a device.
     InUse,
     /// Every child was taken offline.
     ChildrenOffline,
     /// None of its labels is intact.
     InvalidLabel,
-    /// Its labels are another vdev's. For the pool: its metadata cannot be read, though devices are present.
+    /// Labels of another vdev. For the pool: its metadata is unreadable.
     CorruptedData,
 }
 
@@ -105,53 +105,53 @@ impl fmt::Display for Trouble {
 /// Errors of a vdev since it was opened.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorCounts {
-    /// Reads that failed.
+    /// Failed reads.
     pub read: u64,
-    /// Writes that failed.
+    /// Failed writes.
     pub write: u64,
-    /// Reads that returned other bytes than were written.
+    /// Reads with a checksum mismatch.
     pub checksum: u64,
 }
 
 /// A vdev, as status commands show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VdevStatus {
-    /// `raidz2-0`, `mirror-1`, or the last part of the path; the whole path if that would name two devices.
+    /// `raidz2-0`, `mirror-1`, or the path; without its folders if unambiguous.
     pub name: String,
-    /// What it is.
+    /// Kind.
     pub kind: VdevKind,
     /// Index among its parent's children.
     pub id: u64,
-    /// Its guid, which never changes.
+    /// Guid.
     pub guid: Guid,
-    /// Its allocation class; children have their parent's.
+    /// Allocation class, the parent's for children.
     pub class: VdevClass,
-    /// The path where it was found, or its last path.
+    /// Current or last path.
     pub path: Option<String>,
-    /// Its state.
+    /// State.
     pub state: VdevState,
     /// Why it is not online.
     pub trouble: Option<Trouble>,
-    /// Being filled: not everything on it is current.
+    /// Being resilvered.
     pub resilvering: bool,
-    /// It waits for the next resilver.
+    /// Waiting for the next resilver.
     pub awaits_resilver: bool,
-    /// Being removed: its blocks are being copied to other vdevs.
+    /// Its blocks are copied to other vdevs.
     pub removing: bool,
-    /// Nothing new is allocated on it, or on its top-level vdev.
+    /// It or its top-level vdev accepts no allocations.
     pub non_allocating: bool,
-    /// Bytes of the device, in whole labels, for a leaf that is present.
+    /// Device size of a present leaf, in whole labels.
     pub size_bytes: Option<u64>,
-    /// Bytes that a top-level vdev could grow by, because its devices are larger than it uses.
+    /// Unused growth of a top-level vdev.
     pub expandable_bytes: u64,
-    /// Errors so far; zero before the pool is assembled.
+    /// Errors so far.
     pub errors: ErrorCounts,
-    /// The vdevs below.
+    /// Child vdevs.
     pub children: Vec<VdevStatus>,
 }
 
 impl VdevStatus {
-    /// Calls `visit` for this vdev and all below, parents first.
+    /// Visits all vdevs, parents first.
     pub fn walk<'a>(&'a self, visit: &mut impl FnMut(&'a VdevStatus)) {
         visit(self);
         for child in &self.children {
@@ -160,22 +160,21 @@ impl VdevStatus {
     }
 }
 
-/// The state of the pool and of all its vdevs.
+/// The state of a pool and all its vdevs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolHealth {
-    /// The pool itself with its top-level vdevs, including logs and other classes.
+    /// The pool with its top-level vdevs of all classes.
     pub root: VdevStatus,
     /// Hot spares.
     pub spares: Vec<VdevStatus>,
     /// Cache devices.
     pub l2cache: Vec<VdevStatus>,
-    /// Why an open pool takes no changes.
+    /// Why an open pool accepts no changes.
     pub standstill: Option<Standstill>,
 }
 
 impl PoolHealth {
-    /// The health of a pool whose metadata can't be read. If devices that it needs are missing, that is
-    /// reported as the cause.
+    /// Health of a pool with unreadable metadata, unless missing devices are the cause.
     pub fn with_corrupted_metadata(mut self) -> PoolHealth {
         if self.is_importable() {
             (self.root.state, self.root.trouble) = (VdevState::Faulted, Some(Trouble::CorruptedData));
@@ -183,17 +182,17 @@ impl PoolHealth {
         self
     }
 
-    /// ONLINE, DEGRADED or UNAVAIL: what the devices make of it.
+    /// ONLINE, DEGRADED or UNAVAIL, derived from the devices.
     pub fn state(&self) -> VdevState {
         self.root.state
     }
 
-    /// The pool's state as it is shown: SUSPENDED if it takes no changes, whatever its devices' states.
+    /// As displayed: SUSPENDED if the pool accepts no changes.
     pub fn shown_state(&self) -> &'static str {
         if self.standstill.is_some() { "SUSPENDED" } else { self.state().name() }
     }
 
-    /// Whether every block may be available, so that the pool can be opened.
+    /// Whether the pool can be opened.
     pub fn is_importable(&self) -> bool {
         self.state() >= VdevState::Degraded
     }

@@ -1,17 +1,17 @@
 //! The four labels of a device: configuration and uberblocks, each verified.
 //!
-//! Idea: a device carries its pool's configuration four times, two copies in front and two at the end, so
-//! that no single overwrite loses them all. Labels are written in pairs, so one pair may be a txg older.
-//! This module keeps every valid copy; discovery decides which to believe.
+//! Idea: a device carries its pool's configuration four times, two copies at each end, so that no single
+//! overwrite destroys them all. Labels are written in pairs, so one pair may be a txg older. This module
+//! keeps every valid copy; discovery chooses.
 //!
 //! ```text
 //!   device   | L0 | L1 | boot 3.5 MiB | allocatable space ... | L2 | L3 |     labels: 256 KiB each
 //!   label    | blank 8 K | boot env 8 K | nvlist 112 K | uberblock ring 128 K |
 //! ```
 //!
-//! The list and each uberblock end in a checksum bound to their offset on the device, so a label that was
-//! copied elsewhere does not verify. The size of a slot in the ring depends on the vdev's ashift. A damaged
-//! list can't tell it, so every size at which a magic number fits is tried.
+//! The checksums of the nvlist and of each uberblock are bound to the offset on the device, so a label copied
+//! elsewhere does not verify. The ring's slot size depends on the vdev's ashift. If the nvlist is damaged,
+//! every size at which a magic number fits is tried.
 //!
 //! Source: OpenZFS `vdev_label.c` (theory comment), `vdev_impl.h`.
 
@@ -31,13 +31,13 @@ use cenote_format::nvlist::Nvlist;
 use cenote_format::uberblock::{UBERBLOCK_BYTES, Uberblock};
 use cenote_format::units::Txg;
 
-/// Smaller devices can't be vdevs, `SPA_MINDEVSIZE`.
+/// The smallest vdev, `SPA_MINDEVSIZE`.
 pub const SPA_MINDEVSIZE: u64 = 64 << 20;
 
 const NVLIST_AT: usize = VDEV_PHYS_OFFSET as usize;
 const NVLIST_BYTES: usize = VDEV_PHYS_SIZE as usize;
 const RING_AT: usize = UBERBLOCK_RING_OFFSET as usize;
-/// Sizes of an uberblock slot: 2^10 (`UBERBLOCK_SHIFT`) to 2^13 (`MAX_UBERBLOCK_SHIFT`).
+/// 2^10 (`UBERBLOCK_SHIFT`) to 2^13 (`MAX_UBERBLOCK_SHIFT`).
 const SLOT_SHIFTS: std::ops::RangeInclusive<u32> = 10..=13;
 
 const _: () = {
@@ -50,27 +50,26 @@ const _: () = {
 /// The content of one label.
 #[derive(Debug, Default, Clone)]
 pub struct Label {
-    /// The configuration, if its checksum matches and it decodes.
+    /// The configuration, if it is intact.
     pub config: Option<Nvlist>,
-    /// The uberblocks whose checksums match, in the ring's order.
+    /// Valid uberblocks, in the ring's order.
     pub uberblocks: Vec<Uberblock>,
-    /// Places of its ring that hold neither an uberblock nor nothing.
+    /// Slots that are neither valid nor empty.
     pub broken_slots: Vec<BrokenSlot>,
     /// Why the label could not be read.
     pub unreadable: Option<DeviceError>,
 }
 
-/// A damaged uberblock, or what is left of it.
+/// A damaged uberblock slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrokenSlot {
-    /// Where it is in the ring, in bytes.
+    /// Offset in the ring, in bytes.
     pub at: u64,
     /// The txg that it names.
     pub txg: Option<Txg>,
 }
 
-/// Reads all four labels. A device too small to be a vdev may be a truncated one, which still has the
-/// labels in front.
+/// Reads all four labels. A truncated device may still have those in front.
 #[boxed]
 pub async fn read_labels(device: &dyn Device) -> Vec<Label> {
     let mut labels = Vec::with_capacity(VDEV_LABELS as usize);
@@ -97,8 +96,7 @@ async fn label_offsets(device: &dyn Device) -> Vec<u64> {
     offsets
 }
 
-/// Whether a configuration ends where that of a label would. Folders hold many small files: this reads a
-/// page instead of 256 KiB.
+/// Whether a configuration ends where a label's would: reads a page, since folders hold many small files.
 async fn may_be_label(device: &dyn Device, offset: u64) -> bool {
     const PAGE_BYTES: usize = 4096;
     let end = offset + VDEV_PHYS_OFFSET + VDEV_PHYS_SIZE;

@@ -1,5 +1,4 @@
-//! Pools: labels and configuration, the vdev tree, and the pipeline that turns a block pointer into bytes and
-//! back.
+//! Pools: labels and configuration, the vdev tree, and the pipeline between block pointers and bytes.
 //!
 //! ```text
 //!   paths --discover--> FoundPool --assemble--> Pool --read(bp)--> bytes
@@ -8,11 +7,11 @@
 //! ```
 //!
 //! This crate knows no objects: a block pointer comes in, a block or a typed error goes out. `read` and
-//! [`write`] show the path of a block from top to bottom; [`vdev`] knows where its bytes lie.
+//! [`write`] show the path of a block from top to bottom; [`vdev`] locates its bytes.
 //!
-//! Read in this order: [`config`] (what pools say about themselves), [`discover`] (finding them), [`vdev`]
-//! (geometry), `read` (one block), `read_many` (many blocks in disk order), [`verify`] (every copy); then
-//! [`alloc`] (where the next block goes), [`write`], [`label`] (how a txg becomes the pool's state).
+//! Read in this order: [`config`] and [`discover`] (describing and finding pools), [`vdev`] (geometry),
+//! `read` (one block), `read_many` (many blocks in disk order), [`verify`] (every copy); then [`alloc`]
+//! (placement), [`write`], [`label`] (making a txg the pool's state).
 
 pub mod alloc;
 mod batches;

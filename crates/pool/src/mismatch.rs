@@ -1,10 +1,8 @@
-//! What it means that a block's bytes are not what its pointer says.
+//! The meaning of a checksum mismatch.
 //!
-//! Idea: a mismatch is damage only if the block must be there. Intent logs end with blocks that were
-//! allocated and never written; and a block that was freed while somebody still read an older tree may have
-//! been written over. So each read knows what a mismatch would mean, and only damage is held against a
-//! device: it is counted, noted, and reported. What may have been reused is noted as suspect, and looked at
-//! again through a tree that is whole (`wrong`).
+//! Idea: a mismatch is damage only if the block must be there. Intent logs end with unwritten blocks, and a
+//! block freed while a reader walks an older tree may have been overwritten. Only damage is counted against a
+//! device, noted and reported. A possible reuse is checked again through a whole tree (`wrong`).
 //!
 //! | read | mismatch |
 //! |---|---|
@@ -19,19 +17,17 @@ use crate::check::Check;
 use crate::context::{InLog, ReadContext};
 use crate::pool::Pool;
 
-/// What bytes mean that are not the block that was read for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mismatch {
-    /// The block is damaged.
     Damage,
-    /// The block was never written: an intent log ends.
+    /// Never written: an intent log ends.
     EndOfLog,
-    /// The block may have been freed, and its space be another one's.
+    /// Possibly freed, and its space reused.
     MayBeReused,
 }
 
 impl Pool {
-    /// What it means that all of a block is wrong, as was found just now.
+    /// The meaning if all of a block is wrong.
     pub(crate) fn meaning(&self, check: &Check<'_>, ctx: &ReadContext) -> Mismatch {
         match ctx.in_log {
             Some(InLog::MayEnd) => Mismatch::EndOfLog,
@@ -41,8 +37,7 @@ impl Pool {
         }
     }
 
-    /// The same for a copy or column of a block that others have. In a log it may not have come to this
-    /// device when the power went, though it did to others.
+    /// The meaning for a copy or column. A log block may have reached other devices before a power cut.
     pub(crate) fn meaning_of_part(&self, check: &Check<'_>, ctx: &ReadContext) -> Mismatch {
         match ctx.in_log {
             Some(_) => Mismatch::EndOfLog,

@@ -1,21 +1,21 @@
 //! An assembled pool: a cheap handle for reading and writing blocks.
 //!
-//! A pool is assembled twice. The labels alone give a tree that can read the MOS; the MOS gives the trusted
+//! A pool is assembled twice. The labels alone give a tree that can read the MOS. The MOS holds the trusted
 //! configuration, from which the same devices are assembled again.
 //!
 //! ```text
-//!   Pool (txg 7) ---.                     .--> config, vdevs, devices   as they are now
+//!   Pool (txg 7) ---.                     .--> config, vdevs, devices   in use now
 //!   Pool (txg 8) ----+--> Live --current--+
-//!   datasets' Pool -'                     '--> those before, until the last I/O that began with them ends
+//!   datasets' Pool -'                     '--> earlier trees, until the last I/O that uses them ends
 //! ```
 //!
-//! Idea: all views of a pool, those of idle datasets included, share one current tree of vdevs, which every
-//! operation takes when it begins. So when a device leaves, no later operation reads it, and it is closed
-//! when the operations under way are done.
+//! Idea: all views of a pool, including those of idle datasets, share one current vdev tree. Every operation
+//! takes that tree when it begins. Once a device leaves, no new operation can reach it, and it is closed when
+//! the last operation under way ends.
 //!
-//! Locking: a [`Pool`] may be cloned and used from any task. A lock guards the current tree; it is held to
-//! take it or to replace it, never across an await. Error counters and missed txgs synchronise themselves
-//! (`vdev::leaf`, `vdev::missed`).
+//! Locking: a [`Pool`] may be cloned and used from any task. A lock guards the current tree. It is held to
+//! read or replace the tree, never across an await. Error counters and missed txgs have their own
+//! synchronisation (`vdev::leaf`, `vdev::missed`).
 
 use crate::alloc::{Allocator, Keeper, KeptSpace};
 use crate::config::{PoolConfig, PoolState, VdevClass, VdevConfig};
@@ -46,82 +46,77 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-/// How often it is looked whether operations have ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A pool, assembled from devices. Cloning it costs two atomic increments.
+/// An assembled pool. Cloning it costs a few atomic increments.
 #[derive(Clone)]
 pub struct Pool {
     live: Arc<Live>,
     uberblock: Arc<Uberblock>,
     reads: IoClass,
     writes: IoClass,
-    /// What is found wrong counts on its leaf.
+    /// Whether errors count on the leaf.
     counts: bool,
     waits: Waits,
-    /// The tree of its uberblock stays whole.
+    /// Keeps the blocks of this uberblock's tree from reuse.
     kept: Option<KeptSpace>,
 }
 
-/// What all views of a pool share.
 struct Live {
     runtime: Runtime,
     name: String,
     salt: Option<ChecksumSalt>,
     may_be_live: bool,
     missed: Arc<Missed>,
-    /// What DTLs said of that when the pool was opened.
+    /// The DTLs when the pool was opened.
     noted: BTreeMap<Guid, Vec<(Txg, Txg)>>,
     wrong: Arc<Wrong>,
-    /// The expansion of a RAID-Z, if one runs.
     reflow: Arc<Reflow>,
     settings: Arc<QueueSettings>,
     suspension: Suspension,
     retained: Retained,
-    /// A gang could have done with a larger header.
+    /// A larger gang header would have helped.
     cramped: AtomicBool,
     second: RwLock<Option<Arc<dyn SecondLevel>>>,
-    /// Who keeps the states of a pool that changes.
+    /// Set once the pool changes.
     keeper: OnceLock<Arc<Keeper>>,
     current: RwLock<Current>,
 }
 
-/// What changes when a device joins, leaves or changes its state.
+/// Replaced when a device joins, leaves or changes state.
 #[derive(Clone)]
 struct Current {
     config: Arc<PoolConfig>,
     found: Arc<FoundPool>,
     vdevs: Arc<VdevTree>,
-    /// Where the bytes of removed vdevs are.
     indirect: BTreeMap<VdevId, Arc<IndirectMapping>>,
-    /// Leaves that are out of use until the pool is opened again.
+    /// Out of use until the pool is reopened.
     aside: BTreeSet<Guid>,
-    /// Leaves that have no device although there is one, and why.
+    /// Leaves whose device was refused, and why.
     refused: BTreeMap<Guid, Trouble>,
-    /// Trees before this one, as long as operations use them.
+    /// Previous trees that operations still use.
     earlier: Vec<Weak<VdevTree>>,
 }
 
-/// What the MOS knows about the pool and labels don't.
+/// Facts from the MOS that labels do not contain.
 #[derive(Debug, Clone)]
 pub struct Trusted {
-    /// The configuration in the MOS ([`PoolConfig::from_mos`]).
+    /// Its configuration ([`PoolConfig::from_mos`]).
     pub config: PoolConfig,
-    /// For each removed top-level vdev, where its bytes are now.
+    /// Mappings of removed top-level vdevs.
     pub indirect: BTreeMap<VdevId, Arc<IndirectMapping>>,
-    /// The txgs that leaves missed, as runs of first and last txg, according to their dirty time logs (DTL).
+    /// Txgs that leaves missed according to their DTLs, first and last.
     pub noted: BTreeMap<Guid, Vec<(Txg, Txg)>>,
-    /// The same of what they may have missed: also that which no log can know.
+    /// Txgs that leaves may have missed, with and without a DTL.
     pub behind: BTreeMap<Guid, Vec<(Txg, Txg)>>,
     /// `org.illumos:checksum_salt`.
     pub checksum_salt: Option<[u8; 32]>,
 }
 
 impl Pool {
-    /// Assembles a pool from labels alone, as of `uberblock` (one of `found.uberblocks`).
-    ///
-    /// Enough to read the MOS; a removed vdev's blocks and salted checksums need [`Pool::with_trusted`].
-    /// Missing devices are no error here, only when something that they alone hold is read.
+    /// Assembles a pool from labels alone: enough to read the MOS. Blocks of removed vdevs and salted
+    /// checksums need [`Pool::with_trusted`]. A missing device is an error only when a block that it alone
+    /// holds is read.
     #[boxed]
     pub async fn assemble(rt: &Runtime, found: &FoundPool, uberblock: &Uberblock) -> Result<Pool> {
         let (missed, settings) = (Arc::<Missed>::default(), Arc::<QueueSettings>::default());
@@ -168,45 +163,44 @@ impl Pool {
         Ok(Pool { live, uberblock, reads, writes, counts: true, waits: Waits::Never, kept: None })
     }
 
-    /// The same pool as of another root, after a txg was synced. All else is shared.
+    /// A view at a later uberblock.
     pub fn at(&self, uberblock: &Uberblock) -> Pool {
         Pool { uberblock: Arc::new(*uberblock), kept: None, ..self.clone() }
     }
 
-    /// The same view as of a checkpoint, whose tree the pool keeps: what this view keeps, that one does, too.
+    /// A view of a checkpoint's tree, with this view's [`KeptSpace`].
     pub fn at_checkpoint(&self, checkpoint: &Uberblock) -> Pool {
         Pool { uberblock: Arc::new(*checkpoint), ..self.clone() }
     }
 
-    /// From now on the pool changes: this allocator says what becomes free.
+    /// Marks the pool as changing.
     pub fn begin_to_change(&self, space: &Allocator) {
         space.keeper().finish(self.uberblock.txg);
-        // An engine that could not begin may have left another.
+        // An engine that failed to start may have left another keeper.
         drop(self.live.keeper.set(space.keeper().clone()));
     }
 
-    /// The same view, whose tree stays whole as long as it, or anything that was opened through it, is held.
-    /// The space must have been kept before the view was taken.
+    /// A view whose tree stays whole. The space must have been kept before the view was taken.
     pub fn keeping(&self, kept: KeptSpace) -> Pool {
         Pool { kept: Some(kept), ..self.clone() }
     }
 
-    /// The same view for those who hold it for long: nothing is kept for it.
+    /// A view for long-term holders, which keeps no space.
     pub fn not_keeping(&self) -> Pool {
         Pool { kept: None, ..self.clone() }
     }
 
-    /// Keeps the state of the pool that is on disk now, if the pool changes.
+    /// Keeps the on-disk state, if the pool changes.
     pub fn keep_now(&self) -> Option<KeptSpace> {
         self.live.keeper.get().map(|keeper| keeper.keep(false))
     }
 
-    /// Whether nothing that this view's tree refers to can have been freed and written over since.
+    /// Whether this view's blocks cannot have been freed and overwritten.
     pub fn has_whole_tree(&self) -> bool {
         self.has_kept(None)
     }
 
-    /// The same for a read that has `kept` space by itself.
+    /// For a read with its own `kept` space.
     pub(crate) fn has_kept(&self, kept: Option<&KeptSpace>) -> bool {
         match (kept.or(self.kept.as_ref()), self.live.keeper.get()) {
             (Some(kept), _) => !kept.is_given_up(),
@@ -215,8 +209,7 @@ impl Pool {
         }
     }
 
-    /// The same pool, for operations of a class: a class of reads says how blocks are read through this view,
-    /// a class of writes how they are written, any other says both.
+    /// A view for I/O of a class. A read class leaves writes unchanged, and vice versa.
     pub fn for_class(&self, class: IoClass) -> Pool {
         match class {
             IoClass::SyncRead | IoClass::AsyncRead => Pool { reads: class, ..self.clone() },
@@ -225,37 +218,33 @@ impl Pool {
         }
     }
 
-    /// The same pool, to look again at what was found wrong, which has been counted.
+    /// A view that does not count errors again.
     pub fn without_counting(&self) -> Pool {
         Pool { counts: false, ..self.clone() }
     }
 
-    /// The same pool, for those whose reads wait, or don't.
+    /// A view with other [`Waits`].
     pub fn waiting(&self, waits: Waits) -> Pool {
         Pool { waits, ..self.clone() }
     }
 
-    /// Which of its reads wait.
     pub(crate) fn waits(&self) -> Waits {
         self.waits
     }
 
-    /// Whether what is found wrong through this view counts on its leaf.
     pub(crate) fn counts(&self) -> bool {
         self.counts
     }
 
-    /// The class of reads through this view.
     pub(crate) fn reads(&self) -> IoClass {
         self.reads
     }
 
-    /// The class of writes through this view.
     pub(crate) fn writes(&self) -> IoClass {
         self.writes
     }
 
-    /// Blocks are looked for there first, from now on, by all views that read for users.
+    /// Adds a second-level cache for users' reads.
     pub fn set_second_level(&self, second: Arc<dyn SecondLevel>) {
         *self.live.second.write() = Some(second);
     }
@@ -267,17 +256,17 @@ impl Pool {
         }
     }
 
-    /// What the queues of its devices go by.
+    /// Settings of the device queues.
     pub fn queue_settings(&self) -> &QueueSettings {
         &self.live.settings
     }
 
-    /// What waits and is under way at each leaf, by guid, in the order of [`IoClass::ALL`].
+    /// Load of each leaf, by [`IoClass::ALL`].
     pub fn queue_loads(&self) -> Vec<(Guid, [ClassLoad; IoClass::ALL.len()])> {
         self.vdevs().leaves().iter().map(|leaf| (leaf.guid, leaf.load())).collect()
     }
 
-    /// What all of its devices were sent: reads and writes.
+    /// Reads and writes sent to all devices.
     pub fn moved(&self) -> [Moved; 2] {
         let mut sum = [Moved::default(); 2];
         for leaf in self.vdevs().leaves() {
@@ -289,8 +278,8 @@ impl Pool {
         sum
     }
 
-    /// The same pool, devices and error counters, with the MOS's configuration instead of the labels'. From
-    /// here on, the two have nothing to do with each other.
+    /// The pool with the MOS's configuration. It keeps devices and error counters, but is independent from
+    /// here on.
     #[boxed]
     pub async fn with_trusted(&self, trusted: Trusted) -> Result<Pool> {
         let Current { found, vdevs, .. } = self.current();
@@ -306,7 +295,7 @@ impl Pool {
             earlier: vdevs.leaves(),
         };
         let vdevs = Arc::new(build::build(&trusted.config, &material));
-        // Until now nothing told that these lack what was read for.
+        // The tree built from labels did not know which leaves are behind.
         vdevs
             .leaves()
             .iter()
@@ -341,10 +330,9 @@ impl Pool {
         Ok(Pool { live: Arc::new(live), ..self.clone() })
     }
 
-    /// From now on the pool has these vdevs: every operation that begins later uses them, through whatever
-    /// view of the pool. `joining` are devices of leaves that join or come back; `lacking` is a leaf that
-    /// lacks what was written in some txgs, first and last. Devices that no leaf in use has any more are
-    /// let go, and closed once no operation uses them.
+    /// Replaces the vdev tree, for operations that begin later. `joining` are devices of joining or returning
+    /// leaves. `lacking` is a leaf that lacks txgs, first to last. Unused devices are closed after their last
+    /// operation.
     pub fn set_vdevs(
         &self,
         mut vdevs: Vec<VdevConfig>,
@@ -379,7 +367,7 @@ impl Pool {
         current.aside.retain(|leaf| stay.contains(leaf));
     }
 
-    /// Leaves get other devices, in a pool that is otherwise as it was: those that they have are gone.
+    /// Replaces lost devices of leaves.
     pub fn reopen(&self, devices: BTreeMap<Guid, FoundDevice>) {
         let mut current = self.live.current.write();
         let (config, mut found) = (PoolConfig::clone(&current.config), FoundPool::clone(&current.found));
@@ -388,8 +376,7 @@ impl Pool {
         self.rebuild(&mut current, config, found, &leaves);
     }
 
-    /// The pool is left for good: every operation that begins later fails, through whatever view is still
-    /// held somewhere, and the devices are closed when those under way end.
+    /// Releases all devices: later operations fail, and the devices are closed when those under way end.
     pub fn let_go_of_devices(&self) {
         let mut current = self.live.current.write();
         let (config, mut found) = (PoolConfig::clone(&current.config), FoundPool::clone(&current.found));
@@ -398,13 +385,12 @@ impl Pool {
         self.rebuild(&mut current, config, found, &[]);
     }
 
-    /// From the next tree on, a vdev's bytes are where this says.
+    /// Sets a removed vdev's mapping, from the next tree on.
     pub fn set_mapping(&self, vdev: VdevId, mapping: Arc<IndirectMapping>) {
         self.live.current.write().indirect.insert(vdev, mapping);
     }
 
-    /// The MOS has these objects for the vdevs: their metaslabs' maps, ZAPs, dirty time logs. A vdev that has
-    /// joined had none before the end of its first txg.
+    /// Learns the vdevs' MOS objects: space maps, ZAPs, DTLs. A new vdev has none until its first txg ends.
     pub fn learn_objects(&self, told: &[VdevConfig]) {
         let mut current = self.live.current.write();
         let mut config = PoolConfig::clone(&current.config);
@@ -414,7 +400,6 @@ impl Pool {
         }
     }
 
-    /// Another tree from now on, in which these leaves go on.
     fn rebuild(&self, current: &mut Current, config: PoolConfig, found: FoundPool, leaves: &[Arc<Leaf>]) {
         let material = build::Material {
             runtime: &self.live.runtime,
@@ -431,7 +416,7 @@ impl Pool {
         (current.config, current.found, current.vdevs) = (Arc::new(config), Arc::new(found), vdevs);
     }
 
-    /// Waits until the operations have ended that began with a tree before this one.
+    /// Waits for all operations on earlier trees.
     #[boxed]
     pub async fn earlier_trees_ended(&self) {
         let earlier = self.live.current.read().earlier.clone();
@@ -440,11 +425,10 @@ impl Pool {
         }
     }
 
-    /// Looks how large the devices are: those that have grown since they were opened are used as they are
-    /// now.
+    /// Starts using the space of grown devices.
     #[boxed]
     pub async fn look_at_sizes(&self) {
-        // A device that hangs answers late, so this comes before the lock.
+        // A hung device answers late, so ask before taking the lock.
         let leaves: Vec<Arc<Leaf>> = self.vdevs().leaves().to_vec();
         let looks = leaves.iter().map(async |leaf| Some((leaf.device.clone(), leaf.grown().await?)));
         let grown: Vec<_> = join_all(looks).await.into_iter().flatten().collect();
@@ -466,14 +450,13 @@ impl Pool {
         self.rebuild(&mut current, config, found, &leaves);
     }
 
-    /// Waits until no change is under way at any device that answers, not even one that nobody waits for any
-    /// more.
+    /// Waits until responsive devices have finished all changes, even abandoned ones.
     #[boxed]
     pub async fn idle(&self) {
         self.vdevs().idle().await;
     }
 
-    /// Changes what the configuration says beside the tree: spares, cache devices, the comment.
+    /// Changes spares, cache devices or the comment.
     pub fn set_beside(&self, change: impl FnOnce(&mut PoolConfig)) {
         let mut current = self.live.current.write();
         let mut config = PoolConfig::clone(&current.config);
@@ -481,7 +464,7 @@ impl Pool {
         current.config = Arc::new(config);
     }
 
-    /// The device of a spare or cache device that the tree does not name.
+    /// Adds a spare or cache device.
     pub fn keep_beside(&self, guid: Guid, device: FoundDevice) {
         let mut current = self.live.current.write();
         let mut found = FoundPool::clone(&current.found);
@@ -489,7 +472,7 @@ impl Pool {
         current.found = Arc::new(found);
     }
 
-    /// A spare or cache device has left the pool: it is closed when nobody uses it any more.
+    /// Removes a spare or cache device, closed after its last use.
     pub fn forget_beside(&self, guid: Guid) {
         let mut current = self.live.current.write();
         let mut found = FoundPool::clone(&current.found);
@@ -497,7 +480,7 @@ impl Pool {
         current.found = Arc::new(found);
     }
 
-    /// With the next tree, a leaf is out of use until the pool is opened again; or is not.
+    /// Takes a leaf out of use, from the next tree until the pool is reopened, or puts it back.
     pub fn set_aside(&self, leaf: Guid, is_aside: bool) {
         let mut current = self.live.current.write();
         match is_aside {
@@ -506,17 +489,16 @@ impl Pool {
         };
     }
 
-    /// Whether a leaf is out of use until the pool is opened again.
+    /// Whether [`Pool::set_aside`] took a leaf out of use.
     pub fn is_set_aside(&self, leaf: Guid) -> bool {
         self.live.current.read().aside.contains(&leaf)
     }
 
-    /// With the next tree, a leaf has no device until one joins: what is there is not its own.
+    /// Rejects a leaf's device, from the next tree on: it is not the leaf's own.
     pub fn refuse_device(&self, leaf: Guid, why: Trouble) {
         self.live.current.write().refused.insert(leaf, why);
     }
 
-    /// Leaves whose devices were refused, and why.
     pub(crate) fn refused_devices(&self) -> BTreeMap<Guid, Trouble> {
         self.live.current.read().refused.clone()
     }
@@ -525,7 +507,7 @@ impl Pool {
         self.live.current.read().clone()
     }
 
-    /// What stands between the pool and its devices, if it was opened for good.
+    /// Counters and fault switches, if the pool was opened for good.
     pub fn taps(&self) -> Option<Arc<Taps>> {
         self.live.current.read().found.taps.clone()
     }
@@ -535,7 +517,7 @@ impl Pool {
         self.live.current.read().found.devices.get(&leaf).cloned()
     }
 
-    /// Whether a device belongs to one of its leaves, by whatever guid.
+    /// Whether a device belongs to any leaf.
     pub fn holds(&self, device: &FoundDevice) -> bool {
         let current = self.live.current.read();
         current.found.devices.values().any(|held| Arc::ptr_eq(&held.device, &device.device))
@@ -546,17 +528,17 @@ impl Pool {
         &self.live.runtime
     }
 
-    /// Its name.
+    /// The pool's name.
     pub fn name(&self) -> &str {
         &self.live.name
     }
 
-    /// Its guid.
+    /// The pool's guid.
     pub fn guid(&self) -> Guid {
         self.live.current.read().config.guid
     }
 
-    /// The pool has another guid from now on, in all views.
+    /// Changes the pool's guid, in all views.
     pub fn set_guid(&self, guid: Guid) {
         let mut current = self.live.current.write();
         let mut found = FoundPool::clone(&current.found);
@@ -565,63 +547,63 @@ impl Pool {
         current.config = Arc::new(PoolConfig { guid, ..PoolConfig::clone(&current.config) });
     }
 
-    /// Leaves that leave the pool, as long as operations that began before use them.
+    /// Tracks departing leaves until earlier operations release them.
     pub fn in_use(&self, leaves: &[Guid]) -> LeavesInUse {
         let vdevs = self.vdevs();
         let meant = vdevs.leaves().iter().filter(|leaf| leaves.contains(&leaf.guid));
         LeavesInUse { runtime: self.live.runtime.clone(), leaves: meant.map(Arc::downgrade).collect() }
     }
 
-    /// SPA version according to the uberblock.
+    /// SPA version, from the uberblock.
     pub fn version(&self) -> u64 {
         self.uberblock.version
     }
 
-    /// Whether it has what a version introduced; all pools with feature flags do.
+    /// Whether the pool's version includes a feature.
     pub fn has(&self, what: Since) -> bool {
         what.is_in(self.version())
     }
 
-    /// The chosen root.
+    /// This view's uberblock.
     pub fn uberblock(&self) -> &Uberblock {
         &self.uberblock
     }
 
-    /// The configuration in use now.
+    /// The current configuration.
     pub fn config(&self) -> Arc<PoolConfig> {
         self.live.current.read().config.clone()
     }
 
-    /// The result of discovery, with the devices in use now.
+    /// The discovery result, with the current devices.
     pub fn found(&self) -> Arc<FoundPool> {
         self.live.current.read().found.clone()
     }
 
-    /// The vdev tree now: for one operation, not to keep, because it keeps its devices open.
+    /// The current vdev tree, for one operation: holding it keeps devices open.
     pub fn vdevs(&self) -> Arc<VdevTree> {
         self.live.current.read().vdevs.clone()
     }
 
-    /// Resilvers read a leaf before others that hold the same; or as they come.
+    /// Sets whether resilvers prefer to read this leaf.
     pub fn set_read_first(&self, leaf: Guid, is_first: bool) {
         let vdevs = self.vdevs();
         let leaves = vdevs.leaves().iter().filter(|one| one.guid == leaf);
         leaves.for_each(|one| one.set_read_first(is_first));
     }
 
-    /// Errors so far of each leaf that has a device, by guid.
+    /// Error counts of each leaf with a device.
     pub fn error_counters(&self) -> Vec<(Guid, ErrorCounts)> {
         self.vdevs().leaves().iter().map(|leaf| (leaf.guid, leaf.errors())).collect()
     }
 
-    /// Errors of a leaf, or of all, count from 0 again.
+    /// Resets the errors of one leaf, or of all.
     pub fn clear_errors(&self, only: Option<Guid>) {
         let vdevs = self.vdevs();
         let leaves = vdevs.leaves().iter().filter(|leaf| only.is_none_or(|only| only == leaf.guid));
         leaves.for_each(|leaf| leaf.clear_errors());
     }
 
-    /// Tries whether the device of a leaf in use can be read and written; `None` if there is no such leaf.
+    /// Tests a leaf's device; `None` if the leaf is not in use.
     #[boxed]
     pub async fn probe(&self, leaf: Guid) -> Option<Probe> {
         let vdevs = self.vdevs();
@@ -629,30 +611,28 @@ impl Pool {
         Some(found.probe().await)
     }
 
-    /// Leaves with a device that is known to lack some of what it should hold: it was away, is out of use
-    /// or is being filled. Verification does not blame them: a resilver will supply what they lack.
+    /// Leaves that were away, are out of use or resilvering. Verification does not blame them.
     pub fn lagging_leaves(&self) -> Vec<Guid> {
         let vdevs = self.vdevs();
         vdevs.leaves().iter().filter(|leaf| vdevs.is_lagging(leaf)).map(|leaf| leaf.guid).collect()
     }
 
-    /// The txgs of which a leaf lacks something, as runs of first and last txg: those of its dirty time log
-    /// (DTL), and those in which a write did not reach it since.
+    /// Txgs that a leaf lacks in part, first and last: from its DTL and later failed writes.
     pub fn missing_txgs(&self, leaf: Guid) -> Vec<(Txg, Txg)> {
         self.live.missed.of_leaf(leaf)
     }
 
-    /// The same of all leaves that lack anything: what their DTLs are to say.
+    /// [`Pool::missing_txgs`] of all leaves, for their DTLs.
     pub fn missed(&self) -> BTreeMap<Guid, Vec<(Txg, Txg)>> {
         self.live.missed.all()
     }
 
-    /// What DTLs said of that when the pool was opened.
+    /// The DTLs' contents when the pool was opened.
     pub fn noted_missed(&self) -> &BTreeMap<Guid, Vec<(Txg, Txg)>> {
         &self.live.noted
     }
 
-    /// A leaf has been brought all that was born up to a txg.
+    /// Records a resilver of a leaf up to a txg.
     pub fn caught_up(&self, leaf: Guid, upto: Txg) {
         let mut current = self.live.current.write();
         self.live.missed.take_out(leaf, upto);
@@ -664,7 +644,7 @@ impl Pool {
         }
     }
 
-    /// Whether others have all that a leaf holds, so that it can go.
+    /// Whether other leaves hold all of a leaf's data.
     pub fn can_spare(&self, leaf: Guid) -> bool {
         self.vdevs().can_spare(leaf)
     }
@@ -676,13 +656,13 @@ impl Pool {
         logs.find(|top| top.leaves().any(|one| one.guid == leaf)).map(|top| VdevId(top.id))
     }
 
-    /// Whether a leaf can go while the pool is open: others have all that it holds, or it is a log's, all of
-    /// which is in memory, too.
+    /// Whether a leaf can be removed from an open pool: others hold its data, or it belongs to a log vdev,
+    /// whose contents are also in memory.
     pub fn is_expendable(&self, leaf: Guid) -> bool {
         self.can_spare(leaf) || self.log_of(leaf).is_some()
     }
 
-    /// Whether a leaf is in use and has all that it should hold.
+    /// Whether a leaf is in use and complete.
     pub fn is_whole(&self, leaf: Guid) -> bool {
         self.vdevs().is_whole(leaf)
     }
@@ -720,13 +700,12 @@ impl Pool {
         self.live.salt.as_ref()
     }
 
-    /// Whether somebody else may be writing to it now: it was never exported, and we don't hold it.
+    /// Whether another system may be writing: the pool was never exported, and we do not hold it.
     pub(crate) fn may_be_live(&self) -> bool {
         self.live.may_be_live
     }
 }
 
-/// Answers whether anything was new.
 fn learn_objects(vdevs: &mut [VdevConfig], told: &[VdevConfig]) -> bool {
     let mut is_new = false;
     for vdev in vdevs {
@@ -745,7 +724,7 @@ fn learn_objects(vdevs: &mut [VdevConfig], told: &[VdevConfig]) -> bool {
     is_new
 }
 
-/// Leaves that operations under way may use although the pool has them no more.
+/// Departed leaves that operations may still use.
 pub struct LeavesInUse {
     runtime: Runtime,
     leaves: Vec<Weak<Leaf>>,

@@ -1,17 +1,17 @@
-//! A set of byte ranges that detects ranges added or removed twice.
+//! A set of byte ranges that detects double insertion and removal.
 //!
 //! Invariants: ranges are not empty, do not overlap and do not touch.
 
 use std::collections::BTreeMap;
 
-/// A contradiction: a range was added that was already there, or removed that was not.
+/// A range was added that was already there, or removed that was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Overlap {
     /// Start of the range.
     pub offset_bytes: u64,
     /// Length of the range.
     pub len_bytes: u64,
-    /// How many of its bytes were already in the intended state.
+    /// Bytes already in the intended state.
     pub bytes: u64,
 }
 
@@ -29,12 +29,12 @@ impl Ranges {
         self.ends.iter().map(|(&start, &end)| (start, end))
     }
 
-    /// How many ranges there are.
+    /// Number of ranges.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The set is empty.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -92,14 +92,14 @@ impl Ranges {
         (bytes > 0).then_some(Overlap { offset_bytes: offset, len_bytes: len, bytes })
     }
 
-    /// Adds a range and returns how many of its bytes were there.
+    /// Returns how many bytes were there.
     pub(crate) fn insert_watched(&mut self, offset: u64, len: u64, watch: &mut impl Watch) -> u64 {
         let end = offset.saturating_add(len);
         if offset == end {
             return 0;
         }
         let (mut start, mut last, mut present) = (offset, end, 0);
-        // All ranges that touch the new one are merged into it; one that begins before it keeps its start.
+        // Merges all ranges that touch the new one; one that begins before it keeps its start.
         loop {
             let Some((&s, e)) = self.ends.range_mut(..=last).next_back().filter(|(_, e)| **e >= offset)
             else {
@@ -121,7 +121,7 @@ impl Ranges {
         present
     }
 
-    /// Removes a range and returns how many of its bytes were there.
+    /// Returns how many bytes were there.
     pub(crate) fn remove_watched(&mut self, offset: u64, len: u64, watch: &mut impl Watch) -> u64 {
         let end = offset.saturating_add(len);
         let mut removed = 0;
@@ -145,11 +145,9 @@ impl Ranges {
     }
 }
 
-/// Observes the changes of a set of ranges, for code that keeps another view of it.
+/// Observes changes, to keep another view of the set.
 pub(crate) trait Watch {
-    /// A range is no longer in the set, as such.
     fn gone(&mut self, start: u64, end: u64);
-    /// A range is now in the set.
     fn came(&mut self, start: u64, end: u64);
 }
 
@@ -176,7 +174,7 @@ mod tests {
         assert_eq!((r.total_bytes(), r.contains(15, 25), r.contains(14, 2)), (25, true, false));
     }
 
-    /// Compares with a plain array of bits under random changes from a fixed seed.
+    /// Compares with an array of bits under random changes.
     #[test]
     fn it_does_what_an_array_of_bits_does() {
         let mut seed = 0x1234_5678_9abc_def0u64;

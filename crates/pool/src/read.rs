@@ -5,20 +5,19 @@
 //!   hole?       zeros
 //!   gang?       read the header, then each piece (`gang`)
 //!   kept?       it is not on disk yet (`write::later`)
-//!   cached?     a device of the second level may have it (`second`)
+//!   cached?     a cache device may have it (`second`)
 //!   each copy:  map its address, read the data columns, verify;
-//!               what can't be read comes from other leaves and parity;
-//!               or else every other copy and combination of columns (`recover`)
+//!               recover unreadable columns from other leaves and parity;
+//!               or else try every other copy and combination of columns (`recover`)
 //!   decrypt     if the crypt bit is set
 //!   decompress
 //! ```
 //!
-//! No byte is interpreted before its checksum has been verified. If another machine or the kernel is writing
-//! to the pool, a block may be reused after we read its pointer and before we read its bytes. So if the
-//! pool was left active, all copies are read once more before the block is called damaged.
+//! Invariant: no byte is interpreted before its checksum has been verified. If another machine or the kernel
+//! writes to the pool, a block may be reused between reading its pointer and its bytes. So if the pool was
+//! left active, all copies are read once more before the block is called damaged.
 //!
-//! What is found wrong on the way is noted (`wrong`), and written again later; as far as it is damage
-//! (`mismatch`).
+//! Damage found on the way (`mismatch`) is noted (`wrong`) and repaired later.
 
 use crate::buffers;
 use crate::check::{Check, decompression_work};
@@ -51,7 +50,7 @@ use std::time::Duration;
 const BRIEFLY: Duration = Duration::from_secs(9);
 
 impl Pool {
-    /// Reads a block: verified, decrypted, decompressed; `lsize` bytes, unless the context wants another
+    /// Reads a block: verified, decrypted, decompressed; `lsize` bytes, unless the context asks for another
     /// [`Form`]. A hole reads as zeros.
     #[boxed]
     pub async fn read(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
@@ -87,7 +86,6 @@ impl Pool {
         }
     }
 
-    /// Reads a block of the second level, if it is there and right.
     async fn read_second(&self, second: &dyn SecondLevel, bp: &Blkptr, check: &Check<'_>) -> Option<Bytes> {
         let stored = second.read(bp)?.await?;
         self.runtime().work(check.work(), stored.len() as u64).await;
@@ -98,7 +96,6 @@ impl Pool {
         Some(stored)
     }
 
-    /// Offers a block that was read from the pool to the second level.
     pub(crate) fn offer(&self, second: &dyn SecondLevel, bp: &Blkptr, stored: &Bytes, secondary: Secondary) {
         if secondary == Secondary::No {
             return;
@@ -108,10 +105,9 @@ impl Pool {
         second.offer(bp, stored, Offer { is_ahead: secondary == Secondary::Ahead, is_special });
     }
 
-    /// Reads an intent-log block. Its checksum is inside and must be the one that its pointer announces,
-    /// else the block was never written and the chain ends here: [`PoolError::Checksum`], which is held
-    /// against no device unless the log was claimed with the block ([`ReadContext::of_log`]). Decrypted if
-    /// the pointer says so and a key is given.
+    /// Reads an intent-log block, decrypted if its pointer says so and a key is given. If its checksum is not
+    /// the announced one, the block was never written and the chain ends: [`PoolError::Checksum`], counted
+    /// only if the log was claimed with the block ([`ReadContext::of_log`]).
     #[boxed]
     pub async fn read_log_block(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
         let stored = self.read_physical(bp, ctx).await?;
@@ -159,7 +155,6 @@ impl Pool {
             .map_err(|e| failed(e.to_string()))
     }
 
-    /// Reads the first copy that can be read or rebuilt.
     pub(crate) async fn read_copies(
         &self,
         bp: &Blkptr,
@@ -170,8 +165,8 @@ impl Pool {
         self.read_rest(bp, psize, check, ctx, Vec::new()).await
     }
 
-    /// The same; what has been read of the first copy's data columns is not read again. Through some views it
-    /// waits for devices that don't work, through others not even for those that don't answer.
+    /// Reuses the columns already read of the first copy. Some views wait for failed devices here, others not
+    /// even for silent ones.
     pub(crate) async fn read_rest(
         &self,
         bp: &Blkptr,
@@ -283,7 +278,7 @@ impl Pool {
         Err(error)
     }
 
-    /// Reads one copy: the data columns if they are right, else any combination that can be put together.
+    /// The data columns, or else any recoverable combination.
     async fn read_copy(
         &self,
         dva: &Dva,
@@ -315,21 +310,18 @@ impl Pool {
             Some(recovered) => recovered,
             None => recover(self, &vdevs, &map, psize, check, ctx).await?,
         };
-        // What a leaf is known to lack, a resilver brings.
+        // Data that a leaf is known to lack comes with its resilver.
         let is_bad = faults.iter().any(|fault| !vdevs.lacks(&fault.leaf, map.birth));
         Ok(Copy { data, is_bad })
     }
 }
 
-/// A copy of a block that could be read.
 struct Copy {
     data: Bytes,
-    /// Some of what lies on devices is not what it should be.
     is_bad: bool,
 }
 
-/// Reads the data columns, each from its best leaf. If any of them can't be read, answers what was read of
-/// those that are not empty.
+/// Each column from its best leaf. On failure returns those non-empty columns that were read.
 async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Result<Bytes, Vec<Option<Version>>> {
     if let [row] = &map.rows[..]
         && let [column] = row.data()
@@ -361,7 +353,7 @@ async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Result<B
     Ok(block.into())
 }
 
-/// Reads a column, and waits no longer than need be if others may have it.
+/// Does not wait for a slow device if others may have the column.
 pub(crate) async fn read_column(
     vdevs: &VdevTree,
     leaf: &Leaf,
@@ -376,15 +368,15 @@ pub(crate) async fn read_column(
     }
 }
 
-/// The leaf to read a column from: one that has the block, if there is any. Among several it is the one where
-/// least is in the way; where that is the same, mirrors share the work by offset.
+/// The leaf to read a column from: one that has the block, if possible, and is the least busy. Equal mirrors
+/// share the work by offset.
 pub(crate) fn preferred(vdevs: &VdevTree, map: &BlockMap, row: &Row, column: &Column) -> Option<Arc<Leaf>> {
-    /// Neighbouring blocks go to one leaf, so that it can read ahead.
+    /// Neighbouring blocks go to one leaf, for its read-ahead.
     const SHARE_SHIFT: u32 = 22;
     let slot = vdevs.layout_of(row.top)?.slots().get(column.slot)?;
     let have = || slot.leaves.iter().filter(|leaf| !vdevs.lacks(leaf, map.birth));
     match have().count() {
-        // What others have is put together from them.
+        // The column is rebuilt from parity.
         0 if row.parity > 0 && vdevs.is_missed(slot, map.birth) => None,
         0 => vdevs.leaves_of(row, column, map.birth).into_iter().next(),
         1 => have().next().cloned(),
@@ -421,7 +413,6 @@ fn copy_failed(bp: &Blkptr, place: Zbookmark, error: CopyError) -> PoolError {
     }
 }
 
-/// The pointer's addresses as `zdb` writes them.
 fn addresses(bp: &Blkptr) -> Arc<str> {
     let mut text = String::new();
     for dva in bp.dvas() {

@@ -1,12 +1,11 @@
-//! Many blocks at once: sorted by offset, read in large extents, decoded in parallel.
+//! Reads many blocks: sorted by offset, read in large extents, decoded in parallel.
 //!
 //! ```text
 //!   requests --sort by first address--> batches, a task each --> extents --> blocks --decode--> results
 //! ```
 //!
-//! A block that can't be read this way (a gang, a failed extent, a wrong checksum, a missing device) is read
-//! alone by [`Pool::read`], which knows every way. What lies on devices of the second level is read there,
-//! all at the same time. Results come in the order of the requests, whatever the order of reading.
+//! [`Pool::read`] handles the rest one by one: gangs, failed extents, wrong checksums, missing devices.
+//! Blocks on second-level devices are read there concurrently. Results come in the order of the requests.
 //!
 //! Memory: the results, plus one batch of stored blocks per core, with the gaps between them.
 
@@ -29,9 +28,8 @@ use futures::StreamExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Stored bytes of a batch: large enough to merge reads, small enough to spread over cores.
+/// Large enough to merge reads, small enough to spread over cores.
 const BATCH_BYTES: std::ops::RangeInclusive<u64> = 256 << 10..=4 << 20;
-/// The most blocks in a batch.
 const BATCH_BLOCKS: usize = 2_048;
 
 type Request = (usize, Blkptr, ReadContext);
@@ -69,11 +67,10 @@ impl Pool {
         indices.into_iter().zip(blocks).collect()
     }
 
-    /// Reads many blocks, neighbours on disk together, and decodes them one by one: `each` gets them in the
-    /// order of the requests, and the memory that it drops is used for the next. This keeps few bytes in
-    /// memory, and those in the processor's cache.
+    /// Reads many blocks, neighbours together, and decodes them one by one. `each` gets them in order, and
+    /// the next one reuses the memory that it drops, so few decoded bytes exist, in the processor's cache.
     ///
-    /// Memory: the stored blocks with the gaps between them; the caller bounds how many it requests.
+    /// Memory: the stored blocks with the gaps between them; the caller bounds the number of requests.
     #[boxed]
     pub async fn read_each(
         &self,
@@ -129,7 +126,7 @@ impl Pool {
         }
     }
 
-    /// Reads a block that could not be read with others; not what it `had` of the data columns.
+    /// Reuses the data columns that it `had`.
     async fn read_alone(&self, bp: &Blkptr, ctx: &ReadContext, had: Vec<Option<Version>>) -> Result<Bytes> {
         match Check::of(bp, self.salt()) {
             Ok(check) if had.iter().any(Option::is_some) => {
@@ -158,7 +155,6 @@ fn place(results: &mut [Option<Result<Bytes>>], batch: Vec<(usize, Result<Bytes>
     }
 }
 
-/// Sorts requests by offset and cuts them into batches of about equal size.
 fn batches(requests: Vec<(Blkptr, ReadContext)>, cores: u64) -> Vec<Vec<Request>> {
     let mut requests: Vec<Request> =
         requests.into_iter().enumerate().map(|(index, (bp, ctx))| (index, bp, ctx)).collect();
@@ -168,20 +164,18 @@ fn batches(requests: Vec<(Blkptr, ReadContext)>, cores: u64) -> Vec<Vec<Request>
     cut(requests, BATCH_BLOCKS, share, |(_, bp, _)| bp.psize().0)
 }
 
-/// A block whose data columns were requested.
 struct Sought {
     map: BlockMap,
     psize: usize,
-    /// For each data column: its leaf, its offset in the block and its ticket.
+    /// Leaf, offset in the block and ticket of each data column.
     columns: Vec<(Arc<Leaf>, usize, Ticket)>,
 }
 
-/// Whether a block may be read together with others.
 fn is_sought(bp: &Blkptr) -> bool {
     bp.kind() == BlkptrKind::Normal && !bp.is_gang()
 }
 
-/// Requests the data columns of a block's first copy; `None` if the block must be read alone.
+/// `None` if the block must be read alone.
 fn seek(vdevs: &VdevTree, extents: &mut Extents, bp: &Blkptr, ctx: &ReadContext) -> Option<Sought> {
     if !is_sought(bp) {
         return None;
@@ -193,7 +187,7 @@ fn seek(vdevs: &VdevTree, extents: &mut Extents, bp: &Blkptr, ctx: &ReadContext)
         .filter(|(_, column)| column.len > 0)
         .map(|(row, column)| Some((preferred(vdevs, &map, row, column)?, column)))
         .collect();
-    // All leaves are known to be present; request only now, so that nothing is read in vain.
+    // All leaves are present; request only now, so that no read is in vain.
     let want = |(leaf, column): (Arc<Leaf>, &crate::vdev::map::Column)| {
         let ticket = extents.want(&leaf, column.offset_bytes, column.len);
         (leaf, column.data_at, ticket)
@@ -203,7 +197,7 @@ fn seek(vdevs: &VdevTree, extents: &mut Extents, bp: &Blkptr, ctx: &ReadContext)
 }
 
 impl Sought {
-    /// The stored block; `take` gets one that is in a single piece.
+    /// `take` extracts a block that is in one piece.
     fn put_together(&self, fetched: &Fetched, take: fn(&Fetched, Ticket) -> Option<Bytes>) -> Option<Bytes> {
         if let [(_, 0, ticket)] = self.columns[..] {
             return take(fetched, ticket).map(|bytes| bytes.slice(..self.psize));
@@ -216,7 +210,7 @@ impl Sought {
         Some(Bytes::from(block).slice(..self.psize))
     }
 
-    /// The columns that were read. An extent that failed may have failed beside the others.
+    /// The columns that were read, though another failed.
     fn had(&self, fetched: &Fetched) -> Vec<Option<Version>> {
         let version = |(leaf, _, ticket): &(Arc<Leaf>, usize, Ticket)| {
             let bytes = Some(fetched.bytes(*ticket)?);

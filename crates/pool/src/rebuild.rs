@@ -1,10 +1,8 @@
-//! Rebuilding: what a range of a mirror or dRAID holds is put together and written to the leaves that lack
-//! it, whatever blocks lie there.
+//! Rebuilding: reconstructs ranges of a mirror or dRAID, independently of blocks, for incomplete leaves.
 //!
-//! Idea: which ranges are in use is known without the tree of blocks, and in these vdevs so is where parity
-//! lies. So a device is filled in the order of the disk, in long pieces, without a look at any pointer.
-//! Nothing tells whether what was read is right: a scrub has to follow. Only leaves that lack nothing at all
-//! are read, since nobody knows when what lies there was born.
+//! Idea: the used ranges are known without the tree of blocks, and these vdevs place parity independently of
+//! blocks. So a device is filled in disk order, in long pieces. The data cannot be verified; a scrub must
+//! follow. Only complete leaves are read, since the birth of the data is unknown.
 //!
 //! Source: OpenZFS `vdev_rebuild.c` (`vdev_rebuild_range`), `vdev_op_rebuild_asize` of each kind.
 
@@ -17,7 +15,7 @@ use cenote_format::blkptr::Dva;
 use cenote_format::units::{Asize, PhysicalBirth, SPA_MAXBLOCKSIZE, VdevId};
 use futures::StreamExt;
 
-/// What is put together at the same time, of all ranges.
+/// The most bytes rebuilt at once.
 const UNDER_WAY_BYTES: u64 = 64 << 20;
 const AT_ONCE: u64 = 16;
 
@@ -28,8 +26,8 @@ impl Pool {
         vdevs.layout_of(vdev).is_some_and(|top| matches!(top.layout, Layout::Copies(_) | Layout::Draid(..)))
     }
 
-    /// Cuts a range that is in use into pieces that are rebuilt as a whole, of so many bytes of each device
-    /// at most; on a dRAID none crosses from one of its groups to the next.
+    /// Cuts a used range into pieces to rebuild, each with at most `most_bytes` per device. On a dRAID no
+    /// piece crosses a redundancy group's end.
     pub fn rebuild_pieces(&self, vdev: VdevId, (start, end): (u64, u64), most_bytes: u64) -> Vec<(u64, u64)> {
         let vdevs = self.vdevs();
         let Some(top) = vdevs.layout_of(vdev) else { return Vec::new() };
@@ -42,7 +40,7 @@ impl Pool {
             Layout::Draid(draid, _) => draid.rebuild_bytes(from, most_bytes),
             _ => (most_bytes.min(SPA_MAXBLOCKSIZE) / sector).max(1) * sector,
         };
-        // Where it went on may not be said in whole units.
+        // A resumed rebuild may not start at a whole unit.
         let (mut pieces, mut at) = (Vec::new(), start / unit * unit);
         while at < end {
             let next = at.saturating_add(longest(at)).min(end);
@@ -52,11 +50,9 @@ impl Pool {
         pieces
     }
 
-    /// Brings [pieces](Pool::rebuild_pieces) of a vdev to every leaf that is in use and lacks anything;
-    /// [`Pool::flush`] makes that durable. Answers also how many pieces could not be put together.
-    ///
-    /// Nobody else writes there meanwhile: this view keeps the space since before the ranges in use were
-    /// read.
+    /// Rebuilds [pieces](Pool::rebuild_pieces) on every incomplete leaf in use; [`Pool::flush`] makes that
+    /// durable. The result counts unrecoverable pieces too. This view must have kept the space since before
+    /// the used ranges were read.
     #[boxed]
     pub async fn rebuild_many(&self, vdev: VdevId, pieces: Vec<(u64, u64)>) -> Healed {
         let longest = pieces.iter().map(|piece| piece.1 - piece.0).max().unwrap_or(1);

@@ -1,28 +1,28 @@
-//! Recording: everything of a kind that happens, for whoever asked for it, in the order in which it happens.
+//! Records every event of a kind, in order, for one consumer.
 //!
-//! Idea: a recording is a bounded list that those append to who do things, and that its owner empties. When
-//! it is full, what happens is counted instead of kept: nobody waits for a slow disk. While nobody records,
-//! it costs a look at a flag. A recording ends when its owner drops it.
+//! Idea: events are appended to a bounded list, which its owner drains. When it is full, events are counted
+//! instead, so no I/O waits for a slow consumer. Without a recording, an event costs one atomic load. A
+//! recording ends when its owner drops it.
 //!
-//! Locking: a mutex for who records, and one for the list; both are held for an append or a look, the second
-//! within the first.
+//! Locking: a mutex for the current recording, and one for its list, taken within the first; both for one
+//! access.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-/// What a recording holds until it is taken: some 20 MiB.
+/// Some 20 MiB.
 const MOST_HELD: usize = 1 << 18;
 
-/// Where things happen that can be recorded.
+/// A source of events that can be recorded.
 #[derive(Debug)]
 pub struct Recorder<T> {
     is_on: AtomicBool,
     recording: Mutex<Weak<Recording<T>>>,
 }
 
-/// What happened.
+/// The recorded events.
 #[derive(Debug)]
 pub struct Recording<T> {
     held: Mutex<Vec<T>>,
@@ -36,7 +36,7 @@ impl<T> Default for Recorder<T> {
 }
 
 impl<T> Recorder<T> {
-    /// Records from now on, in place of an earlier recording, until what this answers is dropped.
+    /// Starts recording, in place of an earlier recording, until the result is dropped.
     pub fn record(&self) -> Arc<Recording<T>> {
         let recording = Arc::new(Recording { held: Mutex::default(), lost: AtomicU64::new(0) });
         *self.recording.lock() = Arc::downgrade(&recording);
@@ -44,7 +44,7 @@ impl<T> Recorder<T> {
         recording
     }
 
-    /// Something happened; what, is only asked if somebody records.
+    /// Records an event. The closure runs only if a recording is active.
     pub fn note(&self, what: impl FnOnce() -> T) {
         if !self.is_on.load(Ordering::Relaxed) {
             return;
@@ -59,19 +59,19 @@ impl<T> Recorder<T> {
         }
     }
 
-    /// Whether somebody records, as far as is known.
+    /// Whether a recording is active; may be stale.
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 }
 
 impl<T> Recording<T> {
-    /// What happened since this was asked last.
+    /// Takes the events since the last call.
     pub fn take(&self) -> Vec<T> {
         std::mem::take(&mut *self.held.lock())
     }
 
-    /// What was not kept, because nobody took what came before.
+    /// Events lost because the list was full.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

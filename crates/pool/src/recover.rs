@@ -1,16 +1,15 @@
-//! Recovery: putting a block together from whatever is left of one copy.
+//! Recovery: reconstructs a block from the intact parts of one copy.
 //!
-//! Idea: a read failed, or some part of what was read is wrong and nothing tells which. So everything is
-//! read: every column, with parity, from every leaf that should hold it. For each unit (see
-//! [`crate::vdev::map`]) there is then a choice: one of the versions that were read, or *rebuilt* from the
-//! others. The block's checksum judges. The most likely choice is tried first, then all that differ from it
-//! in one unit, in two, up to three (parity can't make up for more), so the fewest faults win.
+//! Idea: a read failed, or some unknown part of the data is wrong. So every column, with parity, is read from
+//! every leaf that should hold it. Each unit (see [`crate::vdev::map`]) then has several candidates: the
+//! versions read, or *rebuilding* from the others. The block's checksum decides. The most likely choice is
+//! tried first, then all that differ from it in one unit, in two, up to three, so the fewest faults win.
 //!
-//! On a RAID-Z that was expanded, what one child had spoilt before is now on all of them. So the children of
-//! that time ([`Former`]) are doubted like units: whatever was on one is rebuilt.
+//! On an expanded RAID-Z, damage from one former child is spread over all children. So the children of that
+//! time ([`Former`]) are doubted like units: everything that was on one is rebuilt.
 //!
-//! Once the truth is known, every version that differs from it is wrong, parity included: its leaf is
-//! blamed, unless it was known to be behind when it was read, or the mismatch may be no damage (`mismatch`).
+//! Every version that differs from the verified block is wrong, parity included. Its leaf is blamed, unless
+//! it was known to be behind when read, or the mismatch may be no damage (`mismatch`).
 //!
 //! Source: OpenZFS `vdev_raidz_combrec`, `raidz_simulate_failure`, `vdev_indirect_reconstruct`.
 
@@ -31,9 +30,9 @@ use cenote_runtime::WorkKind;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Units that may differ from the likely choice at once; parity can't make up for more.
+/// Parity can't make up for more.
 const MAX_DEVIATIONS: usize = 3;
-/// The most bytes hashed in search of one block, and the fewest attempts for a large block.
+/// Limits for one block; a large one gets at least [`MIN_ATTEMPTS`].
 const MAX_HASHED_BYTES: usize = 8 << 30;
 const MIN_ATTEMPTS: usize = 2_048;
 const MAX_ATTEMPTS: usize = 100_000;
@@ -41,11 +40,9 @@ const MAX_ATTEMPTS: usize = 100_000;
 /// Why a copy could not be used.
 #[derive(Debug, Clone)]
 pub(crate) enum CopyError {
-    /// Not enough could be read.
     Unreadable(String),
-    /// Everything was read, and nothing matches the checksum.
+    /// No combination matches the checksum.
     Mismatch(ChecksumError),
-    /// The address is impossible.
     BadAddress(String),
 }
 
@@ -59,8 +56,7 @@ impl From<MapError> for CopyError {
 }
 
 impl CopyError {
-    /// The more informative of two copies' errors: damage rather than absence, either rather than a bad
-    /// address.
+    /// The more informative error: damage, then absence, then a bad address.
     pub(crate) fn worse(first: Option<CopyError>, second: CopyError) -> Option<CopyError> {
         let rank = |error: &CopyError| match error {
             CopyError::BadAddress(_) => 0,
@@ -74,23 +70,20 @@ impl CopyError {
     }
 }
 
-/// A block that was put together.
 pub(crate) struct Recovered {
-    /// `psize` bytes with the right checksum.
     pub(crate) data: Bytes,
-    /// The ranges that turned out to be wrong or unreadable.
+    /// The wrong or unreadable ranges.
     pub(crate) faults: Vec<ColumnFault>,
 }
 
-/// A wrong range on a leaf.
 pub(crate) struct ColumnFault {
     pub(crate) leaf: Arc<Leaf>,
     pub(crate) offset_bytes: u64,
     pub(crate) len: usize,
     pub(crate) kind: FaultKind,
-    /// What should be there; in a dRAID with the zeros that fill its row.
+    /// With the zeros that fill a dRAID's row.
     pub(crate) truth: Bytes,
-    /// Where an expansion has copied it.
+    /// Copies made by an expansion.
     pub(crate) also_at: Vec<(Arc<Leaf>, u64)>,
 }
 
@@ -101,33 +94,32 @@ pub(crate) enum FaultKind {
     WrongParity,
 }
 
-/// The bytes that a leaf returned for a column; `None` if it failed.
+/// A leaf's bytes of a column; `None` if it failed.
 pub(crate) struct Version {
     pub(crate) leaf: Arc<Leaf>,
     pub(crate) bytes: Option<Bytes>,
 }
 
-/// Everything that was read of one copy: `versions[row][column][leaf]`.
 struct Gathered<'a> {
     map: &'a BlockMap,
     versions: Vec<Vec<Vec<Version>>>,
-    /// They come after the units where something is chosen for each.
+    /// Their choices follow the units'.
     formers: Vec<Former>,
-    /// Leaves that were behind when they were read. A resilver may have ended since.
+    /// Leaves that were behind when read.
     lagging: Vec<Guid>,
     last_error: Option<String>,
 }
 
-/// Where to take a unit's bytes from.
+/// Source of a unit's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Choice {
     Version(usize),
     Rebuilt,
-    /// For a former child: what was chosen for the units.
+    /// For a former child: as chosen for the units.
     AsItIs,
 }
 
-/// Reads everything and finds the combination with the right checksum.
+/// Reads everything and finds the right combination.
 pub(crate) async fn recover(
     pool: &Pool,
     vdevs: &VdevTree,
@@ -158,7 +150,7 @@ pub(crate) async fn recover(
     };
     let mut faults = gathered.faults(vdevs, &block);
     if check.is_vacuous() {
-        // Nothing tells which is right: what may be old is taken to be wrong.
+        // Without a checksum, possibly outdated versions are taken to be wrong.
         faults.retain(|fault| vdevs.lacks(&fault.leaf, map.birth));
     }
     let is_to_blame = |fault: &&ColumnFault| {
@@ -172,9 +164,8 @@ pub(crate) async fn recover(
     Ok(Recovered { data: Bytes::from(block).slice(..psize), faults })
 }
 
-/// The same from as little as makes the block: a version of each data column, and parity for those that
-/// nobody has or that can't be read. `had` is what was read already. Names what leaves lack, and what can't
-/// be read. `None` if that is not the block, or nothing tells whether it is.
+/// Recovers from a minimal read: one version of each data column, or parity in its place. `had` was read
+/// already. Reports missing and unreadable ranges. `None` if the result cannot be verified.
 pub(crate) async fn recover_simply(
     pool: &Pool,
     vdevs: &VdevTree,
@@ -195,8 +186,7 @@ pub(crate) async fn recover_simply(
     Some(Recovered { data: Bytes::from(block).slice(..psize), faults })
 }
 
-/// What leaves lack of a range of which nothing tells what it holds, from leaves that lack nothing. `None` if
-/// these do not make it, or a read fails.
+/// Reconstructs a range without a checksum from complete leaves; reports the ranges that others lack.
 pub(crate) async fn recover_unchecked(
     pool: &Pool,
     vdevs: &VdevTree,
@@ -210,9 +200,8 @@ pub(crate) async fn recover_unchecked(
     Some(gathered.faults(vdevs, &gathered.assemble(&choices)?))
 }
 
-/// Reads as little as should do; what leaves lack is taken for unread. For what can't be read it takes
-/// another leaf, or parity, as long as there is any. `had` is what was read already of the data columns that
-/// are not empty, in order.
+/// Reads the minimum, without ranges that leaves lack. After a failure it tries another leaf, then parity.
+/// `had` holds the non-empty data columns already read.
 async fn gather_least<'a>(
     vdevs: &VdevTree,
     map: &'a BlockMap,
@@ -242,9 +231,9 @@ async fn gather_least<'a>(
             }
         }
         for (column, versions) in row.columns.iter().zip(&mut columns) {
-            // Those that were read come first.
+            // Versions with data come first.
             versions.sort_by_key(|version| version.bytes.is_none());
-            // Of nothing, everybody has everything.
+            // Every leaf has an empty column.
             let bytes = (column.len == 0).then(Bytes::new);
             let has_it = source(vdevs, map, row, column, &[]).filter(|_| column.len == 0);
             versions.extend(has_it.map(|leaf| Version { leaf, bytes: bytes.clone() }));
@@ -257,8 +246,7 @@ async fn gather_least<'a>(
     gathered
 }
 
-/// What is still to be read of a row: a version of each data column, and parity for those that have none
-/// left.
+/// Versions of missing data columns, or parity for exhausted ones.
 fn least_sources(
     vdevs: &VdevTree,
     map: &BlockMap,
@@ -281,7 +269,7 @@ fn least_sources(
     sources
 }
 
-/// The leaf to read a column from, of those that have it and were not `tried`.
+/// A complete leaf not yet `tried`.
 fn source(
     vdevs: &VdevTree,
     map: &BlockMap,
@@ -300,8 +288,7 @@ fn source(
     preferred.or_else(|| leaves.into_iter().next())
 }
 
-/// Reads all that is there. What may be old does not count if `nothing_tells` whether it is, as long as there
-/// is anything else.
+/// Reads all versions; with `nothing_tells`, leaves out possibly outdated ones where possible.
 async fn gather<'a>(
     vdevs: &VdevTree,
     map: &'a BlockMap,
@@ -339,7 +326,7 @@ async fn gather<'a>(
     gathered
 }
 
-/// Takes the versions of a row that may be old for unread, if the row can be had without them.
+/// Drops possibly outdated versions that a row can do without.
 fn leave_out_old(vdevs: &VdevTree, map: &BlockMap, row: &Row, columns: &mut [Vec<Version>]) {
     let may_be_old = |version: &Version| vdevs.lacks(&version.leaf, map.birth);
     let is_current = |version: &Version| version.bytes.is_some() && !may_be_old(version);
@@ -352,14 +339,12 @@ struct Search<'a> {
     gathered: &'a Gathered<'a>,
     check: &'a Check<'a>,
     psize: usize,
-    /// Combinations that may still be tried.
     attempts: usize,
-    /// The checksum result of the last complete combination.
+    /// Result of the last complete combination.
     last: Option<ChecksumError>,
 }
 
 impl Search<'_> {
-    /// The block, in whole sectors.
     fn run(&mut self) -> Option<Vec<u8>> {
         let units = (0..self.gathered.map.units).map(|unit| self.gathered.likely(unit));
         let likely: Vec<Choice> = units.chain(self.gathered.formers.iter().map(|_| Choice::AsItIs)).collect();
@@ -374,7 +359,7 @@ impl Search<'_> {
         found
     }
 
-    /// Tries all choices that differ from the likely ones in `left` units from `unit` on.
+    /// Tries all choices that differ in `left` units from `unit` on.
     fn deviate(
         &mut self,
         likely: &[Choice],
@@ -396,7 +381,7 @@ impl Search<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Puts the block together; stops once it is right or enough was tried.
+    /// Stops at success or when attempts run out.
     fn attempt(&mut self, choices: &[Choice], found: &mut Option<Vec<u8>>) -> ControlFlow<()> {
         if self.attempts == 0 {
             return ControlFlow::Break(());
@@ -417,7 +402,7 @@ impl Search<'_> {
 }
 
 impl Gathered<'_> {
-    /// All columns of a unit, with everything read for each.
+    /// A unit's columns, with their versions.
     fn unit(&self, unit: usize) -> impl Iterator<Item = (&Row, &Column, &[Version])> {
         self.map.rows.iter().zip(&self.versions).flat_map(move |(row, versions)| {
             let columns = row.columns.iter().zip(versions);
@@ -425,7 +410,7 @@ impl Gathered<'_> {
         })
     }
 
-    /// The first version that is present for all columns of the unit.
+    /// The first version present for all columns.
     fn likely(&self, unit: usize) -> Choice {
         self.complete_versions(unit).next().map_or(Choice::Rebuilt, Choice::Version)
     }
@@ -435,7 +420,7 @@ impl Gathered<'_> {
         (0..count).filter(move |&v| self.unit(unit).all(|(.., versions)| versions[v].bytes.is_some()))
     }
 
-    /// The other possibilities for a unit: versions that differ, or rebuilding if there is parity.
+    /// Differing versions, and rebuilding if there is parity.
     fn alternatives(&self, unit: usize, likely: Choice) -> Vec<Choice> {
         let first = match likely {
             Choice::Version(first) => first,
@@ -451,7 +436,7 @@ impl Gathered<'_> {
         found
     }
 
-    /// The block by these choices; `None` if too much would have to be rebuilt.
+    /// `None` if too much would have to be rebuilt.
     fn assemble(&self, choices: &[Choice]) -> Option<Vec<u8>> {
         let (units, formers) = choices.split_at(self.map.units);
         let formers = self.formers.iter().zip(formers).filter(|(_, choice)| **choice == Choice::Rebuilt);
@@ -493,7 +478,6 @@ impl Gathered<'_> {
         Some(block)
     }
 
-    /// Everything that differs from the true block.
     fn faults(&self, vdevs: &VdevTree, block: &[u8]) -> Vec<ColumnFault> {
         let mut faults = Vec::new();
         for (row, versions) in self.map.rows.iter().zip(&self.versions) {
@@ -534,7 +518,7 @@ impl Gathered<'_> {
         leaf.names().any(|name| self.lagging.contains(&name))
     }
 
-    /// Nothing matches: every leaf that returned data is suspect.
+    /// Blames every leaf that returned data.
     fn blame_all(&self, vdevs: &VdevTree) {
         for version in self.versions.iter().flatten().flatten() {
             let lags = || self.was_lagging(&version.leaf) || vdevs.is_lagging(&version.leaf);
@@ -545,7 +529,6 @@ impl Gathered<'_> {
     }
 }
 
-/// The correct parity columns for a row of this block.
 fn true_parity(row: &Row, block: &[u8]) -> Vec<Vec<u8>> {
     let mut parity: Vec<Vec<u8>> =
         row.columns[..row.parity].iter().map(|column| vec![0; column.len]).collect();
@@ -553,14 +536,13 @@ fn true_parity(row: &Row, block: &[u8]) -> Vec<Vec<u8>> {
         let data: Vec<&[u8]> =
             row.data().iter().map(|column| &block[column.data_at..column.data_at + column.len]).collect();
         let mut targets: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
-        // A row's shape comes from the geometry and always fits; if it did not, parity would be reported as
-        // wrong.
+        // The geometry guarantees a valid shape; a mismatch would be reported as wrong parity.
         let _ = raidz::generate(&mut targets, &data);
     }
     parity
 }
 
-/// A column with the zeros behind it that make it as long as others of its row.
+/// A column extended with zeros to the row's length.
 fn padded(column: &[u8], len: usize) -> Bytes {
     let mut longer = BytesMut::zeroed(len.max(column.len()));
     longer[..column.len()].copy_from_slice(column);

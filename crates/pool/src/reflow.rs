@@ -1,21 +1,22 @@
-//! Copying what lies on a RAID-Z that is being expanded, as text flows into wider lines.
+//! Copies the data of a RAID-Z that is being expanded, as text flows into wider lines.
 //!
 //! ```text
 //!   child   0  1  2             0  1  2  3
-//!           0  1  2             0  1  2  3        each sector goes to where its number is in wider rows;
-//!           3  4  5     -->     4  5  6  7        what blocks and parity it is part of does not matter
+//!           0  1  2             0  1  2  3        each sector moves to its number's place in wider rows,
+//!           3  4  5     -->     4  5  6  7        independently of blocks and parity
 //!           6  7  8             8  9 10 11
 //! ```
 //!
-//! Idea: sectors are copied in the order of the vdev, each time up to where the next one would overwrite what
-//! is still read where it was ([`reachable`]). At the beginning that is nothing at all. So the first rows are
-//! written to the scratch area, then to their place, and the uberblock says in between which of both to read.
+//! Idea: sectors are copied in the vdev's order, each time up to the point where a copy would overwrite a
+//! sector still read at its old place ([`reachable`]). At the beginning that leaves no room. So the first
+//! rows are written to the scratch area, then to their place, and the uberblock selects which of the two is
+//! read.
 //!
-//! There are no checksums: what is copied must be what was written. So all children must be there and lack
-//! nothing, or the expansion waits. A child that fails to take what was copied long after it was born lacks
-//! everything, as far as anybody can tell.
+//! There are no checksums: sectors are copied blindly. So all children must be present and complete, or the
+//! expansion waits. If a child fails to take a copy, it must be assumed to lack everything, because the birth
+//! of the copied data is unknown.
 //!
-//! Locking: one works on it at a time. What is copied, is copied alone in its range (`vdev/reflow`).
+//! Locking: one task at a time expands. It has exclusive access to the range being copied (`vdev/reflow`).
 //!
 //! Source: OpenZFS `vdev_raidz.c` (`raidz_reflow_impl`, `raidz_reflow_scratch_sync`,
 //! `vdev_raidz_reflow_copy_scratch`).
@@ -39,33 +40,31 @@ use futures::future::{join_all, try_join_all};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What is copied to the scratch area or off it at once, of each child.
+/// Bytes copied at once per child, to or from the scratch area.
 const STEP_BYTES: u64 = 512 << 10;
 
-/// The end of what has to be copied: that of the last metaslab, in bytes of the vdev.
+/// End of the last metaslab, in bytes of the vdev.
 pub fn reflow_end(top: &VdevConfig) -> u64 {
     top.asize_bytes.checked_shr(top.metaslab_shift).unwrap_or(0) << top.metaslab_shift
 }
 
-/// How far a vdev of `children`, the new one included, may be copied when all before `synced_bytes` is read
-/// at its new place: what is written must not lie where others are still read.
+/// The end up to which a vdev of `children`, with the new one, may be copied once sectors before
+/// `synced_bytes` are read at their new place: no copy may overwrite a sector still read at its old place.
 pub fn reachable(synced_bytes: u64, children: usize, ashift: u32) -> u64 {
     let (synced, old) = (synced_bytes >> ashift, children as u64 - 1);
     (synced + synced / old).saturating_sub(old) << ashift
 }
 
-/// A vdev that is being expanded, with its children.
 struct Expanding<'a> {
     raidz: &'a Raidz,
     leaves: Vec<Arc<Leaf>>,
     vdevs: &'a VdevTree,
     missed: &'a Arc<Missed>,
     since: FlushMark,
-    /// The last txg that may be the first to say that this was copied.
+    /// The last txg that may first record these copies.
     txg: Txg,
 }
 
-/// Where copies go.
 #[derive(Clone, Copy)]
 enum Target {
     Place,
@@ -73,12 +72,12 @@ enum Target {
 }
 
 impl Pool {
-    /// How far the expansion has come; of no meaning if none runs.
+    /// Progress of the expansion; meaningless if none runs.
     pub fn reflowed(&self) -> Reflowed {
         self.reflow_here().at()
     }
 
-    /// How the uberblock of the next txg says that.
+    /// That progress as encoded in the next txg's uberblock.
     pub fn reflow_info(&self) -> u64 {
         match self.reflowed() {
             at if at.scratch_is_valid => Uberblock::reflow_info(Scratch::Valid as u64, at.synced_bytes),
@@ -87,7 +86,7 @@ impl Pool {
         }
     }
 
-    /// An expansion begins: nothing has been copied.
+    /// Begins an expansion: nothing has been copied.
     pub fn begin_reflow(&self) {
         self.reflow_here().restart();
     }
@@ -97,14 +96,13 @@ impl Pool {
         Expanding::of(self, &self.vdevs(), vdev).err()
     }
 
-    /// Copies the first rows by way of the scratch area. Afterwards the uberblocks on disk, of the last txg,
-    /// say so, and that of the next has to ([`Pool::reflow_info`]). No txg may be written meanwhile by
-    /// others.
+    /// Copies the first rows by way of the scratch area. Afterwards the last txg's uberblocks record this,
+    /// and the next txg's must too ([`Pool::reflow_info`]). No txg may be synced meanwhile.
     ///
     /// Memory: a few MiB for each child.
     ///
     /// # Errors
-    /// A child is not there, lacks something or fails: nothing is lost, and it may be tried again.
+    /// A child is missing, incomplete or failing. Nothing is lost; the caller may retry.
     #[boxed]
     pub async fn reflow_scratch(&self, vdev: VdevId, last: &Uberblock, txg: Txg) -> Result<()> {
         let failed = |why: String| self.reflow_failed(vdev, why);
@@ -128,11 +126,11 @@ impl Pool {
         self.leave_scratch(vdev, &valid, Scratch::Synced, txg).await
     }
 
-    /// Copies what is valid in the scratch area to where it belongs, as an import has to after a power cut.
-    /// Answers whether there was anything.
+    /// Copies a valid scratch area to its final place, as an import must after a power cut. Returns whether
+    /// there was one.
     ///
     /// # Errors
-    /// Too many children are not there, or fail.
+    /// Too many children are missing or failing.
     #[boxed]
     pub async fn settle_scratch(&self, last: &Uberblock, txg: Txg) -> Result<bool> {
         let expanding = (0..).zip(self.vdevs().tops()).find(|(_, top)| top.raidz_expanding).map(|(id, _)| id);
@@ -174,13 +172,13 @@ impl Pool {
         Ok(())
     }
 
-    /// Copies these ranges, which are in order and lie within `all`; the rest of that is in no use. `all`
-    /// begins where the last copy ended, and does not go beyond what is [`reachable`].
+    /// Copies `ranges`, in order and within `all`, the rest of which is unused. `all` begins at the last
+    /// copy's end and stays within [`reachable`].
     ///
     /// Memory: the ranges.
     ///
     /// # Errors
-    /// A child is not there, lacks something or fails: then nothing of it counts.
+    /// A child is missing, incomplete or failing: then nothing is recorded as copied.
     #[boxed]
     pub async fn reflow(&self, vdev: VdevId, all: Range<u64>, ranges: Vec<Range<u64>>) -> Result<()> {
         let failed = |why: String| self.reflow_failed(vdev, why);
@@ -188,14 +186,14 @@ impl Pool {
         let expanding = Expanding::of(self, &vdevs, vdev).map_err(failed)?;
         let alone = self.reflow_here().alone(all.clone()).await;
         let copies = ranges.into_iter().map(|range| expanding.copy(range, Target::Place));
-        // All of them end before anybody else gets there.
+        // All of them end before other I/O enters the range.
         join_all(copies).await.into_iter().collect::<Result<(), String>>().map_err(failed)?;
         expanding.check().map_err(failed)?;
         alone.set(Reflowed { next_bytes: all.end, ..self.reflowed() });
         Ok(())
     }
 
-    /// All that was copied is in the uberblock on disk: from now on it is read at its new place.
+    /// The uberblock on disk records the copies: from now on they are read at their new place.
     #[boxed]
     pub async fn reflow_is_synced(&self, upto_bytes: u64) {
         let at = self.reflowed();
@@ -203,7 +201,7 @@ impl Pool {
         alone.set(Reflowed { synced_bytes: upto_bytes, ..at });
     }
 
-    /// What was copied, and is not in the uberblock on disk, is copied again some time.
+    /// Copies that the uberblock on disk does not record will be repeated.
     #[boxed]
     pub async fn reflow_anew(&self) {
         let at = self.reflowed();
@@ -213,7 +211,7 @@ impl Pool {
         }
     }
 
-    /// Writes the uberblock once more, with something else on the expansion. Who reads both takes the newer.
+    /// Readers prefer the newer of two uberblocks.
     async fn write_reflowed(&self, last: &Uberblock, state: Scratch, upto_bytes: u64) -> Result<Uberblock> {
         let raidz_reflow_info = Uberblock::reflow_info(state as u64, upto_bytes);
         let newer = Uberblock { timestamp_s: last.timestamp_s + 1, raidz_reflow_info, ..*last };
@@ -226,12 +224,12 @@ impl Pool {
     }
 }
 
-/// How a txg's uberblock says that an expansion has come so far.
+/// An uberblock's encoding of this progress.
 pub fn reflow_info(upto_bytes: u64) -> u64 {
     Uberblock::reflow_info(Scratch::SyncedReflow as u64, upto_bytes)
 }
 
-/// From the scratch area of a child to where it belongs.
+/// Copies from a child's scratch area to its place.
 async fn settle(
     leaf: &Leaf,
     each_bytes: u64,
@@ -270,7 +268,6 @@ impl<'a> Expanding<'a> {
         Ok(expanding)
     }
 
-    /// All children are there, and have what they should have.
     fn check(&self) -> Result<(), String> {
         match self.leaves.iter().find(|leaf| leaf.is_out_of_use() || self.vdevs.is_lagging(leaf)) {
             None => Ok(()),
@@ -286,7 +283,6 @@ impl<'a> Expanding<'a> {
         Ok(())
     }
 
-    /// Copies a range of the vdev, in whole sectors.
     async fn copy(&self, range: Range<u64>, target: Target) -> Result<(), String> {
         let sectors = range.start >> self.raidz.ashift..range.end >> self.raidz.ashift;
         let children = self.leaves.len();
@@ -303,7 +299,7 @@ impl<'a> Expanding<'a> {
             }
         };
         let old: Vec<(u64, Bytes)> = try_join_all((0..children - 1).map(read)).await?;
-        // What a child lacks may have come to that while it was being read.
+        // A child may have become incomplete while it was being read.
         self.check()?;
         let write = |child: usize| {
             let rows = rows_of(&sectors, child, children);
@@ -328,7 +324,7 @@ impl<'a> Expanding<'a> {
         failed.map_or(Ok(()), |error| Err(error.to_string()))
     }
 
-    /// A sector, of what was read of each old child from a row on.
+    /// A sector, from the data read of the old children.
     fn sector<'b>(&self, old: &'b [(u64, Bytes)], sector: u64) -> &'b [u8] {
         let (child, row) = ((sector % old.len() as u64) as usize, sector / old.len() as u64);
         let (first, bytes) = &old[child];
@@ -337,7 +333,7 @@ impl<'a> Expanding<'a> {
     }
 }
 
-/// The rows in which a child, of so many, has sectors of a range.
+/// The rows with sectors of a range on a child.
 fn rows_of(sectors: &Range<u64>, child: usize, children: usize) -> Range<u64> {
     let first = |sector: u64| sector.saturating_sub(child as u64).div_ceil(children as u64);
     first(sectors.start)..first(sectors.end)
@@ -365,10 +361,10 @@ mod tests {
             for synced in [children * children * 2, 1000, 12_345, 1 << 20].map(|at| at.max(children * 900)) {
                 let end = reachable(synced << 12, children as usize, 12) >> 12;
                 assert!(end > synced, "{children}: it goes on");
-                // Of the last sector that may be copied, where it goes, and who is read there.
+                // The target of the last sector that may be copied, and the sector still read there.
                 let (row, child) = ((end - 1) / children, (end - 1) % children);
                 let there = row * (children - 1) + child;
-                // A row of a block that has begun before is still read as a whole.
+                // A row of a block that began before is still read as a whole.
                 assert!(child == children - 1 || there + (children - 1) <= synced, "{children} at {synced}");
             }
         }

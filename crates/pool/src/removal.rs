@@ -1,18 +1,16 @@
-//! Copying what lies on a vdev that is being removed to another one.
+//! Copies the data of a vdev that is being removed to another one.
 //!
 //! ```text
 //!   mirror -> a, b                mirror -> c, d
-//!             |  '---- b's bytes --------> d        each new leaf gets what another old one has
+//!             |  '---- b's bytes --------> d        each new leaf is a copy of another old leaf
 //!             '------- a's bytes --------> c
 //! ```
 //!
-//! Idea: ranges are copied as they are, whatever blocks lie in them; there is no checksum to know them by.
-//! So damage to one side of a mirror stays on one side, and a block that could be read before can be read
-//! afterwards, from the copy of the other side. A leaf that fails, or may lack something, is not read if
-//! there is another one.
+//! Idea: ranges are copied blindly, without checksums. Damage to one side of a mirror stays on one side, so a
+//! readable block stays readable. A leaf that fails, or may be incomplete, is read only if there is no other.
 //!
-//! The copies are of blocks that were born long ago. A leaf that does not take one lacks more than its
-//! txg, and nobody can tell from the births of blocks what: it is said to lack everything.
+//! The copied blocks are of unknown births, so a leaf that fails to take a copy is recorded as lacking
+//! everything.
 //!
 //! Source: OpenZFS `vdev_removal.c` (`spa_vdev_copy_segment`, `spa_vdev_copy_one_child`).
 
@@ -32,13 +30,13 @@ use futures::future::join_all;
 use std::sync::Arc;
 
 impl Pool {
-    /// Copies all of `to`, which is allocated in `txg`, from a vdev that is being removed, `start` bytes
-    /// behind its labels. Both are disks or mirrors.
+    /// Copies a range from `start` of a vdev that is being removed to all of `to`, allocated in `txg`. Both
+    /// vdevs are disks or mirrors.
     ///
     /// Memory: the range, once for each side.
     ///
     /// # Errors
-    /// No device that has the range can read it; none takes it.
+    /// No device can read the range, or none takes it.
     #[boxed]
     pub async fn copy_off(&self, (from, start): (VdevId, u64), to: &Dva, txg: Txg) -> Result<()> {
         let vdevs = self.vdevs();
@@ -89,7 +87,7 @@ impl Pool {
     }
 }
 
-/// What one of several leaves has, or another if that fails.
+/// Reads from the `side`-th leaf, or another if that fails.
 async fn read_side(sources: &[&Arc<Leaf>], side: usize, at: u64, len: usize) -> Result<Bytes, String> {
     let mut last: Option<DeviceError> = None;
     for leaf in sources.iter().cycle().skip(side).take(sources.len()) {

@@ -1,42 +1,41 @@
-//! A second level: cache devices, as far as reading blocks knows of them.
+//! The second level: cache devices, as seen by the read pipeline.
 //!
-//! Idea: blocks lie there as they are stored in the pool. So what comes from there is verified, decrypted and
-//! decompressed as if it came from the pool; if it is wrong or gone, the pool is read.
+//! Idea: cached blocks are stored as in the pool. They are verified, decrypted and decompressed the same way;
+//! if one is wrong or gone, the pool is read.
 
 use bytes::Bytes;
 use cenote_format::blkptr::Blkptr;
 use futures::future::BoxFuture;
 
-/// Where stored blocks may be found before the pool is read.
+/// A cache of stored blocks, read before the pool.
 pub trait SecondLevel: Send + Sync {
-    /// Reads a block, if it is there: `psize` bytes, to be verified. `None`: it is not. To be asked once for
-    /// each block that is wanted.
+    /// Reads a block's `psize` bytes, unverified. Call it once per requested block.
     fn read<'a>(&'a self, bp: &'a Blkptr) -> Option<BoxFuture<'a, Option<Bytes>>>;
 
-    /// What was read did not match the pointer.
+    /// The block did not match its pointer.
     fn reject(&self, bp: &Blkptr);
 
-    /// A block was read from the pool, and verified.
+    /// Offers a verified block of the pool.
     fn offer(&self, bp: &Blkptr, stored: &Bytes, offer: Offer);
 }
 
-/// What a block is that is offered to a second level.
+/// Properties of an offered block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
-    /// It was read ahead: nobody has wanted it yet.
+    /// Read ahead, not requested.
     pub is_ahead: bool,
-    /// It lies on a special vdev.
+    /// On a special vdev.
     pub is_special: bool,
 }
 
-/// Whether a block that is read is offered to the second level.
+/// How a read offers its block.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Secondary {
-    /// It is not.
+    /// Not offered.
     #[default]
     No,
-    /// Somebody wants it.
+    /// As requested.
     Demand,
-    /// It is read ahead.
+    /// As read ahead.
     Ahead,
 }

@@ -1,11 +1,11 @@
-//! Devices that do not answer, as those see them who decide what becomes of them (`vdev/patience`).
+//! Unresponsive devices, for the code that decides whether to give them up (`vdev/patience`).
 
 use crate::pool::Pool;
 use cenote_format::units::Guid;
 use std::time::Duration;
 
 impl Pool {
-    /// Leaves in use that have not answered some operation for long, and how long that is.
+    /// Leaves in use with a slow operation, and its age.
     pub fn unanswering(&self) -> Vec<(Guid, Duration)> {
         let now = self.runtime().now();
         let vdevs = self.vdevs();
@@ -13,12 +13,12 @@ impl Pool {
         leaves.filter_map(|leaf| Some((leaf.guid, now - leaf.slow_since()?))).collect()
     }
 
-    /// Nobody waits any longer for a leaf that does not answer: it is out of use until errors are cleared.
+    /// Gives up on an unresponsive leaf: it is out of use until its errors are cleared.
     pub fn give_up_on(&self, leaf: Guid) {
         self.vdevs().leaves().iter().filter(|one| one.guid == leaf).for_each(|leaf| leaf.give_up());
     }
 
-    /// Leaves whose devices did not answer an operation and are out of use until the pool is opened again.
+    /// Leaves given up on or timed out, which are out of use until their errors are cleared.
     pub fn hung_leaves(&self) -> Vec<Guid> {
         self.vdevs().leaves().iter().filter(|leaf| leaf.is_hung()).map(|leaf| leaf.guid).collect()
     }

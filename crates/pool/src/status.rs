@@ -1,14 +1,12 @@
-//! The state of every vdev: what the configuration says about it, whether its device was found, and what
-//! follows for the vdevs above.
+//! Derives the state of every vdev from its configuration, its device and its children.
 //!
-//! Idea: a leaf's state follows from its configuration and its device. A vdev above is unavailable if more
-//! of its children failed than its redundancy allows. A failed log only degrades the pool: the log's
-//! records are lost, but nothing else.
+//! Idea: a vdev above leaves is unavailable if more children failed than its redundancy allows. A failed log
+//! only degrades the pool, since only the log's records are lost.
 //!
 //! ```text
 //!   leaf     faulted, offline          as configured, found or not
 //!            no device with its guid   REMOVED if it was, else UNAVAIL (also one that another's labels name)
-//!            device too small          UNAVAIL: its end is missing (what is there is read all the same)
+//!            device too small          UNAVAIL: its end is missing (the rest is read all the same)
 //!   raidz    failed > parity           UNAVAIL      any failed or degraded  DEGRADED
 //!   mirror   all failed                UNAVAIL      any failed or degraded  DEGRADED (also spare, replacing)
 //!   pool     any failed (not a log)    UNAVAIL      any failed or degraded  DEGRADED
@@ -29,21 +27,21 @@ use names::Names;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl FoundPool {
-    /// State of the pool and every vdev, with the reason and what to do: from labels alone.
+    /// State of the pool and every vdev, from labels alone.
     pub fn status(&self) -> PoolHealth {
         health(&self.config, self, Now::default())
     }
 }
 
 impl Pool {
-    /// The pool as a search would find it now. No device is asked.
+    /// The pool as a search would find it now; no device is read.
     pub fn as_found(&self) -> FoundPool {
         let found = self.found();
         let config = (*self.config()).clone();
         FoundPool { config, uberblocks: vec![*self.uberblock()], ..FoundPool::clone(&found) }
     }
 
-    /// State of the pool and every vdev now: from the configuration in use, with error counters.
+    /// State of the pool and every vdev, from the current configuration, with error counters.
     pub fn status(&self) -> PoolHealth {
         let errors = self.error_counters().into_iter().collect();
         let now = Now { errors, hung: self.hung_leaves(), refused: self.refused_devices() };
@@ -51,13 +49,11 @@ impl Pool {
     }
 }
 
-/// What only an open pool knows of its leaves.
+/// Known only for an open pool.
 #[derive(Default)]
 struct Now {
     errors: BTreeMap<Guid, ErrorCounts>,
-    /// Leaves that don't answer.
     hung: Vec<Guid>,
-    /// Leaves whose devices were refused, and why.
     refused: BTreeMap<Guid, Trouble>,
 }
 
@@ -89,7 +85,6 @@ fn health(config: &PoolConfig, found: &FoundPool, now: Now) -> PoolHealth {
     }
 }
 
-/// The pool itself.
 fn root(config: &PoolConfig, tops: Vec<VdevStatus>) -> VdevStatus {
     let mut root = VdevConfig::new(VdevKind::Root, 0, config.guid);
     root.path = Some(config.name.clone());
@@ -114,7 +109,7 @@ struct Examiner<'a> {
 }
 
 impl Examiner<'_> {
-    /// A vdev that needs `least_bytes`, with leaves that exclude their labels.
+    /// Its leaves' sizes exclude labels.
     fn vdev(&self, config: &VdevConfig, class: VdevClass, least_bytes: u64) -> VdevStatus {
         let child_bytes = least_child_bytes(config, least_bytes);
         let child = |child| self.vdev(child, class, child_bytes);
@@ -141,8 +136,7 @@ impl Examiner<'_> {
         VdevStatus { class, state, trouble, ..status }
     }
 
-    /// A spare or a cache device. If it is missing it keeps its path as its name, because nothing depends
-    /// on what is there now.
+    /// If missing, its path remains its name.
     fn auxiliary(&self, config: &VdevConfig) -> VdevStatus {
         let mut status = self.vdev(config, VdevClass::Normal, 0);
         if let Some(Trouble::CannotOpen { was }) = &mut status.trouble {
@@ -205,7 +199,6 @@ fn leaf(
     }
 }
 
-/// Why a leaf was taken out of use, or is distrusted.
 fn diagnosis(config: &VdevConfig) -> Trouble {
     match config.aux_state.as_deref() {
         Some(ERR_EXCEEDED) => Trouble::TooManyErrors,
@@ -239,7 +232,7 @@ fn interior(config: &VdevConfig, children: &[VdevStatus]) -> (VdevState, Option<
     }
 }
 
-/// Bytes by which a top-level vdev could grow, in whole metaslabs. A dRAID's are not counted.
+/// In whole metaslabs; 0 for a dRAID.
 fn expandable(config: &VdevConfig, status: &VdevStatus) -> u64 {
     let width = match config.kind {
         // The child being added counts once the expansion is done.

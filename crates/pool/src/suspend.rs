@@ -1,9 +1,8 @@
-//! A pool whose devices fail beyond its redundancy: it is *suspended*, and goes on where it was.
+//! Suspends a pool whose devices fail beyond its redundancy, and resumes it where it was.
 //!
-//! Idea: a write that no vdev takes keeps its bytes and waits, and so does whatever needs it: the txg, its
-//! tasks, those who wait for them. It is tried again when an administrator says so (`zpool clear`), when a
-//! device comes back, and every few seconds anyway; once one such write succeeds, the others follow. So a
-//! second of errors costs a few seconds, and nothing else.
+//! Idea: a write that no vdev takes keeps its bytes and waits, and with it the txg and its tasks. It is
+//! retried on `zpool clear`, when a device comes back, and every few seconds. Once one succeeds, the others
+//! follow. So a second of errors costs only a few seconds of delay.
 //!
 //! ```text
 //!            a write fails everywhere            a write that waited succeeds
@@ -12,14 +11,14 @@
 //!                                        '-----------------------------------> the error is returned
 //! ```
 //!
-//! | who | waits |
+//! | operation | waits |
 //! |---|---|
-//! | a txg: blocks of its tree, its flush, labels, uberblock; what it reads of such devices | yes |
-//! | clients that read what is on such devices | if `failmode` is `wait` |
-//! | those who look (`zpool status`, scrubs) | no |
+//! | a txg: blocks of its tree, its flush, labels, uberblock; its reads of failed devices | yes |
+//! | clients' reads of failed devices | if `failmode` is `wait` |
+//! | inspection (`zpool status`, scrubs) | no |
 //! | a block of an intent log | no: the txg takes its place |
 //!
-//! A pool does so if it was given a [`FailMode`]; else errors are returned, and the engine stops.
+//! Without a [`FailMode`] errors are returned, and the engine stops.
 //!
 //! Source: OpenZFS `zio_suspend`, `zio_resume`, `zfs_ioc_clear`; `failmode` in `zpoolprops(7)`.
 
@@ -35,19 +34,18 @@ use state::{FailMode, Standstill, State, Suspended, Waits};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long a write waits before it is tried again.
+/// Interval between automatic retries.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The tries of something that may wait: begun before the first, given back when one has succeeded.
+/// The attempts of one operation that may wait, until one succeeds.
 #[must_use = "others that wait are not told"]
 pub(crate) struct Tries {
-    /// The try of the pool in which the last of them began.
+    /// The pool's retry counter at the last attempt.
     begun: u64,
     has_waited: bool,
     failing: Option<FailingWrite>,
 }
 
-/// A write that waits, counted as long as this lives.
 struct FailingWrite(watch::Sender<State>);
 
 impl Drop for FailingWrite {
@@ -57,42 +55,42 @@ impl Drop for FailingWrite {
 }
 
 impl Pool {
-    /// What becomes of writes that fail everywhere; `None`: their errors are returned.
+    /// Sets whether failing writes wait; with `None` their errors are returned.
     pub fn set_failmode(&self, mode: Option<FailMode>) {
         self.suspension().0.send_modify(|state| state.mode = mode);
     }
 
-    /// As it was set.
+    /// The mode in effect.
     pub fn failmode(&self) -> Option<FailMode> {
         self.suspension().0.borrow().mode
     }
 
-    /// Whether reads through this view may wait for devices that don't work.
+    /// Whether reads through this view may wait for failed devices.
     pub fn reads_wait(&self) -> bool {
         !matches!(self.waits(), Waits::Briefly | Waits::Never)
     }
 
-    /// Why the pool waits for its devices, if it does.
+    /// Why the pool is suspended, if it is.
     pub fn suspended(&self) -> Option<Suspended> {
         self.suspension().0.borrow().suspended.clone()
     }
 
-    /// Tries again what waits.
+    /// Retries all waiting operations.
     pub fn resume(&self) {
         self.suspension().0.send_modify(|state| state.tries += 1);
     }
 
-    /// What waits, and what would wait from now on, fails.
+    /// Fails all waiting operations, and all that would wait later.
     pub fn give_up_suspended(&self) {
         self.suspension().0.send_modify(|state| state.is_given_up = true);
     }
 
-    /// No txg is written any more.
+    /// Records that no txg will be written any more.
     pub fn note_stopped(&self) {
         self.suspension().0.send_modify(|state| state.is_stopped = true);
     }
 
-    /// Why it takes no changes at present.
+    /// Why the pool accepts no changes, if so.
     pub fn standstill(&self) -> Option<Standstill> {
         let state = self.suspension().0.borrow();
         match (&state.suspended, state.mode) {
@@ -102,7 +100,7 @@ impl Pool {
         }
     }
 
-    /// Waits until the pool is suspended, or is not any more; answers why it is.
+    /// Waits until the pool is suspended or resumed; returns the reason if suspended.
     pub async fn suspended_or_not(&self, is_suspended: bool) -> Option<Suspended> {
         let mut states = self.suspension().0.subscribe();
         // The sender is part of the pool.
@@ -110,16 +108,15 @@ impl Pool {
         state.ok().and_then(|state| state.suspended.clone())
     }
 
-    /// Something that may wait begins.
     pub(crate) fn begin_tries(&self) -> Tries {
         Tries { begun: self.suspension().0.borrow().tries, has_waited: false, failing: None }
     }
 
-    /// A try has failed with `error`, for txg `txg`. Returns when the next one is to be made: at once, if the
-    /// pool has gone on since this one began.
+    /// Handles a failed attempt of txg `txg`. Returns when the next one is due: at once, if the pool has
+    /// resumed since this one began.
     ///
     /// # Errors
-    /// `error`, if it is not that of a device, or nobody waits.
+    /// `error`, if it is not a device's, or the pool does not wait.
     pub(crate) async fn wait_out(&self, tries: &mut Tries, txg: Txg, error: PoolError) -> Result<()> {
         if tries.failing.is_none() && !matches!(error, PoolError::Unreadable { .. }) {
             let states = &self.suspension().0;
@@ -131,8 +128,8 @@ impl Pool {
         Ok(())
     }
 
-    /// A try has succeeded. If it had to wait, all else that waits is tried again, too; and the pool goes on,
-    /// unless that was a read and writes still wait.
+    /// Ends a successful operation. If it waited, all others are retried. The pool resumes unless this was a
+    /// read and writes wait.
     pub(crate) fn end_tries(&self, tries: Tries) {
         let Tries { has_waited, failing, .. } = tries;
         let is_write = failing.is_some();
@@ -178,12 +175,11 @@ impl Pool {
             _ = told => {}
             () = self.runtime().sleep(RETRY_INTERVAL) => {}
         }
-        // One that hung, and has answered since.
+        // A device that hung may have answered since.
         self.vdevs().leaves().iter().for_each(|leaf| leaf.forgive_if_answered());
         if self.suspension().0.borrow().is_given_up { Err(error) } else { Ok(()) }
     }
 
-    /// Whether reads through this view wait for devices that don't work.
     pub(crate) fn does_read_wait(&self) -> bool {
         match (self.waits(), self.failmode()) {
             (_, None) | (Waits::Briefly | Waits::Never, _) => false,
@@ -192,13 +188,13 @@ impl Pool {
         }
     }
 
-    /// Whether the devices that hold a block fail, so that the block is not lost. Without a [`FailMode`]
-    /// errors are final, and no device is asked.
+    /// Whether a block is unreadable only because of failing devices. Without a [`FailMode`] errors are
+    /// final.
     pub(crate) async fn may_be_back(&self, bp: &Blkptr) -> bool {
         self.failmode().is_some() && !self.reaches(bp).await
     }
 
-    /// Whether the devices of a copy work, as far as it needs them: then what can't be read is lost.
+    /// Whether enough devices work to read a copy: if so, an unreadable block is lost.
     async fn reaches(&self, bp: &Blkptr) -> bool {
         let vdevs = self.vdevs();
         for dva in bp.dvas() {

@@ -1,10 +1,9 @@
-//! What stands between an open pool and its devices: counters, and faults that somebody ordered.
+//! Taps between an open pool and its devices: I/O counters and injected faults.
 //!
-//! Idea: every device that a pool opened for good gets, whenever it comes, the counters and the faults of its
-//! leaf. So a disk that was away and is back is counted on, and is as broken as before.
+//! Idea: every device that joins an open pool gets the counters and faults of its leaf. So a disk that
+//! returns continues its counts and keeps its faults.
 //!
-//! Locking: any task may call anything. `table` is held for one look or change; no other lock is taken
-//! meanwhile.
+//! Locking: any task may call anything. `table` is held for one access; no other lock is taken under it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use cenote_format::units::Guid;
 use cenote_runtime::Runtime;
 use parking_lot::Mutex;
 
-/// The taps of all leaves of a pool, those that left included.
+/// The taps of all leaves of a pool, including departed ones.
 pub struct Taps {
     runtime: Runtime,
     table: Mutex<BTreeMap<Guid, Tap>>,
@@ -23,32 +22,32 @@ pub struct Taps {
 /// The tap of a leaf.
 #[derive(Clone)]
 pub struct Tap {
-    /// What passed.
+    /// I/O counters.
     pub counters: Arc<Counters>,
-    /// How it fails.
+    /// Injected faults.
     pub faults: Arc<Faults>,
 }
 
 impl Taps {
-    /// Counts nothing yet.
+    /// An empty table.
     pub fn new(runtime: &Runtime) -> Taps {
         Taps { runtime: runtime.clone(), table: Mutex::default() }
     }
 
-    /// The tap of a leaf.
+    /// The tap of a leaf, created if necessary.
     pub fn of(&self, leaf: Guid) -> Tap {
         let make = || Tap { counters: Arc::default(), faults: Faults::new(leaf.0).into() };
         self.table.lock().entry(leaf).or_insert_with(make).clone()
     }
 
-    /// What passed at all leaves, those that left included: it never becomes less.
+    /// Total over all leaves, including departed ones; never decreases.
     pub fn total(&self, op: Op) -> Counts {
         let mut total = Counts::default();
         self.table.lock().values().for_each(|tap| total.add(&tap.counters.of(op)));
         total
     }
 
-    /// A device of a leaf, counted, and failing as ordered.
+    /// Wraps a leaf's device with its counters and faults.
     pub fn over(&self, leaf: Guid, device: Arc<dyn Device>) -> Arc<dyn Device> {
         let Tap { counters, faults } = self.of(leaf);
         Arc::new(Counted::new(Arc::new(Faulty::by(device, faults)), counters, &self.runtime))

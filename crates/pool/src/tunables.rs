@@ -1,9 +1,9 @@
-//! Tunables: numbers that are known by OpenZFS's names and may be changed at any time.
+//! Tunables: numbers with OpenZFS's names that may be changed at any time.
 //!
-//! Idea: each part of the engine has a table of its own (names, defaults, bounds); a set of cells by that
-//! table holds the values.
+//! Idea: each part of the engine has its own table (names, defaults, bounds), and a set of cells with the
+//! values.
 //!
-//! Locking: none; every cell is an atomic of its own. Who reads several may see some changed and others not.
+//! Locking: none; every cell is an atomic. A reader of several may see some changed and others not.
 //!
 //! Source: zfs(4).
 
@@ -19,10 +19,10 @@ pub struct Tunables<const N: usize> {
     cells: [AtomicU64; N],
 }
 
-/// A tunable that can't be set so.
+/// Why a tunable can't be set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadSetting {
-    /// There is none of this name.
+    /// No tunable has this name.
     #[error("no tunable {name:?}")]
     Unknown {
         /// The name.
@@ -33,32 +33,32 @@ pub enum BadSetting {
     OutOfRange {
         /// The name.
         name: String,
-        /// What was asked for.
+        /// The requested value.
         value: u64,
-        /// The least that it can be.
+        /// The minimum.
         least: u64,
-        /// The most.
+        /// The maximum.
         most: u64,
     },
 }
 
 impl<const N: usize> Tunables<N> {
-    /// The defaults.
+    /// All defaults.
     pub fn new(table: &'static [Tunable; N]) -> Tunables<N> {
         Tunables { table, cells: table.map(|(_, default, ..)| default.into()) }
     }
 
-    /// The tunable at this place of the table.
+    /// The value at a table index.
     pub fn get(&self, at: usize) -> u64 {
         self.cells[at].load(Ordering::Relaxed)
     }
 
-    /// All values, in the order of the table.
+    /// All values, in table order.
     pub fn values(&self) -> [u64; N] {
         self.cells.each_ref().map(|cell| cell.load(Ordering::Relaxed))
     }
 
-    /// All values, by name.
+    /// All names and values.
     pub fn all(&self) -> Vec<(String, u64)> {
         self.table.iter().zip(self.values()).map(|((name, ..), value)| ((*name).to_owned(), value)).collect()
     }
@@ -66,7 +66,7 @@ impl<const N: usize> Tunables<N> {
     /// Sets a tunable.
     ///
     /// # Errors
-    /// There is none of that name, or the value is out of range.
+    /// Unknown name, or value out of range.
     pub fn set(&self, name: &str, value: u64) -> Result<(), BadSetting> {
         let found = self.table.iter().zip(&self.cells).find(|((known, ..), _)| *known == name);
         let Some((&(_, _, least, most), cell)) = found else {

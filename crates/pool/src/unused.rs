@@ -1,14 +1,14 @@
-//! Free space of a leaf: written once before it is needed, or given up to the device.
+//! Initializes or trims the free space of a leaf.
 //!
 //! ```text
-//!   metaslab   | block |   free   | block | free |       borrowed: nobody gets it meanwhile
+//!   metaslab   | block |   free   | block | free |       borrowed: not allocatable meanwhile
 //!                       \        \         \    \
 //!   leaf                 initialize: a pattern is written      trim: the device may forget it
 //! ```
 //!
-//! Idea: a free range of a top-level vdev is ranges on each of its leaves, which nothing of a block lies on:
-//! the same one where leaves hold copies, whole sectors of a column on a RAID-Z, whole rows of the groups
-//! that a child of a dRAID belongs to. While a RAID-Z is being expanded, it is none: what is where changes.
+//! Idea: a free range of a top-level vdev maps to ranges on each leaf without any part of a block: the same
+//! range where leaves hold copies, whole sectors of a column on a RAID-Z, whole rows of redundancy groups on
+//! a dRAID. A RAID-Z that is being expanded has no such ranges, since the geometry changes.
 //!
 //! Source: OpenZFS `vdev_initialize.c`, `vdev_trim.c`, `vdev_raidz.c` (`vdev_raidz_xlate`), `vdev_draid.c`
 //! (`vdev_draid_xlate`).
@@ -26,21 +26,21 @@ use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::units::{Guid, VdevId};
 use std::sync::Arc;
 
-/// What is done with free space.
+/// A pass over free space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
-    /// A pattern is written (`zpool initialize`).
+    /// Writes a pattern (`zpool initialize`).
     Initialize,
-    /// It is given up (`zpool trim`).
+    /// Discards it (`zpool trim`).
     Trim,
 }
 
 /// Why a pass can't go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stuck {
-    /// The device can't give up space.
+    /// The device does not support discard.
     Unsupported,
-    /// The device fails, or is not in use any more.
+    /// The device fails, or is out of use.
     Fails,
 }
 
@@ -52,8 +52,7 @@ const CHUNK_BYTES: u64 = 1 << 20;
 const MOST_TRIM_BYTES: u64 = 128 << 20;
 
 impl Pool {
-    /// The top-level vdev of a leaf whose free space can be told: in use, not a distributed spare, and not
-    /// below a RAID-Z that is being expanded.
+    /// The top-level vdev of a leaf in use, unless it is a distributed spare or below an expanding RAID-Z.
     pub fn top_with_free_space(&self, leaf: Guid) -> Option<VdevId> {
         let vdevs = self.vdevs();
         let is_in_use = vdevs.leaves().iter().any(|one| one.guid == leaf && !one.is_out_of_use());
@@ -61,18 +60,16 @@ impl Pool {
         (is_in_use && on_leaf(top, leaf, (0, 0)).is_some()).then_some(VdevId(top.config.id))
     }
 
-    /// Where a range of a top-level vdev lies on a leaf, in the order of the leaf, from the end of its front
-    /// labels on.
+    /// A top-level range on a leaf, ascending, from the end of the front labels on.
     pub fn ranges_on(&self, top: VdevId, leaf: Guid, range: (u64, u64)) -> Vec<(u64, u64)> {
         self.vdevs().layout_of(top).and_then(|top| on_leaf(top, leaf, range)).unwrap_or_default()
     }
 
-    /// Goes over a free range of a leaf, counted from the end of its front labels, which lies in `space`;
-    /// answers the bytes done. If this is dropped, the device may still be at work there: it has the space
-    /// until it is done.
+    /// Processes a free range of a leaf, from the end of its front labels on, within `space`; returns the
+    /// bytes done. If this is dropped, the device keeps the space until it is done.
     ///
     /// # Errors
-    /// The device fails, or can't give up space.
+    /// The device fails, or does not support discard.
     #[boxed]
     pub async fn pass_over(
         &self,
@@ -116,12 +113,10 @@ async fn step(leaf: &Arc<Leaf>, offset_bytes: u64, len: u64, pass: Pass) -> Resu
     }
 }
 
-/// The place of a leaf among the columns of its vdev.
 fn slot_of(top: &Top, leaf: Guid) -> Option<usize> {
     top.slots().iter().position(|slot| slot.leaves.iter().any(|one| one.guid == leaf))
 }
 
-/// `None` if that can't be told.
 fn on_leaf(top: &Top, leaf: Guid, range: (u64, u64)) -> Option<Vec<(u64, u64)>> {
     let slot = slot_of(top, leaf)?;
     match &top.layout {
@@ -135,7 +130,7 @@ fn on_leaf(top: &Top, leaf: Guid, range: (u64, u64)) -> Option<Vec<(u64, u64)>> 
     }
 }
 
-/// Of a range of a RAID-Z, the sectors in a column: row by row, the sectors go over the columns.
+/// The sectors in one column: they cycle over the columns.
 fn on_column((start, end): (u64, u64), column: u64, width: u64, ashift: u32) -> (u64, u64) {
     let row = |bytes: u64| match (bytes >> ashift).checked_sub(column + 1) {
         Some(beyond) => beyond / width.max(1) + 1,

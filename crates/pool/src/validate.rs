@@ -1,10 +1,9 @@
-//! Whether a device in use is still its leaf's: its labels say so, or nobody does.
+//! Checks whether a device in use still belongs to its leaf, by its labels.
 //!
-//! Idea: a file may be cut off or written over while the pool has it open, a disk be given to somebody else.
-//! Reads and writes succeed all the same. What tells is the labels: as long as one of the four says that the
-//! device is this leaf's, it is; unless it is cut short, and the rest of what it held is gone. One that is
-//! open, but no longer at its path, was taken away: it may come back. A device that comes back is compared
-//! with those that stayed: it may have been used elsewhere.
+//! Idea: a file may be truncated or overwritten while the pool has it open, or a disk reassigned; reads and
+//! writes still succeed. A device belongs to its leaf while one of its labels names it, unless it was cut
+//! short and its data is gone. A device no longer at its path may come back. It is then compared with its
+//! siblings, because it may have been used elsewhere.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_validate`), which `vdev_reopen` calls.
 
@@ -20,21 +19,21 @@ use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg};
 use futures::future::join_all;
 
-/// What a device's labels say.
+/// The verdict on a device's labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
-    /// It is the leaf's: every label that can be read says so.
+    /// Every readable label names the leaf.
     Confirmed,
-    /// It is, but some labels are damaged.
+    /// The leaf's, but some labels are damaged.
     Damaged,
-    /// What is there is not the leaf's, and why.
+    /// Other content than the leaf's, and why.
     Refuted(Trouble),
-    /// It is not the leaf's, and nothing is there any more.
+    /// Not the leaf's, and nothing is there any more.
     Gone,
 }
 
 impl Pool {
-    /// What the labels of a leaf's device say; `None` if no such device is in use, or they can't be read.
+    /// The verdict on a leaf's device; `None` if it is not in use, or unreadable.
     #[boxed]
     pub async fn identity(&self, leaf: Guid) -> Option<Identity> {
         let vdevs = self.vdevs();
@@ -51,7 +50,7 @@ impl Pool {
         }
     }
 
-    /// Whether a device of so many bytes lacks a part of what a leaf holds.
+    /// Whether a device is too small for the leaf's data.
     pub fn is_cut_short(&self, leaf: Guid, size_bytes: u64) -> bool {
         let config = self.config();
         let top = config.vdevs.iter().find(|top| top.leaves().any(|one| one.guid == leaf));
@@ -71,7 +70,7 @@ impl Pool {
         join_all(looks).await.into_iter().flatten().collect()
     }
 
-    /// A device that comes back to a leaf while the pool is in use: compares it with those that stayed.
+    /// Compares a returning device with the siblings that stayed in use.
     #[boxed]
     pub async fn compare_with_siblings(&self, leaf: Guid, mut device: FoundDevice) -> FoundDevice {
         let vdevs = self.vdevs();
@@ -93,12 +92,11 @@ impl Pool {
     }
 }
 
-/// Judges labels by what `is_its_own` says of each.
 fn judge(labels: &[Label], is_its_own: impl Fn(&PoolConfig) -> bool) -> Option<Identity> {
     let decode = |label: &Label| LabelConfig::decode(label.config.as_ref()?).ok();
     let configs: Vec<LabelConfig> = labels.iter().filter_map(decode).collect();
     let says_so = |config: &LabelConfig| matches!(config, LabelConfig::Member(label) if is_its_own(label));
-    // Beyond the end of a file that was cut off there is nothing; what fails otherwise may be there.
+    // Reads beyond the end of a truncated file find no label; other failures leave the label unknown.
     let is_cut_off = |error: &DeviceError| matches!(error, DeviceError::Short { .. });
     let is_unknown = |label: &Label| label.unreadable.as_ref().is_some_and(|error| !is_cut_off(error));
     let unknown = labels.iter().filter(|label| is_unknown(label)).count();
@@ -111,8 +109,8 @@ fn judge(labels: &[Label], is_its_own: impl Fn(&PoolConfig) -> bool) -> Option<I
     }
 }
 
-/// Whether a label names a leaf of a pool. The last disk of a mirror takes over the mirror's guid, which its
-/// labels have as that of their top-level vdev.
+/// Whether a label names a leaf. The last disk of a mirror takes over the mirror's guid, which labels record
+/// as the top-level vdev's.
 fn names(label: &PoolConfig, pool: Guid, leaf: Guid, is_top: bool) -> bool {
     let is_leaf = label.guid == Some(leaf) || label.vdev_tree.orig_guid == Some(leaf);
     label.pool_guid == pool && (is_leaf || is_top && label.top_guid == Some(leaf))

@@ -1,8 +1,8 @@
-//! The vdev tree: where the bytes of a block lie.
+//! The vdev tree: locates the bytes of a block.
 //!
-//! Idea: OpenZFS nests vdevs freely (a spare over a replacing over two disks, as one child of a RAID-Z).
-//! But below a RAID-Z or dRAID child, and below a mirror, all leaves hold *the same bytes at the same
-//! offset*. So the tree is flattened to two levels:
+//! Idea: OpenZFS nests vdevs freely (a spare over a replacing over two disks, as one child of a RAID-Z). But
+//! below a RAID-Z or dRAID child, and below a mirror, all leaves hold *the same bytes at the same offset*. So
+//! the tree is flattened to two levels:
 //!
 //! ```text
 //!   top-level vdev    Copies(slot)              disk, file, mirror, replacing, spare
@@ -13,14 +13,11 @@
 //! ```
 //!
 //! A block's address maps to [`map::BlockMap`]: rows of columns, each a range on a slot. A plain disk is a
-//! row of one column; RAID-Z is a row with parity columns in front; an expanded RAID-Z, a dRAID or a
-//! removed vdev may take several rows. All code that reads, rebuilds or verifies works on such maps and
-//! knows no vdev type.
+//! row of one column; RAID-Z is a row with parity columns in front; an expanded RAID-Z, a dRAID or a removed
+//! vdev may take several rows. Other code uses these maps and no vdev types.
 //!
-//! Invariants: the tree never changes once built; a pool whose vdevs change gets another. Leaves, which carry
-//! error counters and state, outlive it, and so does the record of what they lack.
-//!
-//! Locking: none needed for the tree; leaves and the record of missed txgs synchronise themselves.
+//! Invariants: the tree never changes once built. Leaves, with their counters and state, outlive it, as does
+//! the record of missed txgs; both synchronise themselves. The tree needs no locks.
 
 pub(crate) mod build;
 pub(crate) mod draid;
@@ -47,7 +44,7 @@ use std::sync::Arc;
 
 pub(crate) use cenote_format::indirect::IndirectMapping as IndirectMap;
 
-/// The block size whose parity decides how much data a vdev holds.
+/// Its parity determines a vdev's capacity.
 const TYPICAL_BLOCK_BYTES: u64 = 128 << 10;
 
 /// The vdevs of an assembled pool.
@@ -59,13 +56,11 @@ pub struct VdevTree {
     is_expanding: bool,
 }
 
-/// A top-level vdev.
 pub(crate) struct Top {
     pub(crate) config: VdevConfig,
     pub(crate) layout: Layout,
 }
 
-/// How a top-level vdev places bytes.
 pub(crate) enum Layout {
     /// Every leaf holds everything.
     Copies(Slot),
@@ -75,11 +70,9 @@ pub(crate) enum Layout {
     Draid(Draid, Vec<Slot>),
     /// Removed; `None` until the MOS has been read.
     Indirect(Option<Arc<IndirectMap>>),
-    /// There is nothing here.
     Absent,
 }
 
-/// The holders of a range of a slot.
 #[derive(Default)]
 pub(crate) struct Holders {
     pub(crate) leaves: Vec<Arc<Leaf>>,
@@ -87,7 +80,6 @@ pub(crate) struct Holders {
 }
 
 impl Top {
-    /// The slots of its columns.
     pub(crate) fn slots(&self) -> &[Slot] {
         match &self.layout {
             Layout::Copies(slot) => std::slice::from_ref(slot),
@@ -96,12 +88,11 @@ impl Top {
         }
     }
 
-    /// Leaves that hold the bytes at `offset_bytes` (on the leaf) of a slot.
     pub(crate) fn leaves(&self, slot: usize, offset_bytes: u64) -> Vec<Arc<Leaf>> {
         self.holders(slot, offset_bytes).leaves
     }
 
-    /// The same with the leaves that should hold the bytes but are missing.
+    /// Includes missing leaves.
     pub(crate) fn holders(&self, slot: usize, offset_bytes: u64) -> Holders {
         let mut found = Holders::default();
         self.collect(slot, offset_bytes, &mut Vec::new(), &mut found);
@@ -109,7 +100,7 @@ impl Top {
     }
 
     fn collect(&self, slot: usize, offset_bytes: u64, through: &mut Vec<Guid>, found: &mut Holders) {
-        /// A distributed spare may replace a child that itself replaces another; such chains are short.
+        /// A distributed spare may replace a child that replaces another; such chains are short.
         const MAX_DEPTH: usize = 8;
         let Some(slot) = self.slots().get(slot) else { return };
         match through.is_empty() {
@@ -134,7 +125,7 @@ impl Top {
 }
 
 impl VdevTree {
-    /// Configurations of the top-level vdevs by id, holes included.
+    /// Configurations of the top-level vdevs by id, including holes.
     pub fn tops(&self) -> impl ExactSizeIterator<Item = &VdevConfig> {
         self.tops.iter().map(|top| &top.config)
     }
@@ -144,13 +135,12 @@ impl VdevTree {
         self.layout_of(id).map(|top| &top.config)
     }
 
-    /// The allocation class that a top-level vdev serves.
+    /// The allocation class of a top-level vdev.
     pub fn class_of(&self, id: VdevId) -> Option<VdevClass> {
         self.top(id).map(|vdev| vdev.class)
     }
 
-    /// Bytes that a block of `psize_bytes` born in `birth` takes on a vdev, including parity and padding
-    /// (`vdev_psize_to_asize_txg`). `None` if there is no such vdev.
+    /// `vdev_psize_to_asize_txg`: allocated bytes of a block born in `birth`; `None` without such a vdev.
     pub fn psize_to_asize(&self, id: VdevId, psize_bytes: u64, birth: PhysicalBirth) -> Option<u64> {
         let top = self.layout_of(id)?;
         Some(match &top.layout {
@@ -160,8 +150,7 @@ impl VdevTree {
         })
     }
 
-    /// Bytes that a gang header with copies at these addresses may fill: those that no block takes less than,
-    /// on any of their vdevs (`vdev_gang_header_psize`).
+    /// Capacity of a gang header: the smallest allocation on any of these vdevs (`vdev_gang_header_psize`).
     pub fn gang_header_bytes(&self, dvas: impl IntoIterator<Item = Dva>) -> usize {
         let room = |dva: Dva| match self.layout_of(dva.vdev) {
             Some(Top { layout: Layout::Draid(draid, _), .. }) => draid.row_data_bytes(),
@@ -172,8 +161,7 @@ impl VdevTree {
         room_bytes.clamp(SPA_MINBLOCKSIZE, SPA_MAXBLOCKSIZE) as usize
     }
 
-    /// The allocation sizes of blocks: no block takes less than the first (`spa_min_alloc`), longer ones
-    /// are multiples of the second (`spa_gcd_alloc`). From the vdevs of the normal class.
+    /// Smallest allocation (`spa_min_alloc`) and unit of longer ones (`spa_gcd_alloc`) of the normal class.
     pub fn alloc_unit_bytes(&self) -> (u64, u64) {
         let units = self.tops.iter().filter(|top| top.config.class == VdevClass::Normal).filter_map(|top| {
             let sector = 1 << top.config.ashift;
@@ -196,8 +184,7 @@ impl VdevTree {
         sizes.unwrap_or((SPA_MINBLOCKSIZE, SPA_MINBLOCKSIZE))
     }
 
-    /// The bytes of data that raw bytes of a vdev hold: what a block of 128 KiB leaves of them after parity
-    /// (`vdev_deflate_ratio`).
+    /// Data capacity of raw bytes, by a block of 128 KiB (`vdev_deflate_ratio`).
     pub fn deflate(&self, id: VdevId, raw_bytes: u64) -> u64 {
         let asize = self
             .psize_to_asize(id, TYPICAL_BLOCK_BYTES, PhysicalBirth::UNKNOWN)
@@ -205,13 +192,12 @@ impl VdevTree {
         (raw_bytes >> 9).saturating_mul(TYPICAL_BLOCK_BYTES / (asize >> 9).max(1))
     }
 
-    /// Bytes that a block takes on all vdevs, net of parity (`bp_get_dsize`).
+    /// Allocated bytes net of parity (`bp_get_dsize`).
     pub fn dsize(&self, bp: &Blkptr) -> u64 {
         bp.dvas().map(|dva| self.deflate(dva.vdev, dva.asize.0)).sum()
     }
 
-    /// The addresses of a range on vdevs that still exist: its own, or those that the mappings of removed
-    /// vdevs give. `None` if a mapping is missing or does not cover it.
+    /// Resolves a range through the mappings of removed vdevs. `None` if one is missing or incomplete.
     pub fn resolve(&self, dva: &cenote_format::blkptr::Dva) -> Option<Vec<cenote_format::blkptr::Dva>> {
         let mut pending = vec![(*dva, 0)];
         let mut found = Vec::new();
@@ -231,8 +217,8 @@ impl VdevTree {
         Some(found)
     }
 
-    /// Enters where a block may lie, if that is on a RAID-Z that is being expanded. As long as this is held,
-    /// maps of it hold that are made afterwards; so it is taken before any I/O by a map.
+    /// Enters a block's range on a RAID-Z that is being expanded. Maps made while it is held stay valid, so
+    /// it is taken before any I/O.
     pub(crate) async fn enter(&self, dva: &Dva, psize: usize, birth: PhysicalBirth) -> Vec<Inside> {
         let mut inside = Vec::new();
         if !self.is_expanding {
@@ -256,7 +242,7 @@ impl VdevTree {
         inside
     }
 
-    /// Leaves that should hold a column of a block born in `birth`, those that may lack it last.
+    /// Leaves with a column of a block born in `birth`, possibly incomplete ones last.
     pub(crate) fn leaves_of(&self, row: &Row, column: &Column, birth: PhysicalBirth) -> Vec<Arc<Leaf>> {
         let top = self.layout_of(row.top);
         let mut leaves = top.map_or(Vec::new(), |top| top.leaves(column.slot, column.offset_bytes));
@@ -264,18 +250,18 @@ impl VdevTree {
         leaves
     }
 
-    /// Whether a leaf may lack a block born in this txg, or does not answer.
+    /// Whether a leaf may lack a block of this birth, or is out of use.
     pub(crate) fn lacks(&self, leaf: &Leaf, birth: PhysicalBirth) -> bool {
         leaf.is_stale() || leaf.is_out_of_use() || leaf.names().any(|name| self.missed.has(name, birth))
     }
 
-    /// Whether all leaves of a slot are known to lack a block born in this txg.
+    /// Whether all leaves of a slot lack blocks of this birth.
     pub(crate) fn is_missed(&self, slot: &Slot, birth: PhysicalBirth) -> bool {
         let guids = slot.leaves.iter().map(|leaf| leaf.guid).chain(slot.spares.iter().map(|spare| spare.0));
         guids.into_iter().all(|guid| self.missed.has(guid, birth))
     }
 
-    /// Whether the pool does without a leaf: others have all that its vdev holds.
+    /// Whether others have all of a leaf's data.
     pub(crate) fn can_spare(&self, leaf: Guid) -> bool {
         let is_sound = |one: &Arc<Leaf>| one.guid != leaf && !one.is_out_of_use() && !self.is_lagging(one);
         let is_ready = |spare: &(Guid, u64)| spare.0 != leaf && !self.missed.is_behind(spare.0);
@@ -285,7 +271,6 @@ impl VdevTree {
         top.is_none_or(|top| lost(top) <= top.config.parity)
     }
 
-    /// Whether a leaf is in use and has all that it should hold.
     pub(crate) fn is_whole(&self, leaf: Guid) -> bool {
         let of = self.leaves.iter().find(|one| one.guid == leaf);
         let is_spare = || self.distributed_spares().any(|spare| spare == leaf);
@@ -293,12 +278,10 @@ impl VdevTree {
             || is_spare() && !self.missed.is_behind(leaf)
     }
 
-    /// The distributed spares that stand in for others.
     pub(crate) fn distributed_spares(&self) -> impl Iterator<Item = Guid> + '_ {
         self.tops.iter().flat_map(Top::slots).flat_map(|slot| slot.spares.iter().map(|spare| spare.0))
     }
 
-    /// Whether a leaf is known to lack some of what its slot holds.
     pub(crate) fn is_lagging(&self, leaf: &Leaf) -> bool {
         leaf.is_stale() || leaf.is_away() || leaf.names().any(|name| self.missed.is_behind(name))
     }
@@ -311,7 +294,6 @@ impl VdevTree {
         self.tops.get(usize::try_from(id.0).ok()?)
     }
 
-    /// Every leaf that has a device or is configured.
     pub(crate) fn leaves(&self) -> &[Arc<Leaf>] {
         &self.leaves
     }

@@ -1,19 +1,16 @@
-//! Verification: every copy and every parity column of many blocks, in disk order.
+//! Verification: checks every copy and every parity column of many blocks, in disk order.
 //!
-//! Idea: reading a block takes the first copy that is right; verification checks them all. All copies of
-//! all blocks are sorted by offset and read in large extents from every leaf at once. Data columns are
-//! hashed in the read buffers, without being assembled; parity is computed from them strip by strip and
-//! compared; the other leaves of a mirror are compared byte for byte with the leaf whose checksum matches.
-//!
-//! Only where something does not match, the slow path follows ([`crate::recover`]): it reads everything
-//! again, finds the combination with the right checksum and names every range that differs from it.
+//! Idea: all copies of all blocks are sorted by offset and read in large extents from every leaf at once.
+//! Data columns are hashed in the read buffers. Parity is computed strip by strip and compared. The other
+//! leaves of a mirror are compared with the leaf whose checksum matches. Only a mismatch takes the slow path
+//! ([`crate::recover`]), which reads everything again and names every range that differs from the right one.
 //!
 //! ```text
 //!   items --copies, gang headers, pieces--> targets --sort--> batches, a task each --> extents --> findings
 //! ```
 //!
-//! Missing devices cause no findings as long as their content can be rebuilt: the pool's status reports
-//! them. Skip sectors and the zero padding of dRAID hold nothing and are not read.
+//! Missing devices cause no findings if their content can be rebuilt. Skip sectors and the zero padding of
+//! dRAID are not read.
 //!
 //! Memory: one batch per core, with parity and copies: about four times [`BATCH_BYTES`] with a three-way
 //! mirror.
@@ -33,9 +30,7 @@ use futures::StreamExt;
 use std::collections::BTreeMap;
 use targets::Target;
 
-/// Stored bytes of a batch.
 const BATCH_BYTES: u64 = 4 << 20;
-/// The most copies in a batch.
 const BATCH_TARGETS: usize = 2_048;
 
 /// A block to verify.
@@ -43,22 +38,22 @@ const BATCH_TARGETS: usize = 2_048;
 pub struct VerifyItem {
     /// The block.
     pub bp: Blkptr,
-    /// Its logical address, which findings repeat.
+    /// Its logical address, repeated in findings.
     pub place: Zbookmark,
 }
 
-/// What is wrong with a copy or column.
+/// The fault of a copy or column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The device failed to read it.
     Unreadable,
-    /// It is not what was written, but the block can be rebuilt without it.
+    /// Wrong, but the block can be rebuilt without it.
     Checksum,
-    /// A parity column that does not fit its data.
+    /// Parity that does not match its data.
     Parity,
-    /// This copy can't be rebuilt; another one is right.
+    /// This copy is lost; another one is valid.
     CopyLost,
-    /// No copy can be rebuilt: the block's data is lost.
+    /// All copies are lost.
     Lost,
 }
 
@@ -71,29 +66,30 @@ pub struct Finding {
     pub place: Zbookmark,
     /// The top-level vdev of the copy.
     pub vdev: VdevId,
-    /// The leaf to blame, if there is one.
+    /// The leaf to blame, if any.
     pub leaf: Option<Guid>,
-    /// Byte offset on that leaf's device, labels included; without a leaf, on the top-level vdev.
+    /// Byte offset on the leaf, labels included, or on the top-level vdev.
     pub offset_bytes: u64,
-    /// Length in bytes.
+    /// Length.
     pub len_bytes: u64,
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
 }
 
 impl Pool {
     /// Reads every copy and parity column of these blocks and reports each bad one, in the order of the
-    /// items. Holes and embedded blocks are always fine. Missing devices are not reported block by block,
-    /// but a block that can't be rebuilt without them is. Leaves that lag behind ([`Pool::lagging_leaves`])
-    /// are not reported. Nor is anything, once the tree that has the blocks is not whole any more
-    /// ([`Pool::has_whole_tree`]).
+    /// items.
+    ///
+    /// A missing device is reported only for blocks that can't be rebuilt without it; lagging leaves
+    /// ([`Pool::lagging_leaves`]) are not reported. If the tree is no longer whole
+    /// ([`Pool::has_whole_tree`]), nothing is.
     #[boxed]
     pub async fn verify_many(&self, blocks: Vec<VerifyItem>) -> Vec<Finding> {
         self.examine(blocks, false).await.0
     }
 
-    /// The same; what is bad and can be rebuilt is written again, what is lost is noted. The blocks stay
-    /// where they are meanwhile, as for [`Pool::heal_many`].
+    /// As [`Pool::verify_many`], but repairs bad copies and notes lost ones. The blocks must stay in place,
+    /// as for [`Pool::heal_many`].
     #[boxed]
     pub async fn scrub_many(&self, blocks: Vec<VerifyItem>) -> (Vec<Finding>, Healed) {
         self.examine(blocks, true).await
@@ -131,18 +127,16 @@ impl Pool {
             }
         }
         if !self.has_whole_tree() {
-            // Nothing tells what is damaged.
+            // Mismatches may be reuse, not damage.
             findings.clear();
         }
         (findings, all.healed)
     }
 }
 
-/// The result of examining a batch.
 #[derive(Default)]
 struct Examined {
     findings: Vec<Finding>,
-    /// Copies that can't be rebuilt.
     lost: Vec<Target>,
     healed: Healed,
 }

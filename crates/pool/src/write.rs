@@ -3,23 +3,21 @@
 //! ```text
 //!   zeros?      a hole, nothing is stored
 //!   compress    an eighth must be saved                         (`write::pack`)
-//!   embed?      what fits in the pointer stays there
+//!   embed?      a small payload stays in the pointer
 //!   encrypt     or authenticate                                 (`crypt`)
 //!   checksum
 //!   unchanged?  the previous pointer stays                      (nop-write)
-//!   in place?   a block of this very group is overwritten       (sync passes from 2 on)
+//!   in place?   a block of this very txg is overwritten         (sync passes from 2 on)
 //!   allocate    and write all copies; elsewhere if that fails   (`write::place`)
 //!   gang        if no free range is long enough                 (`write::gang`)
 //! ```
 //!
-//! Metadata of a txg has its address at once, and is written with others (`write::later`).
+//! Metadata of a txg gets its address at once, and is written later in one batch (`write::later`).
 //!
-//! Nothing is durable before [`Pool::flush`]; nothing is reachable before an uberblock leads to it. If a
-//! write finally fails, its allocations are undone. If the pool would rather wait (`suspend`), it is tried
-//! again until a device takes it.
+//! Invariants: nothing is durable before [`Pool::flush`]; nothing is reachable before an uberblock leads to
+//! it. If a write finally fails, its allocations are undone. A pool that waits (`suspend`) retries.
 //!
-//! Memory: a write holds its block as given and as stored, plus parity; the caller bounds how many writes
-//! run at once.
+//! Memory: a write holds its block as given and as stored, plus parity; the caller bounds concurrent writes.
 //!
 //! Source: OpenZFS `zio.c` (`zio_write_compress`, `zio_encrypt`, `zio_checksum_generate`, `zio_nop_write`,
 //! `zio_dva_allocate`).
@@ -55,49 +53,45 @@ use pack::Packed;
 use place::Placing;
 use std::sync::Arc;
 
-/// From this sync pass on, blocks of the same txg are overwritten in place, `zfs_sync_pass_rewrite`.
+/// `zfs_sync_pass_rewrite`: later passes overwrite blocks of the same txg in place.
 const SYNC_PASS_REWRITE: u32 = 2;
-/// From this pass on they are no longer compressed, so that they keep their size,
-/// `zfs_sync_pass_dont_compress`.
+/// `zfs_sync_pass_dont_compress`: later passes do not compress, to keep sizes.
 const SYNC_PASS_DONT_COMPRESS: u32 = 8;
 
 /// How to write a block. Properties are resolved: no "inherit", no "on".
 #[derive(Debug, Clone)]
 pub struct WriteProps {
-    /// Where it belongs: its level counts, the rest is named in errors.
+    /// Only its level has an effect; the rest is for errors.
     pub place: Zbookmark,
-    /// Type of the object.
+    /// Object type.
     pub object_type: ObjectType,
-    /// How the block is checked. With [`Checksum::Off`] damage cannot be detected.
+    /// Checksum. With [`Checksum::Off`] damage cannot be detected.
     pub checksum: Checksum,
-    /// [`Compression::Off`] stores even zeros; [`Compression::Empty`] turns zeros into holes and compresses
-    /// nothing.
+    /// [`Compression::Off`] stores even zeros; [`Compression::Empty`] only turns zeros into holes.
     pub compression: Compression,
     /// For [`Compression::Zstd`].
     pub zstd_level: ZstdLevel,
-    /// 1 to 3; an encrypted block has at most 2.
+    /// 1 to 3; at most 2 if encrypted.
     pub copies: u8,
-    /// The number of level-0 blocks below that are not holes; for a dnode block, of its used dnodes.
+    /// Level-0 blocks below, without holes; for a dnode block, its used dnodes.
     pub fill: u64,
-    /// The allocation class.
+    /// Allocation class.
     pub class: AllocClass,
     /// The dataset's key, if it is encrypted.
     pub key: Option<Arc<DatasetKey>>,
-    /// The dataset is encrypted and written without its key: its blocks come encrypted, and what leads to
-    /// them needs none.
+    /// Written without the dataset's key: blocks come encrypted; indirect blocks need no key.
     pub raw: bool,
-    /// A small payload may be stored in the pointer (feature `embedded_data` is enabled).
+    /// Small payloads go into the pointer (`embedded_data` is enabled).
     pub embed: bool,
     /// Holes remember their birth (feature `hole_birth` is active).
     pub hole_birth: bool,
-    /// A gang's header fills the space that it takes (feature `dynamic_gang_header` is active).
+    /// A gang's header fills its space (`dynamic_gang_header` is active).
     pub large_gang_headers: bool,
-    /// The previous block stays if its checksum and properties are the same.
+    /// An equal previous block stays.
     pub nop_write: bool,
-    /// The pointer that the new one replaces; [`Blkptr::HOLE`] if there is none.
+    /// The replaced pointer, or [`Blkptr::HOLE`].
     pub previous: Blkptr,
-    /// The sync pass, counted from 1: from pass 2 on, a previous block of the same txg and size is
-    /// overwritten.
+    /// Counted from 1; from 2 on, a previous block of the same txg and size is overwritten.
     pub sync_pass: u32,
 }
 
@@ -124,14 +118,13 @@ impl WriteProps {
         }
     }
 
-    /// A block of an encrypted dataset that must stay readable, because pointers or MACs inside it are
-    /// needed without the key.
+    /// Pointers or MACs inside it are needed without the key.
     fn must_stay_readable(&self) -> bool {
         let parsed = matches!(self.object_type, ObjectType::DNODE | ObjectType::OBJSET);
         (self.key.is_some() || self.raw) && self.place.level == 0 && parsed
     }
 
-    /// The previous block is from this txg: the second and later sync passes write it again.
+    /// An earlier pass of this txg wrote the previous block.
     fn is_written_again(&self, txg: Txg) -> bool {
         self.previous.kind() == BlkptrKind::Normal && self.previous.physical_birth().txg() == txg
     }
@@ -145,7 +138,6 @@ impl WriteProps {
         }
     }
 
-    /// The number of copies, as far as the pointer has room.
     fn copies_of(&self, bp: &Blkptr) -> usize {
         let room = if bp.is_encrypted() { SPA_DVAS_PER_BP - 1 } else { SPA_DVAS_PER_BP };
         usize::from(self.copies).clamp(1, room)
@@ -157,12 +149,11 @@ impl WriteProps {
 pub struct Written {
     /// The new pointer.
     pub bp: Blkptr,
-    /// The block keeps the previous one's address: nothing was allocated, and the previous block must not
-    /// be freed.
+    /// The previous address stays: nothing was allocated, and the caller must not free it.
     pub keeps_place: bool,
 }
 
-/// A block that is ready to be stored, or need not be.
+/// A prepared block.
 #[derive(Debug)]
 pub enum Prepared {
     /// It needs no address, or has one already.
@@ -171,16 +162,14 @@ pub enum Prepared {
     Block {
         /// Its pointer without addresses.
         bp: Blkptr,
-        /// Its bytes as they will be on disk.
+        /// Its bytes as stored.
         stored: Bytes,
     },
 }
 
 impl Pool {
-    /// Writes a block in txg `txg`. `data` is the block as its owner sees it: 512 bytes to 16 MiB in whole
-    /// sectors.
-    ///
-    /// The caller frees the previous block unless [`Written::keeps_place`].
+    /// Writes a block of 512 bytes to 16 MiB in whole sectors, in txg `txg`. The caller frees the previous
+    /// block unless [`Written::keeps_place`].
     ///
     /// # Errors
     /// [`PoolError::NoSpace`]; [`PoolError::NotWritten`] if no vdev accepts it; an impossible request.
@@ -264,8 +253,7 @@ impl Pool {
         Ok(Written { bp, keeps_place: false })
     }
 
-    /// Makes durable what was written so far, on all devices at once. A device that fails has missed txg
-    /// `txg`.
+    /// Makes all earlier writes durable. A device that fails has missed txg `txg`.
     ///
     /// # Errors
     /// [`PoolError::Unavailable`] if more devices of a vdev fail than it has redundancy for.
@@ -274,16 +262,15 @@ impl Pool {
         self.flush_only(None, Asked::Tree(txg)).await
     }
 
-    /// The moment before writes that [`Pool::flush_vdevs`] will have to make durable.
+    /// A mark before writes for [`Pool::flush_vdevs`].
     pub fn flush_mark(&self) -> FlushMark {
         self.missed_here().mark()
     }
 
-    /// Makes durable what was written to some vdevs since a moment, in txgs from the first to the last of
-    /// `txgs`: for intent logs, which often have devices of their own.
+    /// Makes writes to some vdevs since a mark durable, in txgs first to last: for intent logs.
     ///
     /// # Errors
-    /// As [`Pool::flush`]; also if a flush for somebody else has failed since.
+    /// As [`Pool::flush`]; also if another caller's flush has failed since.
     #[boxed]
     pub async fn flush_vdevs(&self, vdevs: &[VdevId], since: FlushMark, txgs: (Txg, Txg)) -> Result<()> {
         self.flush_only(Some(vdevs), Asked::Since(since, txgs)).await
@@ -298,7 +285,6 @@ impl Pool {
         })
     }
 
-    /// Encrypts or authenticates a block of an encrypted dataset.
     async fn protect(
         &self,
         bp: Blkptr,
@@ -323,8 +309,7 @@ impl Pool {
         Ok(if beside_mac { bp.with_checksum(&checksum.beside_mac(words)) } else { bp.with_checksum(&words) })
     }
 
-    /// Whether the pointer would equal the previous one except for its birth. Blocks on removed vdevs are
-    /// written anew.
+    /// Whether only the birth would change. Never on removed vdevs.
     fn is_unchanged(&self, bp: &Blkptr, props: &WriteProps) -> bool {
         let previous = &props.previous;
         let dvas: Vec<Dva> = previous.dvas().collect();
@@ -340,9 +325,9 @@ impl Pool {
             && !dvas.iter().any(is_removed)
     }
 
-    /// Whether the block may overwrite the one that an earlier pass of the same txg wrote. Never if it is
-    /// deduplicated, because other pointers may lead to it; nor if it is encrypted, because someone who
-    /// copies disks would see two blocks under one key at one address.
+    /// Whether the block may overwrite the previous one of this txg. Not if deduplicated, because other
+    /// pointers may lead to it; nor if encrypted, because a copy of the disk could then hold two blocks under
+    /// one key at one address.
     fn may_overwrite(&self, bp: &Blkptr, psize: Psize, props: &WriteProps, txg: Txg) -> bool {
         let previous = &props.previous;
         props.sync_pass >= SYNC_PASS_REWRITE
@@ -354,7 +339,7 @@ impl Pool {
             && !previous.uses_crypt()
     }
 
-    /// Overwrites the previous block. `None` if that fails: then the block goes elsewhere.
+    /// `None` if that fails: then the block goes elsewhere.
     async fn overwrite(
         &self,
         bp: Blkptr,
@@ -372,7 +357,7 @@ impl Pool {
     }
 }
 
-/// Of a dataset that is written without its key, what needs none: indirect blocks and the head.
+/// The blocks that need no key: indirect blocks and the head.
 fn without_key(bp: Blkptr, stored: Bytes, clear: &[u8], props: &WriteProps) -> Result<(Blkptr, Bytes)> {
     if bp.level() > 0 {
         return Ok((bp.with_mac(Some(crypt::indirect_mac(clear))), stored));

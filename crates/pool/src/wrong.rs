@@ -1,19 +1,18 @@
-//! What reads found wrong, until somebody sees to it: places with a bad copy or column, to be written again;
-//! and blocks that nobody has whole, to be noted in the error log.
+//! Records faults met by reads, for later handling: blocks with a bad copy or column, to be rewritten, and
+//! unreadable blocks, for the error log.
 //!
-//! Idea: a read only notes the place. When it is seen to, the tree may have changed; so whoever does that
-//! looks there what the block is now, and verifies it anew. Nothing is noted of a pool that is only read, nor
-//! of intent logs, which end with blocks that were never written. A block that may have been freed while it
-//! was read is suspect: no leaf has been blamed, and if it is still part of the tree, it is judged then.
+//! Idea: a read only notes the place. The handler verifies the block that is there by then. Nothing is noted
+//! for a pool that is only read, nor for intent logs, which end with unwritten blocks. A block that may have
+//! been freed during the read is suspect: no leaf is blamed, and it is judged later, if it is still in the
+//! tree.
 //!
-//! What a txg had to leave as it was, because it could not be read, is told in words ([`Pool::take_aside`]).
-//! Space that stays allocated so is of two kinds: a *leak* is in nobody's account any more, and the txg
-//! charges `$LEAK` for it ([`Pool::take_leaked_bytes`]); what is in no list any more is still in its
-//! dataset's account.
+//! A txg reports the objects and space that it left alone because of unreadable blocks
+//! ([`Pool::take_aside`]). Such space is either a *leak*, in no account, which the txg charges to `$LEAK`
+//! ([`Pool::take_leaked_bytes`]); or it is in no list, but still in its dataset's account.
 //!
-//! Memory: [`MOST`] places of each kind. What is left out is found again by the next read, or by a scrub.
+//! Memory: [`MOST`] places of each kind. Dropped ones are found again by the next read, or by a scrub.
 //!
-//! Locking: one lock for each kind, held for one look or change.
+//! Locking: one lock for each kind, held for one access.
 
 use crate::check::Check;
 use crate::mismatch::Mismatch;
@@ -27,17 +26,15 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The most places of each kind.
+/// Most places of each kind.
 const MOST: usize = 10_000;
 /// The level of an object set's root.
 const ROOT_LEVEL: i64 = -1;
-/// Of trees that belong to no dataset any more.
+/// Trees that belong to no dataset any more.
 const NOBODY: DatasetId = DatasetId(u64::MAX);
 
-/// The most events that wait to be told.
 const MOST_ASIDE: usize = 1000;
 
-/// What reads of a pool found wrong.
 #[derive(Default)]
 pub(crate) struct Wrong {
     aside: Mutex<Vec<String>>,
@@ -48,23 +45,22 @@ pub(crate) struct Wrong {
 }
 
 impl Pool {
-    /// Places where a copy or column is not what it should be, as far as reads have met them since the last
-    /// call.
+    /// Takes the places of bad copies and columns met since the last call.
     pub fn take_bad(&self) -> BTreeSet<BlockBookmark> {
         std::mem::take(&mut *self.wrong().bad.lock())
     }
 
-    /// Places of blocks that were wrong and may have been freed, likewise.
+    /// Takes the places of wrong blocks that may have been freed.
     pub fn take_suspect(&self) -> BTreeSet<BlockBookmark> {
         std::mem::take(&mut *self.wrong().suspect.lock())
     }
 
-    /// Blocks that could not be read, with their births, likewise.
+    /// Takes the unreadable blocks, with their births.
     pub fn take_lost(&self) -> BTreeMap<BlockBookmark, Txg> {
         std::mem::take(&mut *self.wrong().lost.lock())
     }
 
-    /// An object of a dataset can be read, but lacks what its users were promised: the error log names it.
+    /// Notes a readable but incomplete object for the error log.
     pub fn note_lacking(&self, dataset: DatasetId, object: ObjectId) {
         let place = BlockBookmark { dataset, object, level: 0, block: BlockId(0) };
         let mut lost = self.wrong().lost.lock();
@@ -73,7 +69,7 @@ impl Pool {
         }
     }
 
-    /// A txg went on without something: an object that stays as it is on disk, or space that stays allocated.
+    /// Notes a tolerated loss: an object left as it is on disk, or space left allocated.
     pub fn note_aside(&self, what: String) {
         let mut aside = self.wrong().aside.lock();
         if aside.len() < MOST_ASIDE {
@@ -81,35 +77,34 @@ impl Pool {
         }
     }
 
-    /// Space that nobody has any more, and nobody is charged for, stays allocated. `bytes` are as datasets
-    /// count them, without parity.
+    /// Notes leaked space, in bytes without parity.
     pub fn note_leak(&self, bytes: u64, why: &dyn std::fmt::Display) {
         self.wrong().leaked_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.note_unlisted(bytes, why);
     }
 
-    /// Space that will not be freed when nobody has it any more. Until its dataset goes, that is charged.
+    /// Notes space that will not be freed with its block, but is charged to its dataset.
     pub fn note_unlisted(&self, bytes: u64, why: &dyn std::fmt::Display) {
         self.note_aside(format!("{bytes} bytes of a block that was to be freed stay allocated: {why}"));
     }
 
-    /// What was noted so since the last call.
+    /// Takes these notes.
     pub fn take_aside(&self) -> Vec<String> {
         std::mem::take(&mut *self.wrong().aside.lock())
     }
 
-    /// Bytes that have leaked since the last call.
+    /// Takes the bytes leaked since the last call.
     pub fn take_leaked_bytes(&self) -> u64 {
         self.wrong().leaked_bytes.swap(0, Ordering::Relaxed)
     }
 
-    /// Whether reads have met anything that nobody has seen to yet.
+    /// Whether any place waits for its handler.
     pub fn has_found_wrong(&self) -> bool {
         let Wrong { bad, suspect, lost, .. } = self.wrong();
         !bad.lock().is_empty() || !suspect.lock().is_empty() || !lost.lock().is_empty()
     }
 
-    /// A block could be read, but not all that there is of it is what it should be.
+    /// Notes a readable block with a bad copy or column.
     pub(crate) fn note_bad(&self, bp: &Blkptr, place: Zbookmark, meaning: Mismatch) {
         let Some(place) = self.bookmark(bp, place) else { return };
         let noted = match meaning {
@@ -123,7 +118,6 @@ impl Pool {
         }
     }
 
-    /// A block could not be read.
     pub(crate) fn note_lost(&self, bp: &Blkptr, place: Zbookmark, meaning: Mismatch) {
         if meaning != Mismatch::Damage {
             return self.note_bad(bp, place, meaning);
@@ -138,7 +132,7 @@ impl Pool {
     fn bookmark(&self, bp: &Blkptr, place: Zbookmark) -> Option<BlockBookmark> {
         let is_root = bp.object_type() == ObjectType::OBJSET;
         let is_log = !bp.is_gang() && matches!(Check::of(bp, self.salt()), Ok(Check::Embedded { .. }));
-        // Who reads a block without an owner says nothing of the place.
+        // Reads of a block without an owner give no place.
         let is_nowhere = place == Zbookmark::default() && bp.object_type() != ObjectType::DNODE && !is_root;
         if is_log || is_nowhere || place.dataset == NOBODY || !self.found().is_writable() {
             return None;

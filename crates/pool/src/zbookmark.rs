@@ -3,17 +3,15 @@
 use cenote_format::units::{BlockId, DatasetId, ObjectId};
 use std::fmt;
 
-/// The number under which a spill block is known, `DMU_SPILL_BLKID`.
+/// The block number of a spill block, `DMU_SPILL_BLKID`.
 pub const SPILL_BLOCK: BlockId = BlockId(u64::MAX - 1);
 
 /// A block's logical address: dataset, object, level and position, OpenZFS's `zbookmark_phys_t`.
-///
-/// The pipeline never acts on it, but names it when something is wrong.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Zbookmark {
-    /// The dataset; 0 is the MOS.
+    /// Dataset; 0 is the MOS.
     pub dataset: DatasetId,
-    /// The object; 0 is the meta-dnode (or the object set itself).
+    /// Object; 0 is the meta-dnode (or the object set itself).
     pub object: ObjectId,
     /// 0 for data, 1 and up for indirect blocks.
     pub level: u8,
@@ -28,13 +26,13 @@ impl fmt::Display for Zbookmark {
         } else {
             write!(f, "dataset {}", self.dataset)?;
         }
-        // The accounting objects have the last numbers, which OpenZFS writes as -1, -2 and -3.
+        // The accounting objects have the last numbers, which OpenZFS prints as -1, -2 and -3.
         write!(f, " object {} ", self.object.0.cast_signed())?;
         f.write_str(&in_object(self.level, self.block))
     }
 }
 
-/// Which block of its object: `level 0 block 7`, `spill block`.
+/// A block within its object: `level 0 block 7`, `spill block`.
 pub fn in_object(level: u8, block: BlockId) -> String {
     match block {
         SPILL_BLOCK => "spill block".into(),

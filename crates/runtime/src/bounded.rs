@@ -1,8 +1,7 @@
 //! Bounded parallelism: many items, a task each, never more than a limit at once.
 //!
-//! This is the engine's only form of fan-out: memory and queue depth are `limit` times what one item needs.
-//! Items are taken lazily, results come in the items' order, the first error stops the rest, and dropping
-//! the stream aborts what still runs.
+//! This is the engine's only form of fan-out: memory and queue depth are `limit` times one item's. Items are
+//! taken lazily, the first error stops the rest, and dropping the stream aborts running tasks.
 
 use crate::Runtime;
 use crate::task::{AbortOnDrop, JoinError};
@@ -10,10 +9,8 @@ use futures::stream::{Stream, StreamExt};
 use std::future::Future;
 
 impl Runtime {
-    /// Runs `step` on every item, each in a task of its own, at most `limit` at once; yields results in the
-    /// items' order.
-    ///
-    /// A panic in a step continues in the caller.
+    /// Runs `step` in a task per item, at most `limit` at once; results come in order. A panic continues in
+    /// the caller.
     pub fn map_bounded<I, F, Step>(
         &self,
         limit: usize,
@@ -44,7 +41,7 @@ impl Runtime {
         items.map(move |item| joined(runtime.spawn(step(item)).abort_on_drop())).buffered(limit.max(1))
     }
 
-    /// Runs `step` on every item, at most `limit` at once, and returns the first error in the items' order.
+    /// Runs `step` on every item, at most `limit` at once; returns the first error in the items' order.
     pub async fn for_each_bounded<I, F, Step, E>(&self, limit: usize, items: I, step: F) -> Result<(), E>
     where
         I: IntoIterator,
@@ -64,8 +61,7 @@ async fn joined<T>(task: AbortOnDrop<T>) -> T {
     match task.await {
         Ok(output) => output,
         Err(JoinError::Panicked(message)) => panic!("{message}"),
-        // Nobody else holds the handle, so only a runtime that shuts down cancels it, and the caller with
-        // it.
+        // Only a runtime that shuts down can cancel it, and the caller with it.
         Err(JoinError::Cancelled) => std::future::pending().await,
     }
 }

@@ -1,7 +1,7 @@
 //! Time, tasks and randomness behind one handle.
 //!
 //! Every engine crate takes a [`Runtime`] and uses nothing else to spawn, sleep, read a clock or draw a
-//! random number. This rule lets the same engine run in two worlds:
+//! random number. So the same engine runs in two worlds:
 //!
 //! ```text
 //!                    Runtime (cheap to clone)
@@ -10,19 +10,16 @@
 //!        host clock, thread pool        nanoseconds, every choice from a seed
 //! ```
 //!
-//! In the simulator a seed is a history: the same seed replays the same interleaving of tasks, the same
-//! random numbers and the same instants, so a race or a crash that was found once can be reproduced.
-//! Virtual time jumps from timer to timer, so hours pass in milliseconds.
+//! In the simulator a seed replays the same interleaving of tasks, random numbers and instants, so a race or
+//! a crash can be reproduced. Virtual time jumps from timer to timer, so hours pass in milliseconds.
 //!
-//! What an engine owes in return:
-//! * it declares the CPU work of a step with [`Runtime::work`], which is free in the real back end and
-//!   charged to modelled cores in the simulator;
-//! * it keeps no visible order that depends on addresses or on `HashMap`'s random state;
-//! * it may use `tokio::sync`, which needs no runtime, but not `tokio::spawn`, `tokio::time` or
-//!   `std::thread`.
+//! An engine must:
+//! * declare the CPU work of a step with [`Runtime::work`], which the simulator charges to modelled cores;
+//! * keep no visible order that depends on addresses or on `HashMap`'s random state;
+//! * avoid `tokio::spawn`, `tokio::time` and `std::thread`; `tokio::sync` needs no runtime.
 //!
-//! Locking: a [`Runtime`] may be cloned and used from any task and any thread. No lock is held while a
-//! future is polled or a blocking call runs, so both may use the runtime freely.
+//! Locking: a [`Runtime`] may be used from any task and thread. No lock is held while a future is polled or a
+//! blocking call runs, so both may use the runtime freely.
 
 mod bounded;
 mod memory;
@@ -53,7 +50,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The handle to time, tasks and randomness. Cloning it costs one atomic increment.
+/// Time, tasks and randomness. Cloning it costs one atomic increment.
 #[derive(Clone)]
 pub struct Runtime {
     backend: Arc<Backend>,
@@ -68,28 +65,26 @@ impl Runtime {
     /// Starts the real back end with this many worker threads (default: one per core).
     ///
     /// # Panics
-    /// If the host refuses threads or descriptors; [`Runtime::try_real`] answers that.
+    /// If the host refuses threads or descriptors; see [`Runtime::try_real`].
     pub fn real(worker_threads: Option<usize>) -> Runtime {
         let runtime = Runtime::try_real(worker_threads);
         runtime.unwrap_or_else(|error| panic!("cannot start worker threads: {error}"))
     }
 
-    /// The same.
+    /// As [`Runtime::real`].
     ///
     /// # Errors
-    /// The host refuses threads or descriptors: nothing can run.
+    /// The host refuses threads or descriptors.
     pub fn try_real(worker_threads: Option<usize>) -> std::io::Result<Runtime> {
         Ok(Runtime { backend: Arc::new(Backend::Real(Real::new(worker_threads)?)) })
     }
 
-    /// Makes a simulator. It runs on the thread that calls [`Runtime::block_on`] and starts at virtual time
-    /// zero.
+    /// Makes a simulator, at virtual time zero; [`Runtime::block_on`] runs it on the calling thread.
     pub fn simulated(config: SimConfig) -> Runtime {
         Runtime { backend: Arc::new(Backend::Simulated(Box::new(Simulation::new(config)))) }
     }
 
-    /// Runs one simulation from start to end and reports on it. Tasks still waiting when `main` ends are
-    /// dropped.
+    /// Runs one simulation and reports on it. Tasks still waiting when `main` ends are dropped.
     pub fn simulate<F: Future>(config: SimConfig, main: impl FnOnce(Runtime) -> F) -> (F::Output, SimReport) {
         let simulation = Arc::new(Backend::Simulated(Box::new(Simulation::new(config))));
         let runtime = Runtime { backend: simulation };
@@ -99,11 +94,11 @@ impl Runtime {
         (output, sim.report())
     }
 
-    /// Runs a future to completion on the calling thread, together with spawned tasks.
+    /// Runs a future on the calling thread, together with spawned tasks.
     ///
     /// # Panics
     /// Inside another `block_on`. In the simulator also on a deadlock (nothing is ready, no timer is set,
-    /// `main` waits), at the step limit, and when a task panicked whose handle was dropped.
+    /// `main` waits), at the step limit, and when a task without a handle panicked.
     pub fn block_on<F: Future>(&self, main: F) -> F::Output {
         match &*self.backend {
             Backend::Real(real) => real.block_on(main),
@@ -111,11 +106,10 @@ impl Runtime {
         }
     }
 
-    /// Starts a task. Dropping the handle lets the task run on; awaiting it gives the task's value or the
-    /// reason why there is none.
+    /// Starts a task. Dropping the handle detaches it.
     #[track_caller]
     pub fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
-        // In a box: what runs tasks is compiled for each kind of value, not for each task.
+        // Boxed, so that the task runner is compiled once per value type, not per task.
         let task: Pin<Box<dyn Future<Output = T> + Send>> = Box::pin(task);
         match &*self.backend {
             Backend::Real(real) => JoinHandle::real(real.handle().spawn(task)),
@@ -125,8 +119,7 @@ impl Runtime {
         }
     }
 
-    /// Runs work that must not stay half done: if what this returns is dropped when the work has begun, a
-    /// task brings the work to its end.
+    /// Runs work that must not stay half done: once begun, it is completed even if dropped.
     pub fn to_end<T: Send>(&self, work: impl Future<Output = T> + Send + 'static) -> ToEnd<'_, T> {
         ToEnd::new(self, Box::pin(work))
     }
@@ -139,8 +132,7 @@ impl Runtime {
         }
     }
 
-    /// [`Runtime::now`] as of the kernel's last tick, up to 10 ms ago, at a fifth of the cost: for what
-    /// happens a million times a second. The simulator is exact.
+    /// [`Runtime::now`] as of the last tick, up to 10 ms ago, at a fifth of the cost. The simulator is exact.
     pub fn coarse_now(&self) -> Instant {
         match &*self.backend {
             Backend::Real(real) => real.coarse_now(),
@@ -148,7 +140,7 @@ impl Runtime {
         }
     }
 
-    /// Wall-clock time in nanoseconds since 1970 (UTC). In the simulator: a fixed start plus virtual time.
+    /// Wall-clock time in nanoseconds since 1970 (UTC); virtual in the simulator.
     pub fn unix_time_ns(&self) -> u64 {
         match &*self.backend {
             Backend::Real(real) => real.unix_time_ns(),
@@ -156,7 +148,7 @@ impl Runtime {
         }
     }
 
-    /// Waits. The real back end rounds up to a millisecond; the simulator is exact.
+    /// Waits. The real back end rounds up to a millisecond.
     pub async fn sleep(&self, duration: Duration) {
         match &*self.backend {
             Backend::Real(real) => real.sleep(duration).await,
@@ -164,7 +156,7 @@ impl Runtime {
         }
     }
 
-    /// Waits for `future`, but at most this long; then drops it.
+    /// Waits for `future` at most this long, then drops it.
     pub async fn timeout<F: Future>(&self, limit: Duration, future: F) -> Result<F::Output, Elapsed> {
         let future = std::pin::pin!(future);
         let timer = std::pin::pin!(self.sleep(limit));
@@ -188,7 +180,7 @@ impl Runtime {
         .await;
     }
 
-    /// A random number: from the operating system's entropy, or from the simulator's seed.
+    /// A random number, from the operating system or the simulator's seed.
     pub fn random_u64(&self) -> u64 {
         match &*self.backend {
             Backend::Real(real) => real.random_u64(),
@@ -196,10 +188,10 @@ impl Runtime {
         }
     }
 
-    /// Fills bytes with unpredictable random numbers, for keys and everything that protects them: from the
-    /// operating system, or from the simulator's seed.
+    /// Fills bytes with secret random numbers, from the operating system or the simulator's seed.
     ///
-    /// # Panics If the operating system cannot provide randomness.
+    /// # Panics
+    /// If the operating system cannot provide randomness.
     pub fn fill_secret(&self, bytes: &mut [u8]) {
         match &*self.backend {
             Backend::Real(real) => real.fill_secret(bytes),
@@ -207,13 +199,12 @@ impl Runtime {
         }
     }
 
-    /// A private generator, seeded from [`Runtime::random_u64`]: draws take no lock.
+    /// A private generator, whose draws take no lock.
     pub fn rng(&self) -> Rng {
         Rng::new(self.random_u64())
     }
 
-    /// Runs a call that blocks its thread (a system call, a long computation) where it delays nothing else:
-    /// on a thread pool, or inline in the simulator. A panic in `call` continues in the caller.
+    /// Runs a blocking call on a thread pool, or inline in the simulator. A panic continues in the caller.
     pub async fn blocking<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> T {
         match &*self.backend {
             Backend::Real(real) => real.blocking(call).await,
@@ -221,7 +212,7 @@ impl Runtime {
         }
     }
 
-    /// Starts such a call without waiting for it.
+    /// Starts a blocking call without waiting for it.
     pub fn start_blocking(&self, call: impl FnOnce() + Send + 'static) {
         match &*self.backend {
             Backend::Real(real) => real.start_blocking(call),
@@ -229,8 +220,7 @@ impl Runtime {
         }
     }
 
-    /// Declares the CPU work of a step. In the real back end the caller does that work itself, and this
-    /// returns at once; the simulator waits for a modelled core and for the time that the work takes on it.
+    /// Declares the CPU work of a step. Only the simulator waits: for a core, and for the work's duration.
     #[inline]
     pub async fn work(&self, kind: WorkKind, bytes: u64) {
         if let Backend::Simulated(sim) = &*self.backend {
@@ -238,15 +228,12 @@ impl Runtime {
         }
     }
 
-    /// Whether this is the simulator. Only for devices, which must not hand work to real threads in it;
-    /// engines never ask.
+    /// Whether this is the simulator, for devices, which must not use real threads in it.
     pub fn is_simulated(&self) -> bool {
         matches!(&*self.backend, Backend::Simulated(_))
     }
 
-    /// What there is once per runtime and lives as long: made at the first call, the same for all later ones.
-    /// `None` if it can't be made, and in the simulator. There is only one such thing: the ring of
-    /// `cenote-device`.
+    /// A value made once per runtime: the ring of `cenote-device`. `None` in the simulator, or on failure.
     pub fn shared<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> Option<Arc<T>>) -> Option<Arc<T>> {
         match &*self.backend {
             Backend::Real(real) => real.shared(make),
@@ -254,7 +241,7 @@ impl Runtime {
         }
     }
 
-    /// Watches a descriptor of the operating system. Only for devices.
+    /// Watches a descriptor, for devices only.
     ///
     /// # Errors
     /// It can't be watched; always so in the simulator.
@@ -265,7 +252,7 @@ impl Runtime {
         }
     }
 
-    /// How many tasks can run at once: worker threads, or modelled cores. A good default for limits.
+    /// Worker threads, or modelled cores.
     pub fn parallelism(&self) -> usize {
         match &*self.backend {
             Backend::Real(real) => real.parallelism(),
@@ -273,8 +260,7 @@ impl Runtime {
         }
     }
 
-    /// Bytes of memory that the program may use: the machine's memory, or less if the program was
-    /// restricted. Bounds are shares of it.
+    /// Usable memory in bytes. Bounds are shares of it.
     pub fn memory_bytes(&self) -> u64 {
         match &*self.backend {
             Backend::Real(_) => memory::host_bytes(),
@@ -282,8 +268,7 @@ impl Runtime {
         }
     }
 
-    /// Bytes of memory that are left: what the program may use more than is in use now. In the simulator:
-    /// all of them.
+    /// Usable memory not in use, in bytes; all of it in the simulator.
     pub fn available_memory_bytes(&self) -> u64 {
         match &*self.backend {
             Backend::Real(_) => memory::host_available_bytes(),
@@ -291,8 +276,7 @@ impl Runtime {
         }
     }
 
-    /// Bytes of memory that this program has of its own, what its allocator keeps included. In the simulator:
-    /// 0.
+    /// Private memory in bytes, with the allocator's reserve; 0 in the simulator.
     pub fn own_memory_bytes(&self) -> u64 {
         match &*self.backend {
             Backend::Real(_) => memory::own_bytes(),

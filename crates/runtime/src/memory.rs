@@ -1,13 +1,11 @@
-//! How much memory a program may use on this host, and how much of it is left: the machine's, or its control
-//! group's if that is less.
+//! Usable and available memory of a program: the machine's, or its control group's if that is less.
 //!
-//! Source: Linux `sysinfo(2)`, `proc(5)` (`MemAvailable`), `cgroups(7)` (both
-//! versions), `proc_pid_status(5)`.
+//! Source: Linux `sysinfo(2)`, `proc(5)` (`MemAvailable`), `cgroups(7)` (both versions),
+//! `proc_pid_status(5)`.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
-/// What it may use, in bytes.
 pub(crate) fn host_bytes() -> u64 {
     let system = rustix::system::sysinfo();
     // Some fields are one machine word wide.
@@ -17,7 +15,7 @@ pub(crate) fn host_bytes() -> u64 {
     limits.fold(bytes, u64::min)
 }
 
-/// What it may use more than is in use, in bytes: pages that the kernel would give up count as free.
+/// Reclaimable pages count as free.
 pub(crate) fn host_available_bytes() -> u64 {
     let machine = read_to_string("/proc/meminfo").ok().and_then(|text| field(&text, "MemAvailable:"));
     let machine = machine.map_or(u64::MAX, |kib| kib.saturating_mul(1024));
@@ -25,47 +23,44 @@ pub(crate) fn host_available_bytes() -> u64 {
     groups.fold(machine, u64::min)
 }
 
-/// What this process has of its own, in bytes: not the pages of files that it shares with others.
+/// Without shared file pages.
 pub(crate) fn own_bytes() -> u64 {
     let status = read_to_string("/proc/self/status").unwrap_or_default();
     field(&status, "RssAnon:").unwrap_or(0).saturating_mul(1024)
 }
 
-/// A control group that bounds memory, by the names of its version.
 struct Group {
     folder: PathBuf,
     names: &'static Names,
 }
 
-/// Names of files, and of a line in one of them.
+/// File names, and a line's name.
 struct Names {
     limits: &'static [&'static str],
     used: &'static str,
-    /// Pages in `memory.stat` that the kernel would give up.
     given_up: &'static str,
 }
 
 const V2: Names = Names {
-    // Above `memory.high` it is slowed down.
+    // Above `memory.high` the process is throttled.
     limits: &["memory.max", "memory.high"],
     used: "memory.current",
     given_up: "inactive_file",
 };
-/// Where there is no limit, a huge number stands.
+/// Without a limit, the file holds a huge number.
 const V1: Names = Names {
     limits: &["memory.limit_in_bytes"],
     used: "memory.usage_in_bytes",
     given_up: "total_inactive_file",
 };
 
-/// The control groups that this process is in, and all above them.
 fn own_groups() -> Vec<Group> {
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
     groups.lines().flat_map(|line| groups_of(line, Path::new("/sys/fs/cgroup"))).collect()
 }
 
-/// Those of a line `HIERARCHY:CONTROLLERS:PATH`. Within a container the path may not be there, but the root
-/// is its own.
+/// Parses a line `HIERARCHY:CONTROLLERS:PATH`. In a container the path may be missing, but the root is its
+/// group.
 fn groups_of(line: &str, root: &Path) -> Vec<Group> {
     let mut words = line.splitn(3, ':').skip(1);
     let (controllers, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -86,12 +81,10 @@ impl Group {
         read_to_string(self.folder.join(name)).ok()?.trim().parse().ok()
     }
 
-    /// What it may use.
     fn limit(&self) -> Option<u64> {
         self.names.limits.iter().filter_map(|name| self.number(name)).min()
     }
 
-    /// What is left of its limit.
     fn left(&self) -> Option<u64> {
         let (limit, used) = (self.limit()?, self.number(self.names.used)?);
         let stat = read_to_string(self.folder.join("memory.stat")).unwrap_or_default();
@@ -100,7 +93,7 @@ impl Group {
     }
 }
 
-/// The number behind a name at the beginning of a line.
+/// The number after a name.
 fn field(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().map(str::split_whitespace);
     lines.find_map(|mut words| words.next().filter(|word| *word == name).and(words.next())?.parse().ok())
@@ -126,7 +119,6 @@ mod tests {
         drop(used);
     }
 
-    /// A group in a folder of its own, with these files.
     fn group(root: &Path, line: &str, files: &[(&str, &str)]) -> Group {
         let group = groups_of(line, root).swap_remove(0);
         std::fs::create_dir_all(&group.folder).expect("a folder");

@@ -1,7 +1,6 @@
 //! The real back end: tokio's multi-threaded scheduler, the host's clocks, the operating system's entropy.
 //!
-//! Locking: the mutex around the random generator is held for one draw. Everything else here is immutable
-//! or synchronised by tokio and `threads`.
+//! Locking: a mutex around the random generator, for one draw.
 
 use crate::rng::Rng;
 use crate::threads::Threads;
@@ -21,7 +20,6 @@ pub(crate) struct Real {
     /// `None` only while dropping: see `Drop`.
     tokio: Option<tokio::runtime::Runtime>,
     handle: tokio::runtime::Handle,
-    /// For calls that block.
     threads: Threads,
     started: std::time::Instant,
     started_coarse_ns: u64,
@@ -41,10 +39,10 @@ impl Real {
         let tokio = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(parallelism)
             .thread_name("cenote")
-            // Timers, and what signals need if the program uses tokio's.
+            // Timers, and the signal driver if the program uses tokio's.
             .enable_all()
             .build()?;
-        // RandomState is the standard library's source of the operating system's entropy.
+        // RandomState takes its seed from the operating system's entropy.
         let seed = RandomState::new().hash_one(std::process::id());
         Ok(Real {
             handle: tokio.handle().clone(),
@@ -95,8 +93,7 @@ impl Real {
 
     pub(crate) async fn sleep(&self, duration: Duration) {
         let timer = {
-            // The caller may be polled outside tokio (by a test's own executor); the timer is still
-            // tokio's.
+            // The caller may be polled outside tokio (by a test's own executor).
             let _context = self.handle.enter();
             tokio::time::sleep(duration)
         };
@@ -113,7 +110,7 @@ impl Real {
 
     pub(crate) async fn blocking<T: Send + 'static>(&self, call: impl FnOnce() -> T + Send + 'static) -> T {
         let (reply, outcome) = oneshot::channel();
-        // The caller may have gone.
+        // The caller may be gone.
         self.start_blocking(move || drop(reply.send(catch_unwind(AssertUnwindSafe(call)))));
         match outcome.await {
             Ok(Ok(output)) => output,
@@ -132,8 +129,7 @@ impl Real {
     }
 }
 
-/// Whether the host lets this process have so many more threads at once. tokio does not tell: it panics when
-/// one of its own is refused.
+/// tokio cannot tell: it panics when a thread is refused.
 fn may_start_threads(count: usize) -> std::io::Result<()> {
     let (release, released) = std::sync::mpsc::sync_channel::<()>(0);
     let released = Arc::new(parking_lot::Mutex::new(released));
@@ -155,7 +151,7 @@ fn may_start_threads(count: usize) -> std::io::Result<()> {
     refused.map_or(Ok(()), Err)
 }
 
-/// The kernel's monotonic clock as of its last tick.
+/// As of the last tick.
 fn coarse_clock_ns() -> u64 {
     let time = clock_gettime(ClockId::MonotonicCoarse);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
@@ -163,7 +159,7 @@ fn coarse_clock_ns() -> u64 {
 
 impl Drop for Real {
     fn drop(&mut self) {
-        // The last handle may be dropped inside a task, where waiting for the threads would panic.
+        // The last handle may be dropped inside a task, where waiting for threads would panic.
         if let Some(tokio) = self.tokio.take() {
             tokio.shutdown_background();
         }

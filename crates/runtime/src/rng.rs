@@ -1,7 +1,7 @@
 //! A small random generator: xoshiro256++ seeded by SplitMix64 (Blackman and Vigna, public domain reference).
 //!
-//! Why not a library: a seed from a bug report must replay with a build made years later, so the sequence
-//! is part of our interface. The tests pin it to the published reference values.
+//! A seed from a bug report must replay with a build made years later, so this is no library, and tests pin
+//! the sequence to the published values.
 
 /// A deterministic generator; not for secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,13 +10,13 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// The generator for this seed. Any seed is good, including zero.
+    /// Any seed is good, including zero.
     pub fn new(seed: u64) -> Rng {
         let mut x = seed;
         Rng { state: std::array::from_fn(|_| split_mix(&mut x)) }
     }
 
-    /// A generator for one part of a whole, so that draws in one part do not shift those of another.
+    /// A generator for one part, whose draws do not shift those of others.
     pub fn stream(seed: u64, part: u64) -> Rng {
         let mut x = part;
         Rng::new(seed ^ split_mix(&mut x))
@@ -36,7 +36,7 @@ impl Rng {
         output
     }
 
-    /// A number below `bound`; zero if `bound` is zero. (Multiply-shift; its bias is under bound / 2^64.)
+    /// A number below `bound`, or zero. (Multiply-shift; its bias is under bound / 2^64.)
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn sequence_is_the_published_one() {
-        // SplitMix64 from zero, and xoshiro256++ from the state 1, 2, 3, 4: values of the reference
-        // implementations.
+        // Values of the reference implementations: SplitMix64 from zero, xoshiro256++ from the state 1, 2, 3,
+        // 4.
         let mut x = 0;
         assert_eq!(split_mix(&mut x), 0xe220_a839_7b1d_cdaf);
         let mut rng = Rng { state: [1, 2, 3, 4] };

@@ -5,12 +5,11 @@
 //!              | no
 //!          a timer set?  -- yes -->  clock jumps to it, its tasks wake
 //!              | no
-//!          deadlock: panic, listing every task that waits and where it was spawned
+//!          deadlock: panic, listing every waiting task and where it was spawned
 //! ```
 //!
-//! Computing takes no virtual time unless `work` declares it, which occupies one of the modelled cores.
-//! Each step (instant, task) and each random number drawn goes into a hash, the *history*: equal hashes
-//! mean equal runs.
+//! Computing takes no virtual time unless `work` declares it, which occupies one of the modelled cores. Each
+//! step (instant, task) and each random number is hashed into the *history*: equal hashes mean equal runs.
 //!
 //! Invariants: a task is in the ready list at most once; virtual time never goes back.
 //!
@@ -43,26 +42,26 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use timers::{Sleep, Timers};
 
-/// A task's number in order of spawning; zero is the future given to `block_on`.
+/// In order of spawning; zero is the future given to `block_on`.
 pub(crate) type TaskId = u64;
 const MAIN: TaskId = 0;
 
 /// The parameters of a simulation.
 #[derive(Debug, Clone)]
 pub struct SimConfig {
-    /// Decides every choice: the ready task to run next, and every random number.
+    /// Determines the next ready task and every random number.
     pub seed: u64,
-    /// Modelled cores that [`Runtime::work`](crate::Runtime::work) is charged to; at least one.
+    /// Modelled cores, at least one.
     pub cores: usize,
-    /// What work costs on a core.
+    /// Costs of work on a core.
     pub costs: CostModel,
     /// Memory of the modelled machine.
     pub memory_bytes: u64,
     /// Wall-clock time at the start, in nanoseconds since 1970.
     pub unix_start_ns: u64,
-    /// Steps after which the run counts as a livelock and panics.
+    /// Steps after which the run panics as a livelock.
     pub step_limit: u64,
-    /// Number of first steps to keep for the report, to find where two runs diverge.
+    /// Number of first steps to report, to find where two runs diverge.
     pub trace_steps: usize,
 }
 
@@ -99,7 +98,7 @@ struct SimState {
     spawned: TaskId,
     timers: Timers,
     cores: Cores,
-    /// Two streams, so that a task's draws do not affect which task runs next.
+    /// Two streams, so that draws do not affect scheduling.
     schedule_rng: Rng,
     program_rng: Rng,
     history: History,
@@ -112,7 +111,7 @@ struct Task {
     spawned_at: &'static Location<'static>,
 }
 
-/// The simulator's half of a join handle. The channel closes when the task is dropped, that is, cancelled.
+/// The channel closes when the task is dropped, that is, cancelled.
 pub(crate) struct SimTask<T> {
     pub(crate) id: TaskId,
     pub(crate) outcome: oneshot::Receiver<Result<T, JoinError>>,
@@ -163,7 +162,7 @@ impl Simulation {
         let future = async move {
             match AssertUnwindSafe(future).catch_unwind().await {
                 Ok(output) => drop(sender.send(Ok(output))),
-                // A panic that nobody waits for must not go unnoticed: it ends the simulation.
+                // A panic without a waiter must not go unnoticed: it ends the simulation.
                 Err(panic) if sender.is_canceled() => std::panic::resume_unwind(panic),
                 Err(panic) => drop(sender.send(Err(JoinError::Panicked(panic_message(&*panic))))),
             }
@@ -177,7 +176,7 @@ impl Simulation {
         SimTask { id, outcome }
     }
 
-    /// Forgets a task; if it is running now, it ends at its next await.
+    /// A running task ends at its next await.
     pub(crate) fn abort(&self, task: TaskId) {
         let forgotten = self.state.lock().tasks.remove(&task);
         drop(forgotten); // after the lock is released: its destructors may call us
@@ -189,7 +188,6 @@ impl Simulation {
         }
     }
 
-    /// Takes one of the ready tasks, chosen by the seed.
     fn next_ready(&self) -> Option<TaskId> {
         let mut state = self.state.lock();
         let task = self.ready.take(&mut state.schedule_rng)?;

@@ -17,7 +17,7 @@ pub enum JoinError {
     Panicked(String),
 }
 
-/// The handle of a task. A future of the task's value; dropping it detaches the task.
+/// A future of a task's value; dropping it detaches the task.
 #[must_use = "dropping the handle detaches the task; say `drop(handle)` or `.detach()` if that is meant"]
 pub struct JoinHandle<T> {
     inner: Handle<T>,
@@ -37,8 +37,7 @@ impl<T> JoinHandle<T> {
         JoinHandle { inner: Handle::Simulated(runtime, task) }
     }
 
-    /// Stops the task at its next await. Awaiting the handle then gives [`JoinError::Cancelled`], unless
-    /// the task had already ended.
+    /// Stops the task at its next await. The handle then gives [`JoinError::Cancelled`].
     pub fn abort(&self) {
         match &self.inner {
             Handle::Real(handle) => handle.abort(),
@@ -49,7 +48,7 @@ impl<T> JoinHandle<T> {
     /// Lets the task run on without a handle.
     pub fn detach(self) {}
 
-    /// Ties the task to this handle: dropping it aborts the task.
+    /// Makes dropping the handle abort the task.
     pub fn abort_on_drop(self) -> AbortOnDrop<T> {
         AbortOnDrop { handle: self }
     }
@@ -75,13 +74,12 @@ fn from_tokio(error: tokio::task::JoinError) -> JoinError {
     }
 }
 
-/// The text of a panic's payload.
 pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "(no message)".to_owned())
 }
 
-/// A [`JoinHandle`] that aborts its task when dropped, so that no work outlives the task that wanted it.
+/// A [`JoinHandle`] that aborts its task when dropped.
 pub struct AbortOnDrop<T> {
     handle: JoinHandle<T>,
 }

@@ -4,13 +4,12 @@
 //!   start(call) --> waiting calls --> an idle thread, or a new one if calls outnumber idle threads
 //! ```
 //!
-//! Why not tokio's: tokio wakes a thread while it holds the lock that this thread takes first. On few cores
-//! each call then costs several thread switches and a dozen system calls, more than a small write does.
-//! Here the lock is free when a thread wakes: one call, one wake.
+//! Why not tokio's: tokio wakes a thread while holding the lock that this thread takes first. On few cores a
+//! call then costs several thread switches and a dozen system calls, more than a small write. Here the lock
+//! is free when a thread wakes.
 //!
-//! Locking: one mutex guards calls and counts. It is never held while a call runs or a thread starts, and
-//! it is released before the condition variable is notified. A thread counts as idle until it has taken the
-//! lock again after a wake.
+//! Locking: one mutex guards calls and counts, never while a call runs or a thread starts; it is released
+//! before the condition variable is notified.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -18,14 +17,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A thread without a call ends after this time.
+/// Lifetime of an idle thread.
 const KEPT: Duration = Duration::from_secs(10);
-/// Further calls wait for one of these threads to become free.
+/// Beyond this, calls wait.
 const THREADS_MAX: usize = 512;
 
 type Call = Box<dyn FnOnce() + Send>;
 
-/// Where calls go. When it is dropped, the threads end once no call is waiting; nobody waits for them.
+/// After its drop, the threads end once no call waits; they are not joined.
 #[derive(Default)]
 pub(crate) struct Threads(Arc<Shared>);
 
@@ -39,14 +38,13 @@ struct Shared {
 struct ThreadsState {
     calls: VecDeque<Call>,
     threads: usize,
-    /// Number of threads that wait for a call, or were woken for one but have not taken it yet.
+    /// Waiting, or woken for a call not yet taken.
     idle: usize,
     is_over: bool,
 }
 
 impl Threads {
-    /// Has a thread make the call. If the host refuses to start even one thread, the caller makes it: then it
-    /// waits, but nothing is lost.
+    /// Makes the call in a thread, or in the caller if the host refuses to start even one.
     pub(crate) fn start(&self, call: Call) {
         let needs_thread = {
             let mut state = self.0.state.lock();
@@ -66,20 +64,19 @@ impl Threads {
             state.threads -= 1;
             let call = if state.threads == 0 { state.calls.pop_front() } else { None };
             drop(state);
-            // As in a thread, a panic is the business of whoever waits for the call.
+            // As in a thread, the waiter for the call handles its panic.
             call.into_iter().for_each(|call| drop(catch_unwind(AssertUnwindSafe(call))));
         }
     }
 }
 
 impl Shared {
-    /// The loop of each thread.
     fn make_calls(&self) {
         let mut state = self.state.lock();
         loop {
             if let Some(call) = state.calls.pop_front() {
-                // The panic message was printed when it began; the waiting task learns of it through what
-                // the call holds.
+                // The panic message is already printed; the waiting task learns of it through the call's
+                // captures.
                 MutexGuard::unlocked(&mut state, || drop(catch_unwind(AssertUnwindSafe(call))));
                 continue;
             }

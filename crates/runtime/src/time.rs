@@ -3,7 +3,7 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point in monotonic time, in nanoseconds since the runtime began. Only comparable within one runtime.
+/// Monotonic time, in nanoseconds since the runtime began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(pub(crate) u64);
 
@@ -22,7 +22,7 @@ impl Instant {
 impl Add<Duration> for Instant {
     type Output = Instant;
 
-    /// Saturates: the end of time, 584 years away, means "never".
+    /// Saturates: 584 years mean "never".
     fn add(self, duration: Duration) -> Instant {
         Instant(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }

@@ -1,12 +1,12 @@
-//! Work that, once begun, is brought to its end although nobody waits for it any more.
+//! Work that, once begun, is completed even without a waiter.
 //!
 //! Idea: futures may be dropped at any await, but half of a change must not stay. Work that owns everything
-//! it needs can change hands: when the future that waits for it is dropped, a task goes on with the rest.
+//! it needs can change hands: when the waiting future is dropped, a task takes over the rest.
 //!
 //! ```text
 //!   not begun --poll--> under way --poll--> ended
 //!       | drop              | drop
-//!     nothing            a task of its own, to the end
+//!     nothing            its own task, to the end
 //! ```
 //!
 //! On the usual path this costs one box, and no task.
@@ -21,7 +21,7 @@ use std::task::{Context, Poll};
 #[must_use = "nothing is done before it is polled"]
 pub struct ToEnd<'a, T: Send + 'static> {
     runtime: &'a Runtime,
-    /// `None` while it is being polled, so that nobody goes on with work that panicked, and at its end.
+    /// `None` at its end, and while polled, so that work that panicked is not continued.
     work: Option<BoxFuture<'static, T>>,
     has_begun: bool,
 }

@@ -1,6 +1,6 @@
-//! Waiting for a descriptor of the operating system in the event loop that the worker threads share.
+//! Waits for a descriptor of the operating system in the event loop of the worker threads.
 //!
-//! Locking: one task waits for a [`Watch`]; it holds nothing meanwhile.
+//! Locking: one task waits for a [`Watch`] and holds no lock.
 #![allow(unsafe_code)] // tokio has the caller promise that the descriptor stays open
 
 use std::io;
@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A descriptor that becomes readable now and then.
+/// A watched descriptor.
 pub struct Watch(AsyncFd<OwnedFd>);
 
 impl Watch {

@@ -1,7 +1,7 @@
 //! CPU work and its cost: the engine names the work, the simulator prices it.
 //!
-//! A price is `fixed + bytes * rate`, on one core. The defaults are round figures for one core of a current
-//! server (3 GHz, AVX2); the lab replaces them with measurements of the machine in question.
+//! A price is `fixed + bytes * rate`, on one core. The defaults are round figures for a current server (3
+//! GHz, AVX2); the lab replaces them with measurements.
 
 use std::num::NonZeroU64;
 
@@ -68,7 +68,7 @@ impl WorkKind {
         ]
     };
 
-    /// Default speed of one core in MB (10^6 bytes) per second.
+    /// One core, in MB (10^6 bytes) per second.
     const fn default_mb_per_s(self) -> NonZeroU64 {
         use WorkKind::*;
         let mb_per_s = match self {
@@ -112,7 +112,7 @@ impl Cost {
         Cost { fixed_ns, ps_per_byte: 1_000_000 / mb_per_s.get() }
     }
 
-    /// Nanoseconds this many bytes take.
+    /// Nanoseconds for this many bytes.
     pub fn total_ns(self, bytes: u64) -> u64 {
         let variable_ns = u128::from(bytes) * u128::from(self.ps_per_byte) / 1000;
         self.fixed_ns.saturating_add(u64::try_from(variable_ns).unwrap_or(u64::MAX))

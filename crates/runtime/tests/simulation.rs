@@ -1,5 +1,5 @@
-//! The simulator keeps its promises: a seed is a history, time is virtual, cores are limited, and nothing
-//! hangs unnoticed.
+//! The simulator keeps its promises: a seed is a history, time is virtual, cores are limited, and no hang
+//! goes unnoticed.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use cenote_runtime::{Cost, CostModel, JoinError, Runtime, SimConfig, SimReport, WorkKind};
@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
-/// Eight workers race for a lock, a channel, timers and random numbers; returns the order in which they
-/// finished steps.
+/// Eight workers race for a lock, a channel, timers and random numbers; returns the order of finished steps.
 fn race(seed: u64) -> (Vec<(u64, u64)>, SimReport) {
     let config = SimConfig { trace_steps: 1000, ..SimConfig::seed(seed) };
     Runtime::simulate(config, |rt| async move {

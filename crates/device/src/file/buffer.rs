@@ -7,9 +7,9 @@
 //!
 //! Large buffers are reused ([`BufferPool`]).
 //!
-//! Zeroing 128 KiB before the kernel overwrites them would cost a quarter of a warm read; that is why this
-//! module has `unsafe`. Invariant: the first `vec.len()` bytes are initialised, and the capacity never
-//! changes, so the memory does not move while the kernel has its address.
+//! Zeroing 128 KiB before the kernel overwrites them would cost a quarter of a warm read; hence the `unsafe`
+//! here. Invariant: the first `vec.len()` bytes are initialised, and the capacity never changes, so the
+//! memory does not move while the kernel has its address.
 //!
 //! Locking: a buffer belongs to one transfer at a time. The static list of spare buffers has its own lock
 //! (`buffer_pool`).
@@ -22,25 +22,24 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 
-/// Capacity of reusable buffers: a merged read of 1 MiB, with room for any alignment.
+/// A merged read of 1 MiB, with room for any alignment.
 const POOLED_BYTES: usize = (1 << 20) + (16 << 10);
-/// Shorter reads don't use one: a slice of a buffer keeps the whole buffer alive.
+/// Shorter reads don't use the pool, because a slice keeps a whole buffer alive.
 const LEAST_POOLED_BYTES: usize = 512 << 10;
-/// Unused buffers of [`POOLED_BYTES`]: 16 MiB at most.
+/// 16 MiB at most.
 static POOL: BufferPool = BufferPool::new(16);
 
 pub(super) struct Buffer {
     vec: Vec<u8>,
-    /// Unused bytes at the front.
     lead: usize,
     /// Bytes that the transfer may fill.
     room: usize,
-    /// Bytes that it must fill: less than the room where direct I/O rounds up beyond the end of a file.
+    /// Less than `room` where direct I/O rounds up beyond the end of a file.
     need: usize,
 }
 
 impl Buffer {
-    /// Memory for `need` bytes, beginning and ending on a multiple of `align` bytes (a power of two).
+    /// Memory for `need` bytes, beginning and ending on a multiple of `align`, a power of two.
     pub(super) fn new(need: usize, align: usize) -> Buffer {
         let room = need.next_multiple_of(align);
         let capacity = room + align - 1;
@@ -56,17 +55,15 @@ impl Buffer {
         Buffer { vec, lead, room, need }
     }
 
-    /// Bytes filled so far.
     pub(super) fn filled(&self) -> usize {
         self.vec.len() - self.lead
     }
 
-    /// Whether all needed bytes have been filled.
     pub(super) fn is_complete(&self) -> bool {
         self.filled() >= self.need
     }
 
-    /// The filled bytes as a value: `len` of them from `from` on, or fewer if there are no more.
+    /// Up to `len` of the filled bytes, from `from` on.
     pub(super) fn into_bytes(self, from: usize, len: usize) -> Bytes {
         let start = (self.lead + from).min(self.vec.len());
         let end = (start + len).min(self.vec.len());
@@ -76,7 +73,7 @@ impl Buffer {
         if whole { bytes } else { bytes.slice(start..end) }
     }
 
-    /// Where the kernel shall write next: all the remaining room.
+    /// The remaining room.
     pub(super) fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
         let left = self.room - self.filled();
         &mut self.vec.spare_capacity_mut()[..left]
@@ -93,8 +90,7 @@ impl Buffer {
         unsafe { self.vec.set_len(self.vec.len() + count) };
     }
 
-    /// Reads once, waiting for the device if necessary. Returns the number of bytes read: zero at the end
-    /// of the file.
+    /// Reads once, waiting for the device. Returns zero at the end of the file.
     pub(super) fn read(&mut self, file: &File, offset: u64) -> io::Result<usize> {
         let at = offset + self.filled() as u64;
         let (filled, _) = rustix::io::pread(file, self.spare(), at)?;
@@ -104,7 +100,7 @@ impl Buffer {
         Ok(count)
     }
 
-    /// Reads once from the page cache, without waiting: `WouldBlock` if the next byte is not there.
+    /// Reads once, from the page cache only: `WouldBlock` if the next byte is not cached.
     pub(super) fn read_cached(&mut self, file: &File, offset: u64) -> io::Result<usize> {
         let at = i64::try_from(offset + self.filled() as u64).map_err(|_| io::ErrorKind::InvalidInput)?;
         let spare = self.spare();

@@ -1,21 +1,19 @@
-//! Other names of a device: a program that has a disk to itself has it under all of them.
+//! Other names of a device: exclusive use of a disk covers all of its names.
 //!
 //! Idea: the kernel arbitrates among block devices (`O_EXCL`: disks, partitions, mounts, swap space, device
-//! mapper, RAID), and a lock (`flock`) among openers of a file, whatever links lead to it. Neither knows that
-//! a loop device *is* a file. So a block device claims the files that it lies on, and a file claims the loop
-//! devices that lie on it:
+//! mapper, RAID), and a lock (`flock`) among openers of a file under any link. Neither relates a loop device
+//! to its file. So a block device claims the files that it lies on, and a file claims the loop devices that
+//! lie on it:
 //!
 //! ```text
-//!   /dev/loop0        file        exclusive lock          nobody else has the file, or another loop device
+//!   /dev/loop0        file        exclusive lock          excludes the file and its other loop devices
 //!   /dev/loop0p1      file        shared lock             the kernel arbitrates among these, and no program
 //!   a mapping on it   file        shared lock             takes the whole file
 //!   file              /dev/loop0  open with O_EXCL        nothing on it is mounted or otherwise in use
 //! ```
 //!
-//! Two loop devices on one file, each with partitions in use, are not noticed.
-//!
-//! Files whose path is not visible from here (another mount namespace, removed) can't be claimed; nobody can
-//! open them by that path either.
+//! Two loop devices on one file, each with partitions in use, are not detected. Files whose path is not
+//! visible (another mount namespace, removed) cannot be claimed, nor can they be opened by that path.
 //!
 //! Source: `Documentation/ABI/stable/sysfs-block` (`holders`, `slaves`), `loop(4)`, `proc(5)` (`swaps`,
 //! `mountinfo`).
@@ -28,10 +26,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Levels of devices on devices that are followed.
 const MAX_DEPTH: usize = 8;
 
-/// Claims the other names of an open file or device, until the answered files are closed.
+/// Claims the other names until the returned files are closed.
 pub(super) fn claim_other_names(file: &File, path: &Arc<str>) -> Result<Vec<File>> {
     let failed = |source: std::io::Error| DeviceError::Open { path: path.clone(), source: Arc::new(source) };
     let metadata = file.metadata().map_err(failed)?;
@@ -48,14 +45,14 @@ pub(super) fn claim_other_names(file: &File, path: &Arc<str>) -> Result<Vec<File
     Ok(claims)
 }
 
-/// The files and disks that a block device lies on, and whether it has each to itself.
+/// The files and disks below a block device, and whether it occupies each alone.
 pub(super) fn lies_on(device: u64) -> Vec<(PathBuf, bool)> {
     let mut files = Vec::new();
     files_below(&sysfs(device), true, MAX_DEPTH, &mut files);
     files
 }
 
-/// What uses a block device: a mount, swap space, or a device on it. `None` if the system does not tell.
+/// A mount, swap space, or a device on this one.
 pub(super) fn user_of(path: &Path) -> Option<String> {
     let device =
         std::fs::metadata(path).ok().filter(|metadata| metadata.file_type().is_block_device())?.rdev();
@@ -97,7 +94,7 @@ fn files_below(folder: &Path, is_alone: bool, depth: usize, files: &mut Vec<(Pat
     entries(&folder.join("slaves")).iter().for_each(|slave| files_below(slave, false, depth, files));
 }
 
-/// Locks a file that a device lies on; or takes the device, and what that lies on.
+/// Locks a file below a device, or claims a device and its files.
 fn claim_below(below: &Path, is_alone: bool, path: &Arc<str>) -> Result<Vec<File>> {
     let is_block = std::fs::metadata(below).is_ok_and(|of| of.file_type().is_block_device());
     let exclusive = if is_block && is_alone { libc::O_EXCL } else { 0 };
@@ -105,7 +102,7 @@ fn claim_below(below: &Path, is_alone: bool, path: &Arc<str>) -> Result<Vec<File
         let mut options = std::fs::OpenOptions::new();
         options.read(true).write(may_write).custom_flags(libc::O_NONBLOCK | exclusive).open(below)
     };
-    // A network file system may want a lock to be that of a writer.
+    // A network file system may require write access for a lock.
     let file = match if is_block { open(false) } else { open(true).or_else(|_| open(false)) } {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::ResourceBusy => return Err(in_use(path, user_of(below))),
@@ -127,7 +124,6 @@ fn claim_below(below: &Path, is_alone: bool, path: &Arc<str>) -> Result<Vec<File
     Ok(claims)
 }
 
-/// Takes a loop device that lies on the file.
 fn claim_above(device: &Path, path: &Arc<str>) -> Result<Option<File>> {
     let flags = libc::O_NONBLOCK | libc::O_EXCL;
     match std::fs::OpenOptions::new().read(true).custom_flags(flags).open(device) {
@@ -144,7 +140,6 @@ fn in_use(path: &Arc<str>, holder: Option<String>) -> DeviceError {
     DeviceError::InUse { path: path.clone(), holder: holder.map(Arc::from) }
 }
 
-/// The loop devices whose file this is.
 fn loops_on(file: &Metadata) -> Vec<PathBuf> {
     let is_it = |folder: &PathBuf| {
         let backing = backing_file(folder).and_then(|path| std::fs::metadata(path).ok());
@@ -154,14 +149,13 @@ fn loops_on(file: &Metadata) -> Vec<PathBuf> {
     found.filter_map(|folder| Some(Path::new("/dev").join(folder.file_name()?))).collect()
 }
 
-/// The file of a loop device.
 fn backing_file(folder: &Path) -> Option<PathBuf> {
     let line = std::fs::read(folder.join("loop/backing_file")).ok()?;
     let line = line.strip_suffix(b"\n").unwrap_or(&line);
     Some(PathBuf::from(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(line)))
 }
 
-/// The folder of a block device.
+/// The sysfs folder of a block device.
 fn sysfs(device: u64) -> PathBuf {
     format!("/sys/dev/block/{}:{}", major(device), minor(device)).into()
 }

@@ -1,24 +1,24 @@
-//! Retries calls that a signal interrupts (`EINTR`) or that the kernel defers (`EAGAIN`), but not for ever.
+//! Retries calls that a signal interrupts (`EINTR`) or that the kernel defers (`EAGAIN`), within bounds.
 //!
-//! Idea: the caller retries at once a few times; after that, whoever awaits the transfer retries after
-//! pauses that double. A device that still gives these errors after a second is at fault (a driver, a file
-//! system whose server is stuck), and its pool must learn of it: waiting longer would hang every txg.
+//! Idea: a call is first retried at once; then the transfer retries after doubling pauses. A device that
+//! still fails so after a second is at fault (a driver, a stuck file server), and its pool must learn of it:
+//! waiting longer would hang every txg.
 
 use cenote_runtime::Runtime;
 use std::future::Future;
 use std::io::{Error, ErrorKind, Result};
 use std::time::Duration;
 
-/// Times that a call is repeated without a pause.
+/// Attempts without a pause.
 pub(super) const CALLS: u32 = 16;
-/// The first and the last pause; all together take about a second.
+/// The first and the last pause, about a second together.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(512)];
 
 fn is_interruption(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock)
 }
 
-/// Repeats a call until it is not interrupted, or has been too often.
+/// Repeats an interrupted call, up to [`CALLS`] times.
 pub(super) fn call<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
     let mut outcome = call();
     for _ in 1..CALLS {
@@ -30,7 +30,7 @@ pub(super) fn call<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
     outcome
 }
 
-/// Makes a transfer, and repeats it after a pause if it is interrupted, until it has been too often.
+/// Repeats an interrupted transfer after [`PAUSES`].
 pub(super) async fn transfer<T, F: Future<Output = Result<T>>>(
     runtime: &Runtime,
     mut transfer: impl FnMut() -> F,

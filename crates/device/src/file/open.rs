@@ -1,10 +1,9 @@
-//! Opening: what the path is, how large, and how it may be used.
+//! Opens files and block devices, and determines their kind and size.
 //!
-//! Read-only is enforced at the descriptor (`O_RDONLY`): no bug of ours can write to a pool that is only
-//! inspected.
+//! Read-only is enforced at the descriptor (`O_RDONLY`), so no bug of ours can write to an inspected pool.
 //!
-//! All of this may sleep, closing included, so it is done by threads for blocking calls. A device that was
-//! closed a moment ago may therefore still be open: if it is in use, opening tries again for [`BRIEFLY`].
+//! All of this may sleep, including close, so threads for blocking calls do it. A device closed a moment ago
+//! may still be open, so opening retries for [`BRIEFLY`] if it is in use.
 
 use super::claim::{claim_other_names, lies_on, user_of};
 use crate::DeviceInfo;
@@ -22,37 +21,36 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the opener may do.
+/// Access rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// `O_RDONLY`.
     ReadOnly,
     /// `O_RDWR`.
     ReadWrite,
-    /// `O_RDWR`, exclusively: under a lock ([`super::FileDevice::lock`]), and a block device must not be in
-    /// use by the kernel (`O_EXCL`: mounted, or part of a pool that it has imported).
+    /// `O_RDWR` under a lock ([`super::FileDevice::lock`]). A block device must not be in use by the kernel
+    /// (`O_EXCL`: mounted, or in an imported pool).
     Exclusive,
 }
 
 /// The path of transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoPath {
-    /// The page cache inline, then io_uring, then threads: the normal choice.
+    /// Page cache inline, then io_uring, then threads: the normal choice.
     Auto,
-    /// Always io_uring (threads where the kernel refuses it): for measurements and tests.
+    /// Always io_uring, if available: for measurements and tests.
     Uring,
-    /// Always the runtime's thread pool: for measurements and tests.
+    /// Always threads: for measurements and tests.
     Threads,
 }
 
 /// When to bypass the page cache (`O_DIRECT`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direct {
-    /// Never: warm data is read fastest from the page cache.
+    /// Warm data is read fastest from the page cache.
     Never,
-    /// Block devices only: the normal choice. The kernel drops a block device's cache at the last close, so
-    /// it is never warm; and while a file system or the ZFS module writes to the device, that cache goes
-    /// stale.
+    /// Block devices only: the normal choice. Their cache is dropped at the last close, so it is never warm,
+    /// and it goes stale while a file system or the ZFS module writes.
     BlockDevices,
     /// Always, or an error.
     Always,
@@ -61,34 +59,32 @@ pub enum Direct {
 /// How to open a file or block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Reading only, or writing as well.
+    /// Access rights.
     pub access: Access,
-    /// Through the page cache, or past it.
+    /// Use of the page cache.
     pub direct: Direct,
     /// The path of transfers.
     pub io_path: IoPath,
 }
 
 impl OpenOptions {
-    /// The fastest path, without writing.
+    /// The fastest path, read-only.
     pub const READ_ONLY: OpenOptions =
         OpenOptions { access: Access::ReadOnly, direct: Direct::BlockDevices, io_path: IoPath::Auto };
     /// The fastest path, for reading and writing.
     pub const READ_WRITE: OpenOptions = OpenOptions { access: Access::ReadWrite, ..OpenOptions::READ_ONLY };
-    /// The same, exclusively.
+    /// The fastest path, exclusively.
     pub const EXCLUSIVE: OpenOptions = OpenOptions { access: Access::Exclusive, ..OpenOptions::READ_ONLY };
 }
 
-/// Alignment of memory and ranges for direct I/O on a regular file: no file system requires more than a
-/// page.
+/// No file system requires more than a page.
 const FILE_DIRECT_ALIGN: usize = 4096;
 
-/// How long a device may be in use before that is an error.
+/// Time for a device in use to be released.
 const BRIEFLY: Duration = Duration::from_millis(200);
-/// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Repeats an attempt that finds the device in use, but only briefly.
+/// Retries while the device is in use, for up to [`BRIEFLY`].
 pub(super) async fn unless_in_use<T: Send + 'static>(
     runtime: &Runtime,
     attempt: impl Fn() -> Result<T> + Send + Sync + 'static,
@@ -104,22 +100,21 @@ pub(super) async fn unless_in_use<T: Send + 'static>(
     runtime.blocking(move || attempt()).await
 }
 
-/// An open file, which is closed by a thread for blocking calls.
+/// Closed by a thread for blocking calls.
 pub(super) struct OpenFile {
-    /// `None` once it is being closed.
+    /// `None` once closing.
     file: Option<File>,
-    /// Its other names, which nobody else may use meanwhile.
+    /// Locks on its other names.
     claims: Mutex<Vec<File>>,
-    /// Its file system may make callers wait that ask not to.
+    /// Its file system may block even non-blocking calls.
     pub(super) makes_wait: bool,
     runtime: Runtime,
 }
 
-/// File systems whose files are read and written by calls that sleep, whatever the caller asks for
-/// (`linux/magic.h`): FUSE, NFS, SMB, CIFS, 9p, Ceph.
+/// File systems whose calls sleep even if asked not to (`linux/magic.h`): FUSE, NFS, SMB, CIFS, 9p, Ceph.
 const SLEEPING: [u32; 6] = [0x6573_5546, 0x6969, 0xfe53_4d42, 0xff53_4d42, 0x0102_1997, 0x00c3_6400];
 
-/// Whether this is a file of such a file system, or it can't be told.
+/// Whether a file's calls may sleep; true if unknown.
 fn makes_wait(file: &File) -> bool {
     rustix::fs::fstatfs(file).map_or(true, |system| SLEEPING.contains(&(system.f_type as u32)))
 }
@@ -130,7 +125,6 @@ impl OpenFile {
         Arc::new(OpenFile { file: Some(file), claims, makes_wait, runtime })
     }
 
-    /// Locks it for as long as it is open.
     pub(super) fn lock(&self, path: &Arc<str>) -> Result<()> {
         *self.claims.lock() = lock(self, path)?;
         Ok(())
@@ -175,7 +169,7 @@ pub(super) struct Opened {
 
 pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
     let name: Arc<str> = path.to_string_lossy().into();
-    // Without O_CREAT it means something only for block devices.
+    // Without O_CREAT it has an effect only on block devices.
     let exclusive = if options.access == Access::Exclusive && is_block(path) { libc::O_EXCL } else { 0 };
     let file = std::fs::OpenOptions::new()
         .read(true)
@@ -199,8 +193,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
             true
         }
     };
-    // The end is the size, for files and block devices alike (the kernel returns the value of
-    // BLKGETSIZE64).
+    // The end is the size, for files and block devices alike (the kernel returns the value of BLKGETSIZE64).
     let size_bytes = (&file).seek(SeekFrom::End(0)).map_err(failed)?;
     let direct_align = direct.then(|| match rustix::fs::ioctl_blksszget(&file) {
         Ok(logical_bytes) if block && logical_bytes.is_power_of_two() => logical_bytes as usize,
@@ -219,8 +212,8 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
     Ok(Opened { file, claims, info, direct_align, is_block: block, makes_wait })
 }
 
-/// Whether users other than root and this program's own can write a file, or the files that a block device
-/// lies on. If that can't be told, they can. Members of the group of block devices have all disks anyway.
+/// Whether users other than root and this program's own can write to a file, or to those below a block
+/// device; true if unknown. A block device's group has access to all disks anyway.
 fn others_may_write(found: &Metadata) -> bool {
     let is_block = found.file_type().is_block_device();
     let is_trusted = |uid| uid == 0 || uid == rustix::process::geteuid().as_raw();
@@ -232,11 +225,11 @@ fn others_may_write(found: &Metadata) -> bool {
     !is_ours || found.mode() & modes != 0 || below.iter().any(is_open)
 }
 
-/// The user who serves a file system, if it is one of FUSE: owners and modes there are as he says.
+/// The user serving a FUSE file system, and in control of its owners and modes.
 ///
 /// `/proc/self/mountinfo`, a line: ID, parent, device, ..., ` - `, type, source, options (`user_id=1000`).
 fn served_by(device: u64) -> Option<u32> {
-    // Nobody else mounts them from block devices.
+    // Only root mounts FUSE file systems from block devices.
     if major(device) != 0 {
         return None;
     }
@@ -247,12 +240,12 @@ fn served_by(device: u64) -> Option<u32> {
 fn user_in(mounts: &str, number: &str) -> Option<u32> {
     let mut its = mounts.lines().filter(|line| line.split(' ').nth(2) == Some(number));
     let (_, fuse) = its.find_map(|line| line.split_once(" - fuse"))?;
-    // What is called the device is the user's choice.
+    // The device's name is the user's choice.
     let options = fuse.split(' ').nth(2)?;
     options.split(',').find_map(|option| option.strip_prefix("user_id=")?.parse().ok())
 }
 
-/// Locks a file for as long as it is open, and its other names for as long as the answered files are.
+/// Locks a file and its other names, the latter while the returned files are open.
 fn lock(file: &File, path: &Arc<str>) -> Result<Vec<File>> {
     lock_as(file, path, FlockOperation::NonBlockingLockExclusive)?;
     claim_other_names(file, path)
@@ -268,8 +261,8 @@ pub(super) fn lock_as(file: &File, path: &Arc<str>, how: FlockOperation) -> Resu
     }
 }
 
-/// Who has a file locked: `process 42 (cenote serve -d .)`. `None` if the system does not tell, as for
-/// processes of other containers.
+/// The process that holds a file's lock: `process 42 (cenote serve -d .)`. `None` if unknown, as in
+/// containers.
 ///
 /// `/proc/locks`, a line: number, kind (`FLOCK`), `ADVISORY`, `WRITE`, process, device (major and minor in
 /// hex) and inode, range.
@@ -294,7 +287,7 @@ fn is_block(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// What sysfs says about a block device; a partition shares the queue of its disk, one folder up.
+/// From sysfs; a partition shares its disk's queue, one folder up.
 fn rotational(device: u64) -> Option<bool> {
     let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
     let read = |queue: &str| std::fs::read_to_string(format!("{folder}/{queue}/rotational"));

@@ -1,7 +1,6 @@
-//! Several ranges in one call, each in memory of its own: nothing is copied to join or to cut them.
+//! Several ranges in one call, each in its own memory, without copies.
 //!
-//! Direct I/O wants each piece aligned by itself. Where one is not, what all devices can do is done
-//! ([`crate::pieces`]).
+//! Direct I/O needs each piece aligned. If one is not, the generic path is used ([`crate::pieces`]).
 
 use std::io::{Error, Result as IoResult};
 
@@ -103,7 +102,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether direct I/O takes this offset, or a piece of this length.
     fn is_aligned(&self, at: u64) -> bool {
         at.is_multiple_of(self.direct_align.unwrap_or(1) as u64)
     }

@@ -10,16 +10,15 @@
 //!                                     until the queue is empty
 //! ```
 //!
-//! Idea: the kernel lets one writer at a time into a file's page cache, and a call that may block occupies
-//! a thread anyway, there or here. So one thread is enough; the writes that arrive while it is busy gather
-//! and go down as a few large calls instead of many that wait for each other.
+//! Idea: the kernel admits one writer at a time to a file's page cache, and each blocking call occupies a
+//! thread. So one thread is enough. Writes that arrive while it is busy are merged into a few large calls.
 //!
-//! Writes that overlap are never queued together: each waits for its turn before ([`crate::order`]). So they
-//! may be sorted.
+//! Overlapping writes are never queued together, because each waits for its turn first ([`crate::order`]). So
+//! they may be sorted.
 //!
-//! Locking: one mutex guards the queue and `has_writer`; it is never held during a system call or an await.
-//! At most one thread writes at a time. It clears `has_writer` in the same critical section in which it
-//! finds the queue empty, so no write is left behind without a thread.
+//! Locking: one mutex guards the queue and `has_writer`, never during a system call or an await. At most one
+//! thread writes at a time. It clears `has_writer` in the same critical section in which it finds the queue
+//! empty, so no write is left without a thread.
 
 use super::interrupted;
 use super::open::OpenFile;
@@ -32,12 +31,11 @@ use std::fs::File;
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::sync::Arc;
 
-/// Adjacent writes are joined up to this many bytes: the blocks of a txg are adjacent on every disk.
+/// Adjacent writes are joined up to this length: the blocks of a txg are adjacent on every disk.
 const RUN_BYTES: usize = 1 << 20;
-/// And up to this many pieces, well below the kernel's limit of 1,024.
+/// Well below the kernel's limit of 1,024.
 const RUN_PIECES: usize = 256;
 
-/// The queue of writes to one file.
 pub(super) struct WriteQueue {
     file: Arc<OpenFile>,
     state: Mutex<QueueState>,
@@ -46,12 +44,12 @@ pub(super) struct WriteQueue {
 #[derive(Default)]
 struct QueueState {
     waiting: Vec<Write>,
-    /// A thread is writing, and will take all queued writes before it ends.
+    /// A thread is writing until the queue is empty.
     has_writer: bool,
 }
 
 impl QueueState {
-    /// Whether writes are waiting and no thread is writing; then the caller must start one.
+    /// Whether the caller must start a thread.
     fn wants_writer(&mut self) -> bool {
         !self.waiting.is_empty() && !std::mem::replace(&mut self.has_writer, true)
     }
@@ -74,7 +72,6 @@ impl WriteQueue {
         Arc::new(WriteQueue { file, state: Mutex::default() })
     }
 
-    /// Writes all of `data`.
     pub(super) async fn write(
         self: &Arc<WriteQueue>,
         runtime: &Runtime,
@@ -84,7 +81,6 @@ impl WriteQueue {
         self.write_pieces(runtime, offset, vec![data]).await
     }
 
-    /// Writes pieces that follow each other.
     pub(super) async fn write_pieces(
         self: &Arc<WriteQueue>,
         runtime: &Runtime,
@@ -102,8 +98,7 @@ impl WriteQueue {
                 offset = end;
             }
         }
-        // Let other tasks that are about to write queue theirs first: waking a thread for each write costs
-        // more than the write.
+        // Lets other tasks queue their writes first: waking a thread costs more than a write.
         runtime.yield_now().await;
         if self.state.lock().wants_writer() {
             let queue = self.clone();
@@ -115,7 +110,6 @@ impl WriteQueue {
         Ok(())
     }
 
-    /// Writes until the queue is empty.
     fn write_all(&self) {
         loop {
             let mut writes = {
@@ -135,7 +129,7 @@ impl WriteQueue {
         }
     }
 
-    /// Writes a run in one call. If that falls short, each write is repeated alone and gets its own error.
+    /// Writes a run in one call, or else each write alone, with its own error.
     fn write_run(&self, run: Vec<Write>) {
         let slices: Vec<IoSlice<'_>> = run.iter().map(|write| IoSlice::new(&write.data)).collect();
         let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
@@ -144,13 +138,12 @@ impl WriteQueue {
         for Write { offset, data, reply } in run {
             let outcome =
                 if is_whole { Ok(()) } else { write_all(&self.file, offset, &data, ReadWriteFlags::empty()) };
-            // The task may have gone.
+            // The task may be gone.
             drop(reply.send(outcome));
         }
     }
 }
 
-/// The number of writes, from the first on, that go in one call.
 fn run_len(writes: &[Write]) -> usize {
     let start = writes[0].offset;
     let mut bytes = writes[0].data.len();
@@ -164,7 +157,6 @@ fn run_len(writes: &[Write]) -> usize {
     writes.len()
 }
 
-/// Writes all of `data` and returns once it is durable.
 pub(super) fn write_durably(file: &File, offset: u64, data: &[u8]) -> Result<()> {
     write_all(file, offset, data, ReadWriteFlags::DSYNC)
 }

@@ -1,4 +1,4 @@
-//! io_uring: one ring per runtime, without a thread of its own.
+//! io_uring: one ring per runtime, without its own thread.
 //!
 //! ```text
 //!   any thread                             a task of the runtime (the reaper)
@@ -7,20 +7,20 @@
 //!   await the reply                   <--  short transfer? submit the rest; else send the reply
 //! ```
 //!
-//! Whoever wants a transfer submits it, and the worker that sleeps in the event loop is the one that the
-//! kernel wakes: a read takes one thread switch. With a thread for the ring it took three, each of which
-//! costs tens of microseconds where an idle core has to be woken first (in a virtual machine).
+//! The requester submits the transfer itself, and the kernel wakes the worker that sleeps in the event loop:
+//! a read takes one thread switch. A thread for the ring would make it three, each of which costs tens of
+//! microseconds if an idle core has to be woken first (in a virtual machine).
 //!
 //! The kernel finishes a thread's transfers in that thread's context. When the thread ends, it cancels those
-//! that it could not start yet, and those that it was to copy from the page cache fail (`EFAULT`). Threads of
-//! commands do end, so such transfers are submitted again ([`is_to_repeat`]).
+//! not yet started, and copies from the page cache fail (`EFAULT`). Threads of commands do end, so such
+//! transfers are submitted again ([`is_to_repeat`]).
 //!
 //! Ownership: from submission to completion the kernel has the request (buffer, data, file), in a box whose
-//! address is the entry's user data. A task that goes away loses the reply; the memory that the kernel may
-//! still write to stays valid. Requests that are in flight when the runtime ends are never freed.
+//! address is the entry's user data. A dropped task loses only the reply; the memory that the kernel may
+//! still write to stays valid. Requests in flight when the runtime ends are never freed.
 //!
 //! Locking: `submission` is held to put one entry into the ring and hand it to the kernel; `completion` to
-//! take what is completed out of the ring. The completions are dealt with after both are released.
+//! take completions out of the ring. They are processed after both are released.
 #![allow(unsafe_code)] // entries hold addresses; the boxed request keeps the memory valid
 
 mod transfer;
@@ -41,28 +41,24 @@ use transfer::{Write, WritePieces};
 
 pub(super) use transfer::{Transfer, Vectors};
 
-/// Entries of the submission queue. Each is submitted at once; more than one is there only after the kernel
-/// was short of memory.
+/// More than one is queued only after the kernel was short of memory.
 const SUBMISSION_ENTRIES: u32 = 256;
-/// Entries of the completion queue. What does not fit waits in the kernel.
+/// The kernel keeps the overflow.
 const COMPLETION_ENTRIES: u32 = 4096;
-/// Threads of the kernel that may wait for files at the same time, per thread that submits. The kernel's own
-/// limit is four per core: one hung disk of a network file system would take them all, and no other disk
-/// would be read any more. A leaf has some dozens of operations under way at most.
+/// Kernel threads that may wait for files at once, per submitting thread. By default there are four per core:
+/// one hung disk of a network file system would take them all.
 const KERNEL_THREADS: u32 = 512;
-/// Completions taken at a time.
 const BATCH: usize = 64;
 
 struct Request {
     transfer: Transfer,
     file: Arc<OpenFile>,
     offset: u64,
-    /// Consecutive times that the kernel only asked to try again.
+    /// Consecutive retries requested by the kernel.
     put_off: u32,
     reply: oneshot::Sender<io::Result<Transfer>>,
 }
 
-/// A ring, for all files of a runtime.
 pub(super) struct Ring {
     kernel: IoUring,
     submission: Mutex<()>,
@@ -70,7 +66,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// The ring of this runtime, or `None` if the kernel has none or refuses it (old, seccomp, sysctl).
+    /// `None` if the kernel refuses a ring (old, seccomp, sysctl).
     pub(super) fn of(runtime: &Runtime) -> Option<Arc<Ring>> {
         runtime.shared(|| Ring::start(runtime).ok())
     }
@@ -97,7 +93,7 @@ impl Ring {
         let watch = runtime.watch(file.try_clone_to_owned()?)?;
         let ring = Arc::new(Ring { kernel, submission: Mutex::default(), completion: Mutex::default() });
         let of_task = ring.clone();
-        // It does not hold the runtime, whose end is its own.
+        // It must not hold the runtime, whose end ends it.
         let reaper = async move {
             while watch.readable().await.is_ok() {
                 of_task.reap();
@@ -107,7 +103,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Makes a transfer. A read or write is complete unless the file ended before it.
+    /// A read or write is complete unless the file ended before it.
     pub(super) async fn transfer(
         &self,
         file: Arc<OpenFile>,
@@ -133,7 +129,6 @@ impl Ring {
         }
     }
 
-    /// Writes pieces that follow each other.
     pub(super) async fn write_pieces(
         &self,
         file: Arc<OpenFile>,
@@ -147,7 +142,7 @@ impl Ring {
         }
     }
 
-    /// Starts a transfer. It continues even if nobody waits for its outcome.
+    /// Continues without a waiter.
     pub(super) fn start_transfer(
         &self,
         file: Arc<OpenFile>,
@@ -163,7 +158,7 @@ impl Ring {
         let entry = {
             let Request { transfer, file, offset, .. } = &mut *request;
             let entry = transfer.entry(&**file, *offset);
-            // Else the kernel would let this thread wait, and all that want to submit behind it.
+            // Otherwise the kernel would block this thread, and all later submitters behind it.
             if file.makes_wait { entry.flags(squeue::Flags::ASYNC) } else { entry }
         };
         let entry = entry.user_data(Box::into_raw(request) as u64);
@@ -184,7 +179,6 @@ impl Ring {
         }
     }
 
-    /// Deals with all that is completed.
     fn reap(&self) {
         loop {
             let mut batch = [(0, 0); BATCH];
@@ -210,7 +204,7 @@ impl Ring {
         }
     }
 
-    /// Has the kernel put completions into the ring that had no room there. Returns whether there were any.
+    /// Makes the kernel move overflowed completions into the ring, if any.
     fn fetch_overflow(&self) -> bool {
         let _alone = self.submission.lock();
         // SAFETY: nobody else uses the submission queue now.
@@ -229,7 +223,7 @@ impl Ring {
             };
         };
         request.put_off = 0;
-        // SAFETY: that is what the kernel says of the entry that it has completed.
+        // SAFETY: the kernel reports this count for the entry that it has completed.
         let is_complete = unsafe { request.transfer.advance(count) };
         if !is_complete && count > 0 {
             return self.submit(request);
@@ -238,8 +232,7 @@ impl Ring {
     }
 }
 
-/// Whether the kernel only asks to try again, or the thread that submitted the transfer has ended. Nothing
-/// here cancels transfers, and their memory is always there.
+/// Whether to resubmit: also if the submitting thread has ended, since no transfer is cancelled here.
 fn is_to_repeat(errno: i32) -> bool {
     matches!(errno, libc::EINTR | libc::EAGAIN | libc::ECANCELED | libc::EFAULT)
 }

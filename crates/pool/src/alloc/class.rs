@@ -1,14 +1,13 @@
 //! Allocation classes, and the turns of the metaslab groups within a class.
 //!
-//! Idea: the groups of a class take turns in a circle. A group hands out a quantum, then the next one
-//! continues; the quantum is larger where more is free, so that vdevs fill up together whatever their size.
-//! Log blocks move on to the next group every time: many small ones would otherwise wait for one vdev.
+//! Idea: the groups of a class take turns. A group hands out a quantum, then the next one continues. The
+//! quantum grows with the group's free space, so vdevs of any size fill up together. Log blocks move to the
+//! next group each time; otherwise many small log writes would wait for one vdev.
 //!
 //! Copies of a block go to consecutive vdevs, so that few pairs of vdevs hold all copies of any block.
 //!
-//! Locking: the rotor's mutex is held to read or advance the turn; while it is held, metaslab groups may be
-//! locked one at a time, to learn how much is free. No method holds a group's lock while it takes the
-//! rotor.
+//! Locking: the rotor's mutex is held to read or advance the turn. Metaslab groups may be locked one at a
+//! time under it, to read their free space. No method takes the rotor while it holds a group's lock.
 //!
 //! Source: OpenZFS `metaslab.c` (`metaslab_alloc_dva`), `zio.c` (`zio_alloc_zil`, `zio_dva_allocate`).
 
@@ -21,7 +20,7 @@ use std::sync::Arc;
 /// The purpose of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AllocClass {
-    /// Data, and everything else for which there is no better class.
+    /// Data, and everything without a better class.
     Normal,
     /// Intent logs, on log devices.
     Log,
@@ -43,7 +42,7 @@ impl AllocClass {
         AllocClass::Dedup,
     ];
 
-    /// A short name for people.
+    /// A short name for display.
     pub fn name(self) -> &'static str {
         match self {
             AllocClass::Normal => "normal",
@@ -54,7 +53,7 @@ impl AllocClass {
         }
     }
 
-    /// The class itself, then the classes its blocks go to when it is full.
+    /// The class itself, then its fallbacks.
     pub(super) fn and_fallbacks(self) -> &'static [AllocClass] {
         use AllocClass::*;
         match self {
@@ -67,24 +66,21 @@ impl AllocClass {
     }
 }
 
-/// The metaslab groups of a class.
 #[derive(Debug, Default)]
 pub(super) struct Class {
     pub(super) groups: Vec<Arc<MetaslabGroup>>,
     rotor: Mutex<Rotor>,
 }
 
-/// Whose turn it is.
 #[derive(Debug, Default)]
 struct Rotor {
     group: usize,
     used_bytes: u64,
-    /// What the group may hand out in its turn; 0 until the turn begins.
+    /// 0 until the turn begins.
     quantum_bytes: u64,
 }
 
 impl Class {
-    /// Allocates all copies of a block, or none.
     pub(super) fn allocate(&self, request: &AllocRequest<'_>) -> Option<Vec<Dva>> {
         let present = request.beside.len();
         let mut copies = request.beside.to_vec();
@@ -110,7 +106,7 @@ impl Class {
         }
     }
 
-    /// Allocates one copy: on a vdev without one, else far from those on the same vdev, else anywhere.
+    /// On a vdev without a copy, else far from those on the same vdev, else anywhere.
     fn allocate_one(&self, request: &AllocRequest<'_>, others: &[Dva]) -> Option<Dva> {
         let first = self.first(request, others);
         let count = self.groups.len();
@@ -136,7 +132,7 @@ impl Class {
         })
     }
 
-    /// Where in the circle to begin: after the last copy, at the requested vdev, else at the rotor.
+    /// After the last copy, at the requested vdev, else at the rotor.
     fn first(&self, request: &AllocRequest<'_>, others: &[Dva]) -> usize {
         let position = |vdev| self.groups.iter().position(|group| group.vdev == vdev);
         let asked = match others.last() {
@@ -146,7 +142,6 @@ impl Class {
         asked.unwrap_or_else(|| self.rotor.lock().group)
     }
 
-    /// Records that a group has handed out `asize` bytes.
     fn turn(&self, group: usize, asize: u64) {
         let mut rotor = self.rotor.lock();
         if rotor.group != group {
@@ -162,13 +157,11 @@ impl Class {
         }
     }
 
-    /// The largest free range of all groups that blocks may go to.
     pub(super) fn largest_bytes(&self) -> u64 {
         let groups = self.groups.iter().filter(|group| group.allocates());
         groups.map(|group| group.largest_bytes()).max().unwrap_or(0)
     }
 
-    /// How full the class is.
     pub(super) fn used_percent(&self) -> u64 {
         let (size, free) = self.groups.iter().fold((0, 0), |(size, free), group| {
             (size + u128::from(group.size_bytes()), free + u128::from(group.free_bytes()))
@@ -176,7 +169,7 @@ impl Class {
         ((size - free) * 100).checked_div(size).unwrap_or(0) as u64
     }
 
-    /// A group's quantum: its share of the free space times the number of groups, applied to its aliquot.
+    /// The group's share of the free space times the number of groups, applied to its aliquot.
     fn quantum_bytes(&self, at: usize) -> u64 {
         let free = |group: &MetaslabGroup| u128::from(group.free_bytes());
         let (mut groups, mut all_free) = (0, 0);

@@ -1,4 +1,4 @@
-//! How many bytes a block takes on a top-level vdev, and the unit that blocks are aligned to.
+//! The allocated size of a block on a top-level vdev, and the alignment of blocks.
 
 use super::unit::Unit;
 use crate::config::{VdevConfig, VdevKind};
@@ -6,12 +6,11 @@ use crate::vdev::draid::DraidGroup;
 use crate::vdev::raidz::Raidz;
 use cenote_format::units::{PhysicalBirth, Psize};
 
-/// The shape of a top-level vdev, as far as allocation needs it.
 #[derive(Debug, Clone)]
 pub(super) struct Footprint {
     ashift: u32,
     shape: Shape,
-    /// Disks that hold data in a full row.
+    /// Data disks of a full row.
     pub(super) data_disks: u64,
 }
 
@@ -29,7 +28,7 @@ impl Footprint {
             (VdevKind::Raidz, _) => {
                 let width = children;
                 let expand_txgs = config.raidz_expand_txgs.clone();
-                // Until everything has moved, blocks have the previous width.
+                // Until the reflow ends, blocks have the previous width.
                 let reflow = config.raidz_expanding.then(Default::default);
                 let raidz = Raidz { parity, width, ashift: config.ashift, expand_txgs, reflow };
                 (Shape::Raidz(raidz), children)
@@ -44,7 +43,7 @@ impl Footprint {
         Footprint { ashift: config.ashift, shape, data_disks }
     }
 
-    /// Bytes that a block born in `birth` takes (`vdev_psize_to_asize_txg`).
+    /// `vdev_psize_to_asize_txg`.
     pub(super) fn asize(&self, Psize(psize_bytes): Psize, birth: PhysicalBirth) -> u64 {
         match &self.shape {
             Shape::Sectors => psize_bytes.max(1).next_multiple_of(1 << self.ashift),
@@ -53,7 +52,7 @@ impl Footprint {
         }
     }
 
-    /// All blocks begin and end at a multiple of this: a sector, or a row of a dRAID redundancy group.
+    /// A sector, or a row of a dRAID redundancy group.
     pub(super) fn unit(&self) -> Unit {
         Unit::new(match &self.shape {
             Shape::Draid(group) => group.row_bytes(),

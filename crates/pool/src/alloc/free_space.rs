@@ -1,18 +1,18 @@
 //! Free ranges, by offset and by size.
 //!
-//! Invariants: both views hold the same ranges; every range begins and ends at a multiple of the unit,
-//! because only [`Span`]s come and go, so a size in whole units that fits in a range fits at its start.
+//! Invariants: both views hold the same ranges. Every range begins and ends at a multiple of the unit,
+//! because only [`Span`]s are inserted and removed. So a size in whole units that fits in a range fits at its
+//! start.
 
 use super::histogram::SizeHistogram;
 use super::unit::{Span, Unit};
 use crate::ranges::{Ranges, Watch};
 use std::collections::BTreeSet;
 
-/// How many ranges first fit examines. (OpenZFS examines as many, `metaslab_min_search_count`, plus all
-/// within 16 MiB, which are thousands where space is fragmented.)
+/// OpenZFS examines as many (`metaslab_min_search_count`), plus all within 16 MiB, which are thousands where
+/// space is fragmented.
 const MAX_SEARCH_COUNT: usize = 100;
 
-/// The free space of one metaslab.
 #[derive(Debug)]
 pub(super) struct FreeSpace {
     by_place: Ranges,
@@ -39,7 +39,6 @@ impl Watch for BySize {
 }
 
 impl FreeSpace {
-    /// Builds both views from the whole units of free ranges.
     pub(super) fn new(free: &Ranges, unit: Unit) -> FreeSpace {
         let mut by_place = Ranges::default();
         for span in free.iter().filter_map(|range| unit.within(range)) {
@@ -50,40 +49,35 @@ impl FreeSpace {
         FreeSpace { by_place, by_size: BySize { ranges, histogram } }
     }
 
-    /// The ranges by offset.
     pub(super) fn ranges(&self) -> &Ranges {
         &self.by_place
     }
 
-    /// The number of ranges by size.
     pub(super) fn histogram(&self) -> &SizeHistogram {
         &self.by_size.histogram
     }
 
-    /// Length of the largest range.
     pub(super) fn largest_bytes(&self) -> u64 {
         self.by_size.ranges.last().map_or(0, |(len, _)| *len)
     }
 
-    /// Adds a range that is not free.
     pub(super) fn insert(&mut self, span: Span) {
         let present = self.by_place.insert_watched(span.start(), span.len(), &mut self.by_size);
         debug_assert_eq!(present, 0, "{span:x?} was free");
     }
 
-    /// Removes a range that is free.
     pub(super) fn remove(&mut self, span: Span) {
         let removed = self.by_place.remove_watched(span.start(), span.len(), &mut self.by_size);
         debug_assert_eq!(removed, span.len(), "{span:x?} was not free");
     }
 
-    /// The first range from `from` on that is long enough, if it is among the next few.
+    /// The first fit from `from` on, among the next [`MAX_SEARCH_COUNT`] ranges.
     pub(super) fn first_fit(&self, from: u64, len: u64) -> Option<u64> {
         let mut near = self.by_place.iter_from(from).take(MAX_SEARCH_COUNT);
         near.find(|(start, end)| end - start >= len).map(|(start, _)| start)
     }
 
-    /// The smallest range that is long enough; the first of several.
+    /// The smallest fit; the first of several.
     pub(super) fn best_fit(&self, len: u64) -> Option<u64> {
         self.by_size.ranges.range((len, 0)..).next().map(|(_, start)| *start)
     }

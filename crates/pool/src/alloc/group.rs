@@ -1,17 +1,16 @@
 //! Metaslab group: the metaslabs of one top-level vdev that serve one class.
 //!
-//! Idea: the metaslab with the largest free ranges is best. The best one becomes *active* and receives all
-//! blocks, until its largest free ranges have shrunk to a quarter of their size when it was activated
-//! (`zfs_metaslab_switch_threshold`). Copies of a block that must share a vdev each have an active metaslab
-//! of their own.
+//! Idea: the best metaslab is the one with the largest free ranges. It becomes *active* and receives all
+//! blocks until its largest free ranges have shrunk to a quarter of their size at activation
+//! (`zfs_metaslab_switch_threshold`). Copies of a block that must share a vdev each have their own active
+//! metaslab.
 //!
-//! Invariants: `by_weight` holds every metaslab under the weight that it had when it was last ranked. That
-//! is never less than its current weight, because every free of space ranks it again.
+//! Invariants: `by_weight` holds every metaslab under its weight when last ranked. That is never less than
+//! its current weight, because every free ranks it again.
 //!
-//! Locking: one mutex per group guards all its metaslabs. It is taken by every method, once per operation
-//! or once per metaslab. That of the footprint may be taken while it is held, for one look; no other one.
-//! `allocates` and `size_bytes` are relaxed atomics: a stale value may let one more block through, or judge
-//! by the size before the vdev grew.
+//! Locking: one mutex per group guards all its metaslabs. Every method takes it once per operation or once
+//! per metaslab. Only the footprint's lock may be taken under it, for one read. `allocates` and `size_bytes`
+//! are relaxed atomics: a stale value may admit one more block, or use the size before the vdev grew.
 //!
 //! Source: OpenZFS `metaslab.c` (`metaslab_group_alloc_normal`, `find_valid_metaslab`,
 //! `metaslab_segment_may_passivate`).
@@ -32,19 +31,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The most copies of a block, `SPA_DVAS_PER_BP`.
 pub(super) const MAX_COPIES: usize = 3;
-/// Halvings of the largest free ranges after which another metaslab may be better,
-/// `zfs_metaslab_switch_threshold`.
+/// `zfs_metaslab_switch_threshold`, in halvings of the largest free ranges.
 const SWITCH_THRESHOLD: u32 = 2;
-/// Copies on one vdev lie an eighth of it apart, if possible: `ditto_same_vdev_distance_shift`.
+/// Distance of copies on one vdev: an eighth of it, `ditto_same_vdev_distance_shift`.
 const DITTO_DISTANCE_SHIFT: u32 = 3;
-/// If more than this fraction of a group is free, nobody misses what is taken for a moment.
+/// Space is plentiful if more than this fraction is free.
 const PLENTY_SHIFT: u32 = 3;
-/// Bytes that a group hands out per data disk before the next group's turn, `metaslab_aliquot`.
+/// Bytes per data disk and turn, `metaslab_aliquot`.
 const ALIQUOT_BYTES: u64 = 1 << 20;
 
 const _: () = assert!(MAX_COPIES == SPA_DVAS_PER_BP);
 
-/// Distance from the block's other copies on this vdev, in the order in which to try.
+/// Distance between copies on one vdev, in order of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spread {
     Far,
@@ -56,12 +54,11 @@ impl Spread {
     pub(super) const ALL: [Spread; 3] = [Spread::Far, Spread::OtherMetaslab, Spread::Anywhere];
 }
 
-/// A metaslab group.
 #[derive(Debug)]
 pub(super) struct MetaslabGroup {
     pub(super) vdev: VdevId,
     pub(super) class: AllocClass,
-    /// Another one when the vdev has been expanded; its unit stays.
+    /// Replaced when the vdev is expanded; its unit stays.
     footprint: RwLock<Footprint>,
     size_bytes: AtomicU64,
     allocates: AtomicBool,
@@ -74,10 +71,8 @@ struct Slabs {
     all: Vec<Metaslab>,
     /// Best first, then by offset: (weight, index into `all`).
     by_weight: BTreeSet<(Reverse<Weight>, usize)>,
-    /// The weights in `by_weight`.
     ranked: Vec<Weight>,
     active: [Option<Active>; MAX_COPIES],
-    /// Free bytes of all metaslabs.
     free_bytes: u64,
     /// No free range is this long; 0 if unknown.
     too_long_bytes: u64,
@@ -86,7 +81,6 @@ struct Slabs {
 #[derive(Debug, Clone, Copy)]
 struct Active {
     metaslab: usize,
-    /// Its weight when it became active.
     weight: Weight,
 }
 
@@ -104,7 +98,6 @@ impl MetaslabGroup {
         }
     }
 
-    /// More metaslabs, behind the others.
     pub(super) fn grow(&self, metaslabs: &[NewMetaslab]) {
         let mut slabs = self.slabs.lock();
         for new in metaslabs {
@@ -113,7 +106,6 @@ impl MetaslabGroup {
         }
     }
 
-    /// The vdev has another shape.
     pub(super) fn reshape(&self, config: &VdevConfig) {
         *self.footprint.write() = Footprint::new(config);
     }
@@ -126,7 +118,6 @@ impl MetaslabGroup {
         self.footprint.read().asize(psize, PhysicalBirth::in_txg(txg))
     }
 
-    /// Whether blocks may go here.
     pub(super) fn allocates(&self) -> bool {
         self.allocates.load(Ordering::Relaxed)
     }
@@ -135,7 +126,7 @@ impl MetaslabGroup {
         self.allocates.store(allocates, Ordering::Relaxed);
     }
 
-    /// Bytes that it hands out in its turn if all groups are equally empty.
+    /// Bytes handed out per turn if groups are equally empty.
     pub(super) fn aliquot_bytes(&self) -> u64 {
         ALIQUOT_BYTES * self.footprint.read().data_disks
     }
@@ -156,7 +147,6 @@ impl MetaslabGroup {
         self.slabs.lock().all.iter().map(Metaslab::largest_bytes).max().unwrap_or(0)
     }
 
-    /// Allocates a block, at this distance from `others` of its copies on this vdev.
     pub(super) fn allocate(&self, psize: Psize, txg: Txg, spread: Spread, others: &[Dva]) -> Option<Dva> {
         let asize = self.asize(psize, txg);
         let here = || others.iter().filter(|other| other.vdev == self.vdev).map(|other| other.offset_bytes);
@@ -172,13 +162,11 @@ impl MetaslabGroup {
         Some(Dva { vdev: self.vdev, offset_bytes, asize: Asize(asize), gang: false })
     }
 
-    /// Allocates this exact range, if it is free.
     pub(super) fn claim(&self, dva: &Dva, txg: Txg) -> Result<(), AllocError> {
         let free = self.at(dva, |metaslab, span| metaslab.claim(span, txg))?;
         if free { Ok(()) } else { Err(AllocError::NotFree { dva: *dva }) }
     }
 
-    /// Allocates the range after a block, if much is free.
     pub(super) fn claim_behind(&self, dva: &Dva, psize: Psize, txg: Txg) -> Option<Dva> {
         if self.free_bytes() < self.size_bytes() >> PLENTY_SHIFT {
             return None;
@@ -188,8 +176,7 @@ impl MetaslabGroup {
         self.claim(&behind, txg).is_ok().then_some(behind)
     }
 
-    /// Undoes an allocation of this txg: at once if the allocation was not reported yet, else by freeing
-    /// it.
+    /// Undoes an allocation of this txg, by a free if it was already reported in `take_changes`.
     pub(super) fn unallocate(&self, dva: &Dva, txg: Txg) -> Result<(), AllocError> {
         self.free_at(dva, |metaslab, span| match metaslab.take_back(span, txg) {
             true => Ok(()),
@@ -212,9 +199,8 @@ impl MetaslabGroup {
         })
     }
 
-    /// Applies `act` to the metaslab and the range of an address.
     fn at<T>(&self, dva: &Dva, act: impl FnOnce(&mut Metaslab, Span) -> T) -> Result<T, AllocError> {
-        // A gang block's address states the length of all its pieces; only the header lies there.
+        // A gang address states the length of all its pieces; only the header lies there.
         let len = match dva.gang {
             true => self.asize(Psize(SPA_MINBLOCKSIZE), Txg(0)),
             false => dva.asize.0,
@@ -252,7 +238,7 @@ impl MetaslabGroup {
         self.each(|metaslab| metaslab.release(held));
     }
 
-    /// Borrows free ranges of a metaslab; `None` if it is another group's.
+    /// `None` if the metaslab belongs to another group.
     pub(super) fn borrow(
         &self,
         index: u64,
@@ -270,7 +256,7 @@ impl MetaslabGroup {
         }
     }
 
-    /// Changes every metaslab, locking for one at a time: much may be freed, and others want to allocate.
+    /// Relocks for each metaslab, so that allocations can proceed in between.
     fn each(&self, mut act: impl FnMut(&mut Metaslab)) {
         let count = self.slabs.lock().all.len();
         for index in 0..count {
@@ -283,7 +269,6 @@ impl MetaslabGroup {
         slabs.all.iter().find(|metaslab| metaslab.index == index).map(Metaslab::allocated)
     }
 
-    /// Adds what of a range is in use.
     pub(super) fn add_in_use(&self, start: u64, end: u64, in_use: &mut Ranges) {
         let slabs = self.slabs.lock();
         for metaslab in slabs.all.iter().filter(|slab| slab.start_bytes < end && slab.end_bytes() > start) {
@@ -292,7 +277,6 @@ impl MetaslabGroup {
         }
     }
 
-    /// Space of each metaslab, by its number.
     pub(super) fn spaces(&self) -> Vec<(u64, Space)> {
         self.slabs.lock().all.iter().map(|metaslab| (metaslab.index, metaslab.space())).collect()
     }
@@ -307,7 +291,6 @@ impl Slabs {
         Slabs { all, by_weight, ranked, active: Default::default(), free_bytes, too_long_bytes: 0 }
     }
 
-    /// One that begins behind all others.
     fn add(&mut self, metaslab: Metaslab) {
         let (weight, at) = (metaslab.weight(), self.all.len());
         debug_assert!(self.all.last().is_none_or(|last| last.end_bytes() <= metaslab.start_bytes));
@@ -318,7 +301,6 @@ impl Slabs {
         self.all.push(metaslab);
     }
 
-    /// The metaslab that contains an offset.
     fn find(&self, offset: u64) -> Option<usize> {
         let index = self.all.partition_point(|metaslab| metaslab.start_bytes <= offset).checked_sub(1)?;
         (offset < self.all[index].end_bytes()).then_some(index)
@@ -347,8 +329,7 @@ impl Slabs {
         Some(offset)
     }
 
-    /// The best metaslab that suits and has room; one that is active for other copies only if there is no
-    /// other.
+    /// The best suitable metaslab, preferably none that is active for other copies.
     fn best(&mut self, len: u64, suits: impl Fn(&Metaslab) -> bool) -> Option<usize> {
         if self.too_long_bytes != 0 && len >= self.too_long_bytes {
             return None;
@@ -374,7 +355,7 @@ impl Slabs {
         active
     }
 
-    /// Changes a metaslab and updates the sum of free bytes.
+    /// Also updates the sum of free bytes.
     fn change<T>(&mut self, index: usize, act: impl FnOnce(&mut Metaslab) -> T) -> T {
         let before = self.all[index].free_bytes();
         let result = act(&mut self.all[index]);

@@ -1,12 +1,12 @@
-//! The number of ranges of each size, by powers of two, and how fragmented that is.
+//! Range sizes by powers of two, and the fragmentation they imply.
 
 use cenote_format::space_map::SPACE_MAP_HISTOGRAM_SIZE;
 
-/// `zfs_frag_table`: the fragmentation in percent of a free range of 2^(9 + i) bytes; larger ones count 0.
+/// `zfs_frag_table`: percent for a free range of 2^(9 + i) bytes; 0 for larger ones.
 const FRAGMENTATION: [u64; 20] =
     [100, 99, 97, 93, 88, 83, 77, 71, 64, 57, 50, 43, 36, 29, 23, 17, 12, 7, 3, 1];
 
-/// Ranges by size: element i counts ranges of at least 2^i bytes and less than twice that.
+/// Element i counts ranges of 2^i to 2^(i+1) - 1 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SizeHistogram(pub [u64; 64]);
 
@@ -17,7 +17,7 @@ impl Default for SizeHistogram {
 }
 
 impl SizeHistogram {
-    /// Converts the histogram in the head of a space map in units of `1 << shift` bytes.
+    /// From a space map's histogram in units of `1 << shift` bytes.
     pub fn from_space_map(counts: &[u64; SPACE_MAP_HISTOGRAM_SIZE], shift: u32) -> SizeHistogram {
         let mut histogram = SizeHistogram::default();
         let buckets = histogram.0.iter_mut().skip(shift as usize);
@@ -25,8 +25,8 @@ impl SizeHistogram {
         histogram
     }
 
-    /// Converts to the histogram in the head of a space map in units of `1 << shift` bytes: a range beyond
-    /// the last bucket counts as several ranges of that bucket.
+    /// To a space map's histogram in units of `1 << shift` bytes. A range beyond the last bucket counts as
+    /// several of that bucket.
     pub fn to_space_map(&self, shift: u32) -> [u64; SPACE_MAP_HISTOGRAM_SIZE] {
         let mut counts = [0u64; SPACE_MAP_HISTOGRAM_SIZE];
         let last = SPACE_MAP_HISTOGRAM_SIZE - 1;
@@ -37,16 +37,16 @@ impl SizeHistogram {
         counts
     }
 
-    /// There are no ranges.
+    /// Whether no ranges are counted.
     pub fn is_empty(&self) -> bool {
         self.0 == [0; 64]
     }
 
-    /// How fragmented the ranges are, in percent (`metaslab_set_fragmentation`).
+    /// Fragmentation in percent (`metaslab_set_fragmentation`).
     pub fn fragmentation_percent(&self) -> u64 {
         let (mut sum, mut total) = (0u128, 0u128);
         for (order, &count) in self.0.iter().enumerate() {
-            // Ranges count with the power of two below their size.
+            // Each range counts with the power of two below its size.
             let space = u128::from(count) << order;
             total = total.saturating_add(space);
             let weight = FRAGMENTATION.get(order.saturating_sub(9)).copied().unwrap_or(0);
@@ -55,17 +55,14 @@ impl SizeHistogram {
         sum.checked_div(total).unwrap_or(0) as u64
     }
 
-    /// Adds a range of this length; not zero.
     pub(crate) fn add(&mut self, len_bytes: u64) {
         self.0[len_bytes.max(1).ilog2() as usize] += 1;
     }
 
-    /// Removes a range of this length that was added.
     pub(crate) fn sub(&mut self, len_bytes: u64) {
         self.0[len_bytes.max(1).ilog2() as usize] -= 1;
     }
 
-    /// Adds all ranges of another histogram.
     pub(crate) fn merge(&mut self, other: &SizeHistogram) {
         for (ours, theirs) in self.0.iter_mut().zip(other.0) {
             *ours += theirs;
@@ -103,7 +100,7 @@ mod tests {
         let histogram: SizeHistogram =
             [(0, 512), (1024, 4096), (1 << 44, (1 << 44) + (5 << 42))].into_iter().collect();
         let counts = histogram.to_space_map(9);
-        // 5 * 2^42 bytes are in bucket 44; the last bucket of a space map is for 2^40.
+        // Bucket 44 holds 5 * 2^42 bytes; a space map's last bucket is for 2^40.
         assert_eq!((counts[0], counts[2], counts[31]), (1, 1, 1 << 4));
         assert_eq!(SizeHistogram::from_space_map(&counts, 9).0[40], 16);
     }

@@ -3,21 +3,21 @@
 //! Idea: every byte is in exactly one of these sets, or allocated on disk:
 //!
 //! ```text
-//!     free --allocate, claim--> allocating[txg] --take_changes--> (allocated: in no set)
-//!      ^                                                              |
-//!      |                                                            free
-//!   deferred <--finish-- freed <--take_changes-- freeing <------------+
+//!    free --allocate, claim--> allocating[txg] --take_changes--> (allocated: in no set)
+//!     ^                                                              |
+//!     |                                                            free
+//!  deferred <--finish-- freed <--take_changes-- freeing <------------+
 //! ```
 //!
-//! Free space may also be borrowed for a while by those who work on what lies there (initialize, trim). With
-//! automatic trim, what has lately become free, and was not allocated since, is known apart (`ms_trim`).
+//! Initialize and trim may borrow free space while they work on it. With automatic trim, `untrimmed` records
+//! recently freed space that was not allocated since (`ms_trim`).
 //!
-//! Freed space stays unavailable for two more txgs, so that the pool can be rewound by that many: nothing
-//! that those txgs refer to has been overwritten.
+//! Freed space stays unavailable for two more txgs, so that the pool can be rewound by that many: no block of
+//! those txgs has been overwritten.
 //!
-//! A block goes to the first range that is long enough, starting at a cursor for blocks of its alignment
-//! (dynamic fit, `metaslab_df_alloc`), so blocks written together lie together. When space is short or
-//! fragmented, it goes to the smallest range that is long enough.
+//! A block goes to the first long enough range after a cursor for blocks of its alignment (dynamic fit,
+//! `metaslab_df_alloc`), so blocks written together lie together. When space is short or fragmented, it goes
+//! to the smallest range that is long enough.
 //!
 //! Source: OpenZFS `metaslab_impl.h` (states), `metaslab.c` (`metaslab_df_alloc`, `metaslab_sync`,
 //! `metaslab_sync_done`).
@@ -31,21 +31,19 @@ use crate::ranges::Ranges;
 use cenote_format::units::Txg;
 use std::ops::Range;
 
-/// Txgs that may be in progress at once, `TXG_SIZE`.
+/// `TXG_SIZE`.
 const TXG_SIZE: usize = 4;
 
-/// Sets of freed space that wait apart, at most.
 const MOST_DEFERRED: usize = 8;
 
 const _: () = assert!(TXG_SIZE.is_power_of_two() && TXG_DEFER_SIZE < MOST_DEFERRED);
 
-/// Best fit if the largest free range is shorter: `metaslab_df_alloc_threshold`.
+/// `metaslab_df_alloc_threshold`: best fit if the largest free range is shorter.
 const DF_ALLOC_THRESHOLD_BYTES: u64 = 128 << 10;
-/// Best fit if less is free, in percent: `metaslab_df_free_pct`.
+/// `metaslab_df_free_pct`: best fit if less is free.
 const DF_FREE_PERCENT: u64 = 4;
 
-/// A metaslab's value for allocation: the order of its largest free ranges, then their number
-/// (`metaslab_segment_weight`). 0 if it is full.
+/// The order of the largest free ranges, then their number (`metaslab_segment_weight`); 0 if full.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Weight {
     order: u32,
@@ -63,13 +61,13 @@ impl Weight {
         self.count > 0 && len_bytes >> self.order <= 1
     }
 
-    /// How often the size of the largest free ranges has halved since.
+    /// Halvings of the largest free ranges since `earlier`.
     pub(super) fn halvings_since(self, earlier: Weight) -> u32 {
         earlier.order.saturating_sub(self.order)
     }
 }
 
-/// A metaslab. All offsets are in bytes from the start of the vdev.
+/// All offsets are in bytes from the start of the vdev.
 #[derive(Debug)]
 pub(super) struct Metaslab {
     pub(super) index: u64,
@@ -78,61 +76,54 @@ pub(super) struct Metaslab {
     unit: Unit,
     free: FreeSpace,
     allocating: [Ranges; TXG_SIZE],
-    /// By who needs it.
+    /// Indexed by [`Needed`].
     freeing: [Ranges; READERS],
-    /// Freed, but a checkpoint needs it: it stays allocated.
+    /// Freed, but kept allocated for a checkpoint.
     checkpointing: Ranges,
     freed: [Ranges; READERS],
     deferred: Vec<Deferred>,
-    /// Free, but somebody works on what lies there.
+    /// Free, but in use by initialize or trim.
     borrowed: Ranges,
-    /// A part of what is free or borrowed: not trimmed yet.
+    /// The untrimmed part of free and borrowed space.
     untrimmed: Ranges,
-    /// For each power of two in a size: where the last block of that kind ended.
+    /// Per power of two in a size: the last such block's end.
     cursors: [u64; 64],
 }
 
-/// Who may need a block that is freed.
+/// Readers of a freed block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needed {
-    /// Readers of the tree before the txg that frees it.
     Latest,
-    /// Readers of older trees, too.
     Readers,
-    /// A checkpoint.
     Checkpoint,
 }
 
-/// [`Needed`], as far as it is by readers.
 const READERS: usize = 2;
 
-/// Freed ranges that are not allocatable yet.
 #[derive(Debug)]
 struct Deferred {
     needed: Needed,
-    /// Txgs whose trees have it. The last one is that before it was freed.
+    /// Txgs whose trees contain the ranges, up to the one before the free.
     trees: Range<u64>,
     ranges: Ranges,
 }
 
-/// The changes of a txg to a metaslab since the last call.
 pub(super) struct Changes {
     pub(super) allocated: Ranges,
     pub(super) freed: Ranges,
     pub(super) checkpointed: Ranges,
 }
 
-/// Why a range can't be freed.
+/// Why a range cannot be freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unfreeable {
-    /// Part of it is free.
     NotAllocated,
-    /// Part of it was allocated in another txg than the one being written.
+    /// Allocated in a txg other than the syncing one.
     OtherTxg,
 }
 
 impl Metaslab {
-    /// Space outside whole units (in a damaged map) does not become free.
+    /// Partial units (in a damaged map) do not become free.
     pub(super) fn new(new: &NewMetaslab, unit: Unit) -> Metaslab {
         let end_bytes = new.start_bytes.saturating_add(new.size_bytes);
         let free = new.allocated.complement(new.start_bytes, end_bytes);
@@ -169,7 +160,7 @@ impl Metaslab {
         self.free.largest_bytes()
     }
 
-    /// Bytes between the metaslab and an offset; `None` if the metaslab contains it.
+    /// `None` if it contains the offset.
     pub(super) fn distance_bytes(&self, offset: u64) -> Option<u64> {
         match offset {
             _ if offset < self.start_bytes => Some(self.start_bytes - offset),
@@ -178,7 +169,6 @@ impl Metaslab {
         }
     }
 
-    /// Allocates `len` bytes, not zero, in whole units.
     pub(super) fn allocate(&mut self, len: u64, txg: Txg) -> Option<u64> {
         let cursor = len.trailing_zeros() as usize;
         let short = self.largest_bytes() < DF_ALLOC_THRESHOLD_BYTES
@@ -190,7 +180,6 @@ impl Metaslab {
         Some(offset)
     }
 
-    /// Allocates this exact range, if it is free.
     pub(super) fn claim(&mut self, span: Span, txg: Txg) -> bool {
         let free = self.free.ranges().contains(span.start(), span.len());
         if free {
@@ -210,8 +199,7 @@ impl Metaslab {
         debug_assert_eq!(twice, None, "allocated twice");
     }
 
-    /// Free ranges from an offset on, `most_bytes` at most, but one unit at least, which nobody gets until
-    /// they are given back.
+    /// Borrows from an offset on, at most `most_bytes` but at least one unit.
     pub(super) fn borrow(&mut self, from: u64, most_bytes: u64) -> Vec<Span> {
         let free = self.free.ranges().iter_from(from);
         let beyond = free.filter_map(|(start, end)| self.unit.within((start.max(from), end)));
@@ -227,10 +215,9 @@ impl Metaslab {
         }
     }
 
-    /// The same of what was freed lately and is not trimmed yet: from now on it counts as trimmed.
     pub(super) fn borrow_untrimmed(&mut self, most_bytes: u64) -> Vec<Span> {
         let untrimmed = self.untrimmed.iter().filter_map(|range| self.unit.within(range));
-        // Others may have borrowed it.
+        // Part of it may be borrowed already.
         let is_there = |span: &Span| self.free.ranges().contains(span.start(), span.len());
         let taken = first_of(self.unit, untrimmed, most_bytes, is_there);
         taken.iter().for_each(|span| _ = self.untrimmed.remove(span.start(), span.len()));
@@ -245,7 +232,7 @@ impl Metaslab {
         }
     }
 
-    /// Frees a range that this txg allocated and that was not reported yet: it is allocatable at once.
+    /// Undoes an unreported allocation of this txg: the range is free at once.
     pub(super) fn take_back(&mut self, span: Span, txg: Txg) -> bool {
         let allocating = &mut self.allocating[slot(txg)];
         let unheard = allocating.contains(span.start(), span.len());
@@ -256,15 +243,14 @@ impl Metaslab {
         unheard
     }
 
-    /// Frees an allocated range in txg `txg`, which is being written; one that a checkpoint needs stays
-    /// allocated.
+    /// Frees a range in the syncing txg `txg`.
     pub(super) fn free(&mut self, span: Span, needed: Needed, txg: Txg) -> Result<(), Unfreeable> {
         let (offset, len) = (span.start(), span.len());
         let is_clear = |ranges: &Ranges| ranges.is_clear(offset, len);
         if !self.unallocated().chain([&self.checkpointing]).all(is_clear) {
             return Err(Unfreeable::NotAllocated);
         }
-        // The space maps of this txg would free what only those of the next allocate.
+        // This txg's space maps would free a range that only the next txg's maps allocate.
         let of_others = self.allocating.iter().zip(0..).filter(|(_, other)| *other != slot(txg));
         if !of_others.map(|(ranges, _)| ranges).all(is_clear) {
             return Err(Unfreeable::OtherTxg);
@@ -277,23 +263,22 @@ impl Metaslab {
         Ok(())
     }
 
-    /// The sets of ranges that are not allocated.
     fn unallocated(&self) -> impl Iterator<Item = &Ranges> {
         std::iter::once(self.free.ranges()).chain(self.waiting())
     }
 
-    /// The sets of ranges that were freed and are not allocatable yet.
+    /// Freed or borrowed ranges, not allocatable yet.
     fn waiting(&self) -> impl Iterator<Item = &Ranges> {
         self.freeing.iter().chain(self.freed())
     }
 
-    /// The same as far as changes have been taken.
+    /// Those free on disk, but not allocatable.
     fn freed(&self) -> impl Iterator<Item = &Ranges> {
         let deferred = self.deferred.iter().map(|deferred| &deferred.ranges);
         self.freed.iter().chain([&self.borrowed]).chain(deferred)
     }
 
-    /// Takes what changed since the last call; `None` if nothing did.
+    /// `None` if nothing changed.
     pub(super) fn take_changes(&mut self, txg: Txg) -> Option<Changes> {
         let allocated = std::mem::take(&mut self.allocating[slot(txg)]);
         let mut freed = Ranges::default();
@@ -308,8 +293,8 @@ impl Metaslab {
         is_changed.then_some(Changes { allocated, freed, checkpointed })
     }
 
-    /// Call when the txg is on disk: what it freed begins to wait, and what has waited long enough, and no
-    /// state that is held has, becomes free. It is to be trimmed, or nothing is.
+    /// Completes a txg on disk: defers its freed space, and frees deferred space that has waited long enough
+    /// and that no held state contains.
     pub(super) fn finish(&mut self, txg: Txg, held: &Held, trims: bool) {
         let is_taken = self.freeing.iter().all(Ranges::is_empty) && self.allocating[slot(txg)].is_empty();
         debug_assert!(is_taken, "changes not taken");
@@ -326,8 +311,7 @@ impl Metaslab {
         }
     }
 
-    /// What was freed begins to wait. If there is much that waits, some of it does so together, because every
-    /// free looks through all.
+    /// Merges sets if there are many, because every free searches all of them.
     fn defer(&mut self, needed: Needed, trees: Range<u64>) {
         let ranges = std::mem::take(&mut self.freed[needed as usize]);
         if ranges.is_empty() {
@@ -343,12 +327,11 @@ impl Metaslab {
         }
     }
 
-    /// Makes all that waits and no state that is held has free at once.
     pub(super) fn release(&mut self, held: &Held) {
         self.settled(held).iter().for_each(|ranges| self.set_free(ranges));
     }
 
-    /// Takes what has waited long enough and no state that is held has.
+    /// Deferred space that has waited long enough and is in no held state.
     fn settled(&mut self, held: &Held) -> Vec<Ranges> {
         let is_done =
             |waits: &mut Deferred| waits.trees.end <= held.settled.0 && !held.has_any_of(&waits.trees);
@@ -367,8 +350,7 @@ impl Metaslab {
         }
     }
 
-    /// What has been allocated and not freed, as far as changes have been taken: the content of its space
-    /// map.
+    /// The content of the space map, as far as changes were taken.
     pub(super) fn allocated(&self) -> Ranges {
         let mut free = self.free.ranges().clone();
         let unheard = self.allocating.iter();
@@ -378,7 +360,7 @@ impl Metaslab {
         free.complement(self.start_bytes, self.end_bytes())
     }
 
-    /// What of a range is allocated and not freed, not even since changes were last taken.
+    /// The used parts of a range, including changes not yet taken.
     pub(super) fn in_use(&self, (start, end): (u64, u64)) -> Ranges {
         let mut free = Ranges::default();
         for (s, e) in self.unallocated().flat_map(|set| set.iter_from(start).take_while(|one| one.0 < end)) {
@@ -387,13 +369,12 @@ impl Metaslab {
         free.complement(start, end)
     }
 
-    /// Bytes of [`Metaslab::allocated`].
     pub(super) fn allocated_bytes(&self) -> u64 {
         let heard = [self.free.ranges()].into_iter().chain(self.freed()).chain(&self.allocating);
         self.size_bytes - heard.map(Ranges::total_bytes).sum::<u64>()
     }
 
-    /// Ranges that are free or will be, by size.
+    /// Free and deferred ranges, by size.
     pub(super) fn free_ranges(&self) -> SizeHistogram {
         let mut all = *self.free.histogram();
         self.waiting().for_each(|ranges| all.merge(&ranges.iter().collect()));
@@ -402,7 +383,7 @@ impl Metaslab {
 
     pub(super) fn space(&self) -> Space {
         let free_ranges = self.free_ranges();
-        // Space that was never used is one piece, however small the metaslab is.
+        // Unused space is one piece, however small the metaslab is.
         let empty = self.free_bytes() == self.size_bytes;
         let fragmentation_percent = if empty { 0 } else { free_ranges.fragmentation_percent() };
         Space {
@@ -416,7 +397,7 @@ impl Metaslab {
     }
 }
 
-/// The first of some spans that are wanted, so many bytes at most, but one unit at least.
+/// The first wanted spans, at most `most_bytes` but at least one unit.
 fn first_of(
     unit: Unit,
     spans: impl Iterator<Item = Span>,

@@ -1,11 +1,11 @@
 //! Freeing blocks of vdevs that were or are being removed.
 //!
-//! Idea: a block is freed where its copies lie, and its range on the removed vdev becomes *obsolete*:
-//! nobody needs that part of the mapping any more. While a vdev is being removed, only blocks before the
-//! end of the mapping have been copied; those freed after it never will be.
+//! Idea: a block is freed at its copies' addresses, and its range on the removed vdev becomes *obsolete*:
+//! that part of the mapping is unused. While a vdev is being removed, blocks freed beyond the mapping's end
+//! will never be copied.
 //!
-//! Locking: a mutex guards the obsolete ranges. It is taken once per call, and no other lock is taken while
-//! it is held. The mapping grows under the lock of the list of vdevs ([`super::Allocator::extend_moved`]).
+//! Locking: a mutex guards the obsolete ranges, taken once per call, with no other lock under it. The mapping
+//! grows under the lock of the list of vdevs ([`super::Allocator::extend_moved`]).
 //!
 //! Source: OpenZFS `metaslab.c` (`metaslab_free_impl`), `vdev_removal.c` (`free_from_removing_vdev`),
 //! `vdev_indirect.c` (`vdev_indirect_mark_obsolete`).
@@ -17,7 +17,6 @@ use cenote_format::blkptr::Dva;
 use cenote_format::indirect::{IndirectMapping, IndirectMappingEntry};
 use parking_lot::Mutex;
 
-/// A vdev whose blocks are elsewhere.
 #[derive(Debug)]
 pub(super) struct Moved {
     mapping: IndirectMapping,
@@ -29,7 +28,7 @@ impl Moved {
         Moved { mapping, obsolete: Mutex::default() }
     }
 
-    /// Records that a block is free; returns the addresses of its copies.
+    /// Returns the addresses of the block's copies.
     pub(super) fn free(&self, dva: &Dva) -> Result<Vec<Dva>, AllocError> {
         let end = dva.offset_bytes.saturating_add(dva.asize.0).min(self.end_bytes());
         let len = end.saturating_sub(dva.offset_bytes);
@@ -45,17 +44,14 @@ impl Moved {
         Ok(copies)
     }
 
-    /// Records that a part of the mapping is no longer needed.
     pub(super) fn note_obsolete(&self, dva: &Dva) {
         self.obsolete.lock().insert(dva.offset_bytes, dva.asize.0);
     }
 
-    /// More has been copied.
     pub(super) fn extend(&mut self, more: &[IndirectMappingEntry]) -> Result<(), FormatError> {
         self.mapping.append(more)
     }
 
-    /// What no block needs any more is gone from the mapping.
     pub(super) fn condense(&mut self, mapping: IndirectMapping) {
         self.mapping = mapping;
     }
@@ -64,12 +60,11 @@ impl Moved {
         &self.mapping
     }
 
-    /// The end of what has been copied.
+    /// End of the copied part.
     pub(super) fn end_bytes(&self) -> u64 {
         self.mapping.end_bytes()
     }
 
-    /// Takes what has become obsolete since the last call.
     pub(super) fn take_obsolete(&self) -> Ranges {
         std::mem::take(&mut self.obsolete.lock())
     }

@@ -1,37 +1,36 @@
-//! Space in figures: of a metaslab, a vdev or a class.
+//! Space statistics of a metaslab, a vdev or a class.
 
 use super::histogram::SizeHistogram;
 
-/// How full something is, in raw bytes: including parity. Everything that is not allocated can be allocated
-/// now.
+/// Raw bytes, including parity. All unallocated space is allocatable.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
     /// Whole metaslabs.
     pub size_bytes: u64,
-    /// Allocated, or freed and not allocatable yet.
+    /// Allocated or deferred.
     pub allocated_bytes: u64,
-    /// Bytes of those that are freed and not allocatable yet.
+    /// Freed and not allocatable yet.
     pub deferred_bytes: u64,
-    /// The largest range that can be allocated.
+    /// The largest allocatable range.
     pub largest_bytes: u64,
-    /// How fragmented the free ranges are, in percent.
+    /// Fragmentation of the free ranges, in percent.
     pub fragmentation_percent: u64,
-    /// Free ranges by size, including those not allocatable yet.
+    /// Free and deferred ranges by size.
     pub free_ranges: SizeHistogram,
 }
 
 impl Space {
-    /// Bytes that can be allocated.
+    /// Allocatable bytes.
     pub fn free_bytes(&self) -> u64 {
         self.size_bytes - self.allocated_bytes
     }
 
-    /// For a vdev: fragmentation is weighted by free space (`metaslab_group_fragmentation`).
+    /// Weights fragmentation by free space (`metaslab_group_fragmentation`).
     pub(super) fn of_metaslabs(metaslabs: impl Iterator<Item = Space>) -> Space {
         Space::sum(metaslabs, |space| space.free_bytes() + space.deferred_bytes)
     }
 
-    /// For a class: fragmentation is weighted by size (`metaslab_class_fragmentation`).
+    /// Weights fragmentation by size (`metaslab_class_fragmentation`).
     pub(super) fn of_vdevs(vdevs: impl Iterator<Item = Space>) -> Space {
         Space::sum(vdevs, |space| space.size_bytes)
     }

@@ -24,7 +24,7 @@ fn raidz(id: u64, parity: usize, width: u64, metaslabs: u64) -> VdevConfig {
     VdevConfig { kind: VdevKind::Raidz, parity, children, ..disk(id, VdevClass::Normal, metaslabs) }
 }
 
-/// Rows of 2 data and 1 parity column: only the first metaslab's start coincides with a row's.
+/// Two data and one parity column: only the first metaslab begins at a row.
 fn draid(id: u64, metaslabs: u64) -> VdevConfig {
     let shape = DraidConfig { data: 2, groups: 8, spares: 1 };
     VdevConfig { kind: VdevKind::Draid, draid: Some(shape), ..raidz(id, 1, 9, metaslabs) }
@@ -36,7 +36,6 @@ fn unit_bytes(config: &VdevConfig) -> u64 {
     columns << config.ashift
 }
 
-/// The metaslabs of a vdev, empty.
 pub(super) fn empty(config: &VdevConfig) -> Vec<NewMetaslab> {
     let unit = unit_bytes(config);
     let border = |index: u64| index << config.metaslab_shift;
@@ -58,7 +57,6 @@ fn request(class: AllocClass, psize: u64, copies: usize) -> AllocRequest<'static
     AllocRequest::new(class, Psize(psize), copies, Txg(1))
 }
 
-/// Allocates blocks until there is no space left.
 fn fill(allocator: &Allocator, request: &AllocRequest<'_>) -> (Vec<Dva>, AllocError) {
     let mut all = Vec::new();
     loop {
@@ -83,7 +81,7 @@ fn a_pool_that_was_filled_and_emptied_is_as_before() {
         let before = allocator.vdev_space(VdevId(0)).unwrap();
         let (blocks, error) = fill(&allocator, &request(AllocClass::Normal, psize, 1));
         let asize = blocks[0].asize.0;
-        // All metaslabs are empty at first, so space is lost only at the end of each.
+        // All metaslabs are empty, so space is lost only at the end of each.
         let expected: u64 = empty(config).iter().map(|metaslab| metaslab.size_bytes / asize).sum();
         assert_eq!(blocks.len() as u64, expected, "{:?} {psize}", config.kind);
         let AllocError::NoSpace { class, psize: asked, copies: 1, largest_bytes } = error else {
@@ -118,7 +116,7 @@ fn what_waits_can_be_released_at_once() {
     assert_eq!(allocator.vdev_space(VdevId(0)).unwrap().free_bytes(), 2 * MIB);
 }
 
-/// A pool in whose txg 1 a block is written that fills it; the block, and how to ask for one like it.
+/// A pool filled by one block of txg 1, and a request for another.
 fn filled() -> (Allocator, Dva, AllocRequest<'static>) {
     let allocator = pool(&[disk(0, VdevClass::Normal, 1)]);
     let whole = request(AllocClass::Normal, MIB, 1);
@@ -150,7 +148,7 @@ fn what_was_written_after_a_reader_began_does_not_wait_for_it() {
     allocator.free(&dva, PhysicalBirth(1), Txg(2)).unwrap();
     (2..5).for_each(|txg| drop(sync(&allocator, txg)));
     let _reader = allocator.keep_freed(false);
-    // It may look at what is written next, too.
+    // The reader may also see the next tree.
     sync(&allocator, 5);
     let mut txg = 6;
     for _ in 0..10 {
@@ -212,7 +210,7 @@ fn copies_on_one_vdev_lie_far_apart_then_near_then_anywhere() {
     }
     let (rest, _) = fill(&allocator, &three);
     assert!((3 * 3 * 64 + rest.len()) as u64 + 2 >= 16 * 64, "only {} more copies", rest.len());
-    // In a vdev with one metaslab nothing is far away.
+    // In a vdev with one metaslab no distance is large.
     let small = pool(&[disk(0, VdevClass::Normal, 1)]);
     assert_eq!(fill(&small, &three).0.len(), 63);
 }
@@ -339,7 +337,7 @@ fn what_contradicts_the_maps_is_an_error() {
         sync(&allocator, txg);
     }
     assert_eq!(allocator.free(&dva, PhysicalBirth(1), Txg(2)), Err(AllocError::NotAllocated { dva }));
-    // The address of a gang block covers all its pieces; only its header lies there.
+    // A gang address covers all its pieces; only its header lies there.
     let gang = Dva { gang: true, ..at(0, 0, 512 * KIB) };
     allocator.claim(&gang, Txg(5)).unwrap();
     assert_eq!(allocator.vdev_space(VdevId(0)).unwrap().allocated_bytes, 4 * KIB);
@@ -354,7 +352,7 @@ fn an_allocation_can_be_undone() {
     assert!(allocator.take_changes(Txg(1)).is_empty(), "nobody need hear of it");
     let dva = allocator.allocate(&whole).unwrap()[0];
     assert_eq!(allocator.take_changes(Txg(1))[0].allocated_bytes, MIB);
-    // The allocation has been reported now, so it is freed like any other.
+    // The allocation was reported, so it is freed like any other.
     allocator.unallocate(&dva, Txg(1)).unwrap();
     let changes = sync(&allocator, 1);
     assert_eq!((changes[0].freed.total_bytes(), changes[0].allocated_bytes), (MIB, 0));
@@ -419,7 +417,7 @@ fn what_lies_behind_a_block_is_taken_for_a_moment_where_much_is_free() {
     let block = allocator.allocate(&ask).unwrap()[0];
     let behind = allocator.claim_behind(&block, Psize(256 * KIB), Txg(1)).unwrap();
     assert_eq!((behind.offset_bytes, behind.asize), (block.offset_bytes + block.asize.0, Asize(256 * KIB)));
-    // Others avoid it; nobody gets it twice.
+    // Other allocations avoid it, and it cannot be claimed twice.
     assert_eq!(allocator.claim_behind(&block, Psize(256 * KIB), Txg(1)), None);
     let other = allocator.allocate(&ask).unwrap()[0];
     assert!(other.offset_bytes >= behind.offset_bytes + behind.asize.0);
@@ -436,7 +434,7 @@ fn what_lies_behind_a_block_is_taken_for_a_moment_where_much_is_free() {
 fn a_txg_frees_nothing_of_another() {
     let allocator = pool(&[disk(0, VdevClass::Normal, 2)]);
     let at = |txg| AllocRequest { txg: Txg(txg), ..request(AllocClass::Normal, 8 * KIB, 1) };
-    // Txg 5 is being written, and clients already allocate in txg 6.
+    // Txg 5 is syncing, and clients already allocate in txg 6.
     let [of_5, of_6] = [5, 6].map(|txg| allocator.allocate(&at(txg)).unwrap()[0]);
     assert_eq!(allocator.free(&of_6, PhysicalBirth(6), Txg(5)), Err(AllocError::OtherTxg { dva: of_6 }));
     allocator.free(&of_5, PhysicalBirth(5), Txg(5)).unwrap();

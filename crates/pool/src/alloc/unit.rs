@@ -1,14 +1,13 @@
-//! The unit of allocation of a vdev, and ranges of it in whole units.
+//! The unit of allocation of a vdev, and ranges of whole units.
 //!
-//! Idea: a sector, or a row of a dRAID redundancy group, which need not be a power of two of bytes. A block
-//! that lay askew to rows could not be mapped to disks. So free space takes and gives only [`Span`]s, and
-//! only a [`Unit`] makes these: nobody can cut free space elsewhere.
+//! Idea: a unit is a sector, or a row of a dRAID redundancy group, which need not be a power of two. A block
+//! that is not aligned to rows could not be mapped to disks. So free space takes and gives only [`Span`]s,
+//! and only a [`Unit`] creates these: free space cannot be cut elsewhere.
 
-/// Bytes of a sector, or of a row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unit(u64);
 
-/// A range of whole units, in bytes from the start of the vdev. Not empty.
+/// A non-empty range of whole units, in bytes from the start of the vdev.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     start: u64,
@@ -20,20 +19,18 @@ impl Unit {
         Unit(bytes.max(1))
     }
 
-    /// A range that consists of whole units.
     pub(super) fn span(self, start: u64, len: u64) -> Option<Span> {
         let end = start.checked_add(len)?;
         let is_whole = start.is_multiple_of(self.0) && len.is_multiple_of(self.0) && len > 0;
         is_whole.then_some(Span { start, end })
     }
 
-    /// The whole units of a range.
     pub(super) fn within(self, (start, end): (u64, u64)) -> Option<Span> {
         let (start, end) = (start.checked_next_multiple_of(self.0)?, end / self.0 * self.0);
         (start < end).then_some(Span { start, end })
     }
 
-    /// The first of a span's units, so many bytes at most, but one at least.
+    /// At most `most_bytes` but at least one unit.
     pub(super) fn first(self, span: Span, most_bytes: u64) -> Span {
         let most = (most_bytes / self.0).max(1) * self.0;
         Span { end: span.end.min(span.start.saturating_add(most)), ..span }

@@ -1,22 +1,22 @@
 //! Devices with the same guid: images of one device, taken at different times.
 //!
-//! Idea: the newer image counts: that with the newer label txg, then with the newer uberblock. Two images
-//! may be equally new, and a copy that was written on its own has a history of its own; then nothing tells
-//! which one is right. Such a pool can be read but not changed.
+//! Idea: the image with the newer label txg counts, then the one with the newer uberblock. If two images are
+//! equally new, or a copy was written independently, the right one is unknown. Such a pool can be read but
+//! not changed.
 
 use super::group::{Candidates, Member, Members};
 use cenote_format::units::Txg;
 use std::cmp::Reverse;
 use std::fmt;
 
-/// A device that is left out because another one is the same vdev.
+/// A device left out in favour of another copy of the same vdev.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Duplicate {
-    /// The device that is left out.
+    /// The device left out.
     pub left_out: String,
-    /// The one that is used.
+    /// The device used.
     pub used: String,
-    /// Why the other one is used.
+    /// Reason for the choice.
     pub reason: Preference,
 }
 
@@ -25,19 +25,19 @@ pub struct Duplicate {
 pub enum Preference {
     /// It is newer.
     Newer {
-        /// The last txg of the device left out.
+        /// Last txg of the device left out.
         left_out: Txg,
-        /// The last txg of the device used.
+        /// Last txg of the device used.
         used: Txg,
     },
-    /// Both have the same last txg: nothing tells them apart.
+    /// Both have the same last txg.
     Equal(Txg),
     /// Both were changed after the copy was made.
     Diverged,
 }
 
 impl Duplicate {
-    /// Whether the device left out may just as well be the right one.
+    /// Whether the device left out may equally be the right one.
     pub fn is_undecided(&self) -> bool {
         !matches!(self.reason, Preference::Newer { .. })
     }
@@ -62,7 +62,6 @@ impl fmt::Display for Duplicate {
     }
 }
 
-/// The newest copy of each device, and the others, which are left out.
 pub(super) fn choose(candidates: Candidates) -> (Members, Vec<Duplicate>) {
     let (mut members, mut duplicates) = (Members::new(), Vec::new());
     for (guid, mut copies) in candidates {
@@ -89,7 +88,6 @@ pub(super) fn choose(candidates: Candidates) -> (Members, Vec<Duplicate>) {
     (members, duplicates)
 }
 
-/// The txg of its label and of its newest uberblock.
 fn age(copy: &Member) -> (Txg, Txg) {
     let newest = copy.uberblocks.iter().map(|uberblock| uberblock.txg).max();
     (copy.found.label_txg, newest.unwrap_or_default())

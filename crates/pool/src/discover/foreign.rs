@@ -1,12 +1,11 @@
-//! What else than a pool lies on a device: file systems, swap space, and members of volume managers.
+//! Detects foreign content of a device: file systems, swap space, members of volume managers.
 //!
-//! Idea: everything that is stored on disks marks itself by a few bytes at a fixed place. This is a table of
-//! these marks, with the names that `blkid` gives them, for all that is likely to be found on a disk of a
-//! Linux machine. No library is needed, and one that is not there can't be asked; a mark that is missing here
-//! costs a warning, no more.
+//! Idea: such content is marked by magic bytes at a fixed place. This is a table of the marks likely on a
+//! Linux machine, with the names that `blkid` gives them, so no library is needed. A missing entry costs no
+//! more than a warning. Partitions are examined as well, since `zpool create` on the whole disk overwrites
+//! them.
 //!
-//! A mark of two bytes would be found in one of 65,536 disks of noise, so ext and HFS+ are looked at more
-//! closely. Partitions are looked into as well, since `zpool create` on the whole disk overwrites them.
+//! A mark of two bytes matches one in 65,536 disks of noise, so ext and HFS+ get further checks.
 //!
 //! Source: util-linux, `libblkid/src/superblocks/`: the places and magic numbers in its `BLKID_IDINFO`
 //! tables; `md.rst` and `ext4/super.rst` of the kernel's documentation.
@@ -15,25 +14,24 @@ use super::partition::partitions;
 use cenote_device::Device;
 use std::sync::Arc;
 
-/// Something else than a pool that a device holds.
+/// Foreign content on a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Foreign {
-    /// The name that `blkid` gives it: `ext4`, `swap`, `LVM2_member`.
+    /// Its name in `blkid`: `ext4`, `swap`, `LVM2_member`.
     pub kind: &'static str,
-    /// The device, or a partition that lies on it.
+    /// The device, or the partition on it.
     pub path: String,
 }
 
-/// Bytes at the start of a device that hold all marks.
+/// The start of a device, with all marks.
 const HEAD_BYTES: usize = 128 << 10;
-/// Bytes at its end that do: the older RAID superblocks are at most 128 KiB from there.
+/// The end: older RAID superblocks are at most 128 KiB from it.
 const TAIL_BYTES: usize = 128 << 10;
 
 /// (name, place in bytes, mark)
 type Mark = (&'static str, usize, &'static [u8]);
 
-/// Marks at the start of a device. Where several match the first counts: what encloses comes before what may
-/// lie inside.
+/// The first match counts, so containers come before their possible content.
 const MARKS: &[Mark] = &[
     ("crypto_LUKS", 0, b"LUKS\xba\xbe"),
     ("BitLocker", 3, b"-FVE-FS-"),
@@ -75,7 +73,7 @@ const MARKS: &[Mark] = &[
     ("iso9660", 0x8001, b"CD001"),
 ];
 
-/// Marks of swap space and of a hibernated system stand at the end of its first page.
+/// At the end of the first page: swap space and hibernated systems.
 const SWAP_MARKS: [(&str, &[u8]); 5] = [
     ("swap", b"SWAPSPACE2"),
     ("swap", b"SWAP-SPACE"),
@@ -83,11 +81,9 @@ const SWAP_MARKS: [(&str, &[u8]); 5] = [
     ("swsuspend", b"S2SUSPEND"),
     ("swsuspend", b"ULSUSPEND"),
 ];
-/// Sizes of pages, in bytes.
 const PAGES: [usize; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
-/// What a device holds, or the first of its partitions that holds something. `None`: nothing that is known,
-/// or it can't be read.
+/// The content of a device, or of its first non-empty partition. `None` if unknown or unreadable.
 pub async fn foreign(device: &Arc<dyn Device>) -> Option<Foreign> {
     let found = |device: &Arc<dyn Device>, kind| Foreign { kind, path: device.describe().to_owned() };
     if let Some(kind) = kind(device).await {
@@ -119,10 +115,10 @@ fn at_start(head: &[u8]) -> Option<&'static str> {
     marked.or_else(swap).or_else(|| ext(head)).or_else(|| hfsplus(head))
 }
 
-/// ext2, ext3 and ext4 share a superblock, 1024 bytes from the start; features tell them apart.
+/// ext2, ext3 and ext4 share a superblock at byte 1024; features tell them apart.
 fn ext(head: &[u8]) -> Option<&'static str> {
-    /// Places in the superblock: `s_inodes_count`, `s_blocks_count_lo`, `s_log_block_size`, `s_magic`,
-    /// `s_rev_level`; and `s_feature_compat`, `s_feature_incompat`, `s_feature_ro_compat`.
+    /// `s_inodes_count`, `s_blocks_count_lo`, `s_log_block_size`, `s_magic`, `s_rev_level`; and
+    /// `s_feature_compat`, `s_feature_incompat`, `s_feature_ro_compat`.
     const INODES: usize = 0x00;
     const BLOCKS: usize = 0x04;
     const LOG_BLOCK: usize = 0x18;
@@ -154,7 +150,7 @@ fn hfsplus(head: &[u8]) -> Option<&'static str> {
     matches!(signature_and_version, b"H+\0\x04" | b"HX\0\x05").then_some("hfsplus")
 }
 
-/// Whether the end of a device of this size holds a superblock of Linux's RAID in version 1.0 or 0.90.
+/// Linux RAID, version 1.0 or 0.90.
 fn is_raid_member(tail: &[u8], size_bytes: u64) -> bool {
     const MAGIC: u32 = 0xa92b_4efc;
     let start = size_bytes - tail.len() as u64;

@@ -1,5 +1,4 @@
-//! From devices with labels to pools: groups devices, chooses which statements to believe, and notes
-//! doubts.
+//! Groups devices by pool, chooses the labels to believe, and notes contradictions.
 
 use super::history::History;
 use super::lost::{Signs, lost_states};
@@ -14,7 +13,6 @@ use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg, VdevId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A member of a pool: what its best label says about the pool.
 pub(super) struct Member {
     guid: Guid,
     config: LabelPool,
@@ -23,9 +21,8 @@ pub(super) struct Member {
     signs: Signs,
 }
 
-/// One device for each leaf, by guid.
+/// One device per leaf, by guid.
 pub(super) type Members = BTreeMap<Guid, Member>;
-/// All candidates for each leaf, before one of several copies is chosen.
 pub(super) type Candidates = BTreeMap<Guid, Vec<Member>>;
 
 pub(super) fn group(scanned: Vec<Scanned>, mut problems: Vec<Problem>) -> Discovery {
@@ -55,15 +52,12 @@ pub(super) fn group(scanned: Vec<Scanned>, mut problems: Vec<Problem>) -> Discov
     Discovery { pools: found, problems }
 }
 
-/// The role of a device, by its newest label.
 enum Role {
-    /// Part of a pool, with the problems of its other labels.
+    /// With the problems of its other labels.
     Member(Box<Member>, Vec<Problem>),
-    /// A spare or a cache device.
     Auxiliary(Guid, FoundDevice),
 }
 
-/// For each pool, the newest txg of any uberblock.
 fn synced_txgs(scanned: &[Scanned]) -> BTreeMap<Guid, Txg> {
     let mut synced = BTreeMap::new();
     for labels in scanned.iter().map(|device| &device.labels) {
@@ -76,14 +70,12 @@ fn synced_txgs(scanned: &[Scanned]) -> BTreeMap<Guid, Txg> {
     synced
 }
 
-/// Of a device's uberblocks.
 fn newest_txg(labels: &[Label]) -> Option<Txg> {
     labels.iter().flat_map(|label| &label.uberblocks).map(|uberblock| uberblock.txg).max()
 }
 
-/// The newest label counts, except for labels of a txg that was never completed: there the power failed
-/// between labels and uberblock. Of the same txg, one that says the pool is in use: who takes a pool marks
-/// the labels that it finds, one after the other.
+/// The newest label counts, unless its txg was never completed: the power failed before its uberblock. Among
+/// labels of one txg, one that marks the pool as in use counts, because an import marks labels one by one.
 fn role(scanned: Scanned, synced: &BTreeMap<Guid, Txg>) -> Result<Role, String> {
     let txg = |list: &Nvlist| list.get_u64("txg").unwrap_or(0);
     let is_whole = |list: &Nvlist| {
@@ -128,14 +120,14 @@ fn says_active(state: Option<u64>) -> bool {
     state.map(PoolState::from) == Some(PoolState::Active)
 }
 
-/// The size of a device and its least size, if it was truncated.
+/// The actual and the required size of a truncated device.
 fn shortfall(device: &dyn Device, config: &LabelPool) -> Option<(u64, u64)> {
     let least_bytes = least_leaf_bytes(&config.vdev_tree, config.guid?).saturating_add(VDEV_LABELS_BYTES);
     let size_bytes = device.size_bytes();
     (size_bytes < least_bytes).then_some((size_bytes, least_bytes))
 }
 
-/// Problems with the device, or with labels other than the chosen one.
+/// Problems of the device and of its other labels.
 fn label_notes(path: &str, lists: &[&Nvlist], best: &Nvlist, shortfall: Option<(u64, u64)>) -> Vec<Problem> {
     let mut notes = Vec::new();
     let bad = (VDEV_LABELS as usize).saturating_sub(lists.len());
@@ -163,8 +155,8 @@ fn assemble(candidates: Candidates, mut notes: Vec<Problem>) -> Result<FoundPool
     let rank = |m: &&Member| (m.found.label_txg, m.config.state == PoolState::Active);
     let newest = members.values().max_by_key(rank).ok_or("no device")?;
     let tops = top_level_vdevs(&members);
-    // Pools older than version 19 don't record the number of vdevs. Then the ids in the labels must do, and
-    // the sum of all guids in the uberblock tells whether there are more.
+    // Pools older than version 19 do not record the number of vdevs. Then the labels' ids must do; the sum of
+    // all guids in the uberblock tells whether there are more.
     let known = tops.keys().next_back().map_or(0, |&id| id + 1);
     let count = newest.config.vdev_children.filter(|&named| named > 0).unwrap_or(known);
     let vdev = |id: u64| match tops.get(&id) {
@@ -186,13 +178,13 @@ fn assemble(candidates: Candidates, mut notes: Vec<Problem>) -> Result<FoundPool
     Ok(FoundPool { config, uberblocks, devices, auxiliary, notes, lost, duplicates, taps: None })
 }
 
-/// The `ub_guid_sum` of a pool with exactly these vdevs: the sum of their guids and the pool's.
+/// The sum of all vdevs' guids and the pool's.
 fn guid_sum(config: &PoolConfig) -> u64 {
     let vdevs = config.vdevs.iter().flat_map(VdevConfig::walk);
     vdevs.fold(config.guid.0, |sum, vdev| sum.wrapping_add(vdev.guid.0))
 }
 
-/// For each id, the member that describes the top-level vdev as of the newest txg.
+/// For each id, the member with the newest description.
 fn top_level_vdevs(members: &Members) -> BTreeMap<u64, &Member> {
     let mut tops: BTreeMap<u64, &Member> = BTreeMap::new();
     for member in members.values() {
@@ -204,8 +196,8 @@ fn top_level_vdevs(members: &Members) -> BTreeMap<u64, &Member> {
     tops
 }
 
-/// How a leaf lags behind its siblings: its labels are older, or it lacks their newest uberblocks. An
-/// interrupted write leaves it one uberblock behind, but complete.
+/// A leaf lags if its labels are older, or if it lacks more than its siblings' newest uberblock. It may lack
+/// only that one after an interrupted write.
 fn lag(members: &Members, siblings: &[Guid], leaf: Guid) -> Option<String> {
     let leaf = members.get(&leaf)?;
     let siblings = || siblings.iter().filter_map(|guid| members.get(guid));
@@ -223,7 +215,6 @@ fn lag(members: &Members, siblings: &[Guid], leaf: Guid) -> Option<String> {
     ))
 }
 
-/// Whether a leaf was away only.
 fn history(members: &Members, siblings: &[Guid], leaf: Guid) -> History {
     let of = |guid: &Guid| members.get(guid).map_or(&[][..], |member| &member.uberblocks);
     let others: Vec<Uberblock> =
@@ -231,7 +222,7 @@ fn history(members: &Members, siblings: &[Guid], leaf: Guid) -> History {
     History::of(of(&leaf), &others)
 }
 
-/// Keeps the devices that the vdevs name, marks those that lag behind their siblings, and notes the others.
+/// Keeps the devices that the vdevs name, marks lagging ones, and notes the others.
 fn keep_named(
     members: Members,
     tops: &[VdevConfig],

@@ -1,36 +1,35 @@
-//! What a device may lack that has not always been with its siblings.
+//! The txgs that a device may lack after an absence.
 //!
-//! Idea: a dirty time log (DTL) knows what a device missed that was *away*. It does not know what one lacks
-//! that was used elsewhere meanwhile: there, blocks were freed and overwritten that this pool still has. Nor
-//! what one lacks that is an old copy of itself. Leaves of a vdev get all uberblocks together, so the newest
-//! one on the device tells which it is:
+//! Idea: a dirty time log (DTL) lists the txgs that a device missed while it was *away*. It knows nothing of
+//! a device that was used elsewhere meanwhile, where blocks of this pool were freed and overwritten, nor of
+//! an old copy of a device. Leaves of a vdev get all uberblocks together, so the device's newest one tells
+//! the cases apart:
 //!
 //! ```text
-//!   the device's newest uberblock   what it may lack
-//!     its siblings' as well           what its log says, and all after that uberblock
-//!     too old to tell                 the same, if its log begins after that
-//!     any other                       everything
+//!   newest uberblock of the device   may lack
+//!     its siblings have it too         the DTL's txgs, and all after that uberblock
+//!     too old to tell                  the same, if its DTL begins after that
+//!     any other                        everything
 //! ```
 //!
-//! Source: OpenZFS `vdev_dtl_load`, which believes logs.
+//! Source: OpenZFS `vdev_dtl_load`, which trusts DTLs.
 
 use super::FoundDevice;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{TXG_INITIAL, Txg};
 
-/// Whether the newest state on a device is one that its siblings have come by.
+/// Whether a device's siblings have passed through its newest state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum History {
     /// A sibling has that state, too, or none has a newer one.
     Shared,
-    /// They have come another way: it was used without them.
+    /// They have not: it was used without them.
     Apart,
-    /// Their states of that time are not known any more.
+    /// Their states of that time are no longer known.
     Unknown,
 }
 
 impl History {
-    /// That of a device with these uberblocks, among siblings with those.
     pub(crate) fn of(own: &[Uberblock], others: &[Uberblock]) -> History {
         let Some(own) = own.iter().max_by_key(|uberblock| uberblock.txg) else { return History::Unknown };
         let is_same = |other: &Uberblock| (other.txg, other.rootbp) == (own.txg, own.rootbp);
@@ -45,7 +44,7 @@ impl History {
 }
 
 impl FoundDevice {
-    /// Of which txgs it may lack anything, first and last, by what its log says of it and up to the newest.
+    /// The txgs, first and last, of which it may lack anything, given its DTL and the pool's newest txg.
     pub fn may_lack(&self, log: &[(Txg, Txg)], newest: Txg) -> Vec<(Txg, Txg)> {
         if !self.stale {
             return log.to_vec();

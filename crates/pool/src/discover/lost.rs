@@ -1,18 +1,16 @@
-//! Signs of states that are newer than the newest uberblock that can be read.
+//! Signs of states newer than the newest readable uberblock.
 //!
-//! Idea: if the newest uberblocks are damaged in all labels of all devices, the pool opens as it was earlier,
-//! and nothing fails. But a txg leaves more than its uberblock:
+//! Idea: if the newest uberblocks are damaged in all labels of all devices, the pool silently opens in an
+//! earlier state. But a txg leaves more traces than its uberblock:
 //!
 //! ```text
 //!   labels 1 and 3   are written last (label/write): a txg that they name was complete
-//!   a slot           with an uberblock whose checksum is wrong still says its txg
-//!   slots after the newest uberblock's that hold neither an uberblock nor nothing: older ones may have been
-//!                    there, or newer ones
+//!   a slot           with a bad uberblock checksum may still state its txg
+//!   slots after the newest uberblock's that hold garbage: either older or newer uberblocks were there
 //! ```
 //!
-//! A slot counts only if it is damaged in all labels of a device, since each uberblock goes to all of them: a
-//! write that was interrupted leaves some as they were. A ring begins empty, or (OpenZFS) with an uberblock
-//! of txg 0 that has no checksum.
+//! A slot counts only if it is damaged in all labels of a device, because an interrupted write leaves some
+//! labels intact. A ring begins empty, or (OpenZFS) with an uberblock of txg 0 that has no checksum.
 //!
 //! Source: OpenZFS `vdev_label_init`, `vdev_config_sync`.
 
@@ -23,17 +21,17 @@ use cenote_format::uberblock::Uberblock;
 use cenote_format::units::Txg;
 use std::fmt;
 
-/// Labels that are written after a txg's uberblock.
+/// Labels written after a txg's uberblock.
 const LAST_LABELS: [usize; 2] = [1, 3];
 
-/// States that were newer than the newest uberblock that can be read.
+/// Signs of states newer than the newest readable uberblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostStates {
-    /// The newest state that an uberblock leads to.
+    /// The newest state that can be opened.
     pub opens: Txg,
     /// The newest txg that labels or damaged uberblocks name.
     pub known: Option<Txg>,
-    /// Damaged slots that come right after the newest uberblock's.
+    /// Damaged slots right after the newest uberblock's.
     pub slots: u64,
 }
 
@@ -55,14 +53,12 @@ impl fmt::Display for LostStates {
     }
 }
 
-/// What a device's labels have besides uberblocks that can be read.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
-    /// Of the labels that are written last.
+    /// From the labels written last.
     label_txg: Option<Txg>,
-    /// Slots that are damaged in all labels, with what they name.
+    /// Slots damaged in all labels, and the txgs that they name.
     slots: Vec<(u64, Option<Txg>)>,
-    /// Slots of the ring.
     count: u64,
 }
 
@@ -85,14 +81,13 @@ impl Signs {
         self.slots.iter().filter_map(|(_, txg)| *txg).chain(self.label_txg).max()
     }
 
-    /// Damaged slots right after that of a txg.
+    /// Damaged slots right after a txg's.
     fn after(&self, newest: Txg) -> u64 {
         let is_damaged = |turn: &u64| self.slots.iter().any(|(slot, _)| *slot == turn % self.count.max(1));
         (1..self.count).map(|ahead| newest.0.saturating_add(ahead)).take_while(is_damaged).count() as u64
     }
 }
 
-/// What the devices of a pool tell of states newer than its newest uberblock.
 pub(super) fn lost_states<'a>(
     newest: &Uberblock,
     devices: impl Iterator<Item = &'a Signs> + Clone,

@@ -1,4 +1,4 @@
-//! Partition tables, just enough to find partitions inside the image of a whole disk.
+//! Partition tables, just enough to find partitions inside a disk image.
 //!
 //! ```text
 //!   MBR, sector 0:   446 four entries of 16 bytes (type at 4, first sector u32 at 8, sectors u32 at 12)
@@ -8,23 +8,21 @@
 //!   GPT, last sector: a copy, in case the front was overwritten; an MBR entry of type 0xee announces a GPT
 //! ```
 //!
-//! The kernel does this for block devices; for image files we must. Logical (extended) MBR partitions are
-//! not followed: ZFS tools never create them. The table is only a hint where to look: a label found there
-//! proves itself by its checksum.
+//! The kernel does this for block devices; image files need it here. Logical (extended) MBR partitions are
+//! not followed: ZFS tools never create them. The table is only a hint; labels found through it are verified
+//! by their checksums.
 
 use super::window::WindowDevice;
 use bytes::Bytes;
 use cenote_device::Device;
 use std::sync::Arc;
 
-/// The most entries followed; GPT has 128 by default.
+/// GPT has 128 by default.
 const MAX_ENTRIES: u32 = 256;
-/// First bytes of a GPT header.
 const GPT_SIGNATURE: &[u8] = b"EFI PART";
-/// Type of the MBR entry that covers a disk with a GPT.
+/// The MBR entry that covers a GPT disk.
 const PROTECTIVE: u8 = 0xee;
 
-/// A partition: its number as the kernel counts, first byte and length.
 #[derive(Debug, PartialEq, Eq)]
 struct Extent {
     number: usize,
@@ -32,7 +30,7 @@ struct Extent {
     size_bytes: u64,
 }
 
-/// The partitions of a device with their offsets; none if it has no partition table.
+/// Partitions with their offsets.
 pub(super) async fn partitions(device: &Arc<dyn Device>) -> Vec<(u64, Arc<dyn Device>)> {
     let mut found: Vec<(u64, Arc<dyn Device>)> = Vec::new();
     // Sectors have 512 bytes, or 4096 on native 4K disks, where the GPT header is then at 4096.
@@ -81,7 +79,7 @@ fn gpt_entries(entries: &[u8], entry_bytes: usize, sector_bytes: u64) -> Vec<Ext
     entries.chunks_exact(entry_bytes).enumerate().filter_map(entry).collect()
 }
 
-/// An MBR whose single entry keeps old tools off the disk.
+/// A protective MBR.
 fn announces_gpt(mbr: &[u8]) -> bool {
     mbr.get(510..512) == Some(&[0x55, 0xaa]) && mbr[446..510].chunks_exact(16).any(|e| e[4] == PROTECTIVE)
 }
@@ -143,7 +141,7 @@ mod tests {
         assert!(mbr_entries(&mbr, 512).is_empty() && announces_gpt(&mbr));
     }
 
-    /// A disk of 1 MiB with a GPT of one partition, from sector 8 to sector 15.
+    /// A 1 MiB disk with one partition, from sector 8 to 15.
     fn disk_with_gpt(sector_bytes: usize, header_at: u64) -> Vec<u8> {
         let mut disk = vec![0; 1 << 20];
         disk[450] = PROTECTIVE;

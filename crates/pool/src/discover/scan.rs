@@ -1,4 +1,4 @@
-//! Which files and devices to examine, and what their labels say.
+//! Selects the files and devices to examine, and reads their labels.
 
 use super::partition::partitions;
 use super::seat::{Seat, identity};
@@ -15,29 +15,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A device that takes longer is left out: a sleeping disk needs some seconds, one that hangs never answers.
+/// A sleeping disk needs some seconds; a hung one never answers.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Number of devices whose labels are read concurrently.
 const SCAN_WIDTH: usize = 16;
 
-/// A device and its labels, at least one of which is usable.
+/// A device with at least one usable label.
 pub(super) struct Scanned {
     pub(super) device: Arc<dyn Device>,
-    /// The device itself, or the one that it is a partition of.
+    /// The device itself, or the one with the partition.
     pub(super) base: Base,
-    /// Where its bytes lie, if known: the same for `sda1` and for the first partition found on `sda`.
+    /// Where its bytes lie: the same for `sda1` and for the first partition found on `sda`.
     pub(super) seat: Option<Seat>,
     pub(super) labels: Vec<Label>,
 }
 
-/// A path to examine. A path that the user named is reported if it fails; one found in a folder need not be
-/// a vdev.
+/// Failures are reported only for paths that the user `named`.
 struct Candidate {
     path: PathBuf,
     named: bool,
 }
 
-/// Reads the labels of everything below `paths`.
 pub(super) async fn scan(rt: &Runtime, paths: &[PathBuf]) -> (Vec<Scanned>, Vec<Problem>) {
     let asked = paths.to_vec();
     let (candidates, mut problems) = rt.blocking(move || candidates(&asked)).await;
@@ -61,7 +58,6 @@ pub(super) async fn scan(rt: &Runtime, paths: &[PathBuf]) -> (Vec<Scanned>, Vec<
 }
 
 impl Scanned {
-    /// Whether this is a partition found inside a device.
     fn is_window(&self) -> bool {
         matches!(&self.base, Base::Path(path) if self.device.describe() != path.to_string_lossy())
     }
@@ -70,13 +66,12 @@ impl Scanned {
 /// The unit of `/sys/class/block/*/size`.
 const SECTOR_BYTES: u64 = 512;
 
-/// The block devices of this machine that can be disks of a pool, partitions included.
+/// Block devices of this machine that can hold a vdev, including partitions.
 pub fn machine_devices() -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir("/sys/class/block") else { return Vec::new() };
     let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
     names.sort();
-    // Nothing that is smaller can be a pool's disk: unused loop devices, card readers without a medium, loop
-    // devices of mounts.
+    // Too small for a vdev: unused loop devices, card readers without a medium, loop devices of mounts.
     let is_small = |name: &std::ffi::OsString| {
         let size = std::fs::read_to_string(Path::new("/sys/class/block").join(name).join("size"));
         size.is_ok_and(|sectors| {
@@ -106,7 +101,7 @@ fn candidates(paths: &[PathBuf]) -> (Vec<Candidate>, Vec<Problem>) {
             Err(error) => problems.push(problem(path.display(), format!("{error}; check the path"))),
         }
     }
-    // One disk may have many names (by-id, by-path); the first one requested is kept.
+    // A disk may have many names (by-id, by-path); the first one requested is kept.
     found.retain(|candidate| identity(&candidate.path).is_none_or(|id| seen.insert(id)));
     (found, problems)
 }
@@ -133,7 +128,7 @@ async fn scan_one(rt: &Runtime, candidate: &Candidate) -> (Vec<Scanned>, Option<
     let complain = |why: String| Some(problem(candidate.path.display(), why));
     let device: Arc<dyn Device> = match FileDevice::open(&candidate.path, OpenOptions::READ_ONLY, rt).await {
         Ok(device) => Arc::new(device),
-        // A folder of devices holds empty drives and the like; but disks that we may not read are reported.
+        // A folder of devices holds empty drives and the like, but disks without permission are reported.
         Err(DeviceError::Open { .. }) if !candidate.named => return (Vec::new(), None),
         Err(error) => {
             // The problem names the path already.
@@ -146,7 +141,6 @@ async fn scan_one(rt: &Runtime, candidate: &Candidate) -> (Vec<Scanned>, Option<
     look_at(device, Base::Path(candidate.path.clone()), seat, candidate.named).await
 }
 
-/// Reads the labels of devices that are already open.
 pub(super) async fn scan_devices(devices: Vec<Arc<dyn Device>>) -> (Vec<Scanned>, Vec<Problem>) {
     let (mut scanned, mut problems) = (Vec::new(), Vec::new());
     for device in devices {
@@ -157,8 +151,7 @@ pub(super) async fn scan_devices(devices: Vec<Arc<dyn Device>>) -> (Vec<Scanned>
     (scanned, problems)
 }
 
-/// The labels of a device, or of its partitions. Having none is a problem only for a device that was
-/// `named`.
+/// The labels of a device, or of its partitions. A lack of them is a problem only if it was `named`.
 async fn look_at(
     device: Arc<dyn Device>,
     base: Base,

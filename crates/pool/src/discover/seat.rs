@@ -6,27 +6,26 @@
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// The unit of sizes in /sys, whatever the disk's own sector size.
+/// Independent of the disk's sector size.
 const SYSFS_SECTOR_BYTES: u64 = 512;
 
-/// A file or disk, and the offset on it at which something begins.
+/// A start offset on a file or disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Seat {
     device: Identity,
     start_bytes: u64,
 }
 
-/// What all paths to one device or file share: the device's number, or the file's device and inode.
+/// The device's number, or the file's device and inode.
 type Identity = (bool, u64, u64);
 
 impl Seat {
-    /// The seat of a file or device; a partition's is on its disk.
+    /// A partition's seat is on its disk.
     pub(super) fn of(path: &Path) -> Option<Seat> {
         let device = identity(path)?;
         on_disk(path).or(Some(Seat { device, start_bytes: 0 }))
     }
 
-    /// The seat of a partition `start_bytes` further on.
     pub(super) fn behind(self, start_bytes: u64) -> Seat {
         Seat { start_bytes: self.start_bytes.saturating_add(start_bytes), ..self }
     }

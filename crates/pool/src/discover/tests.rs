@@ -1,4 +1,4 @@
-//! Pools whose devices are not as they should be: truncated, with damaged labels, destroyed, left behind.
+//! Pools on abnormal devices: truncated, with damaged labels, destroyed, left behind.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use super::scan::Scanned;
@@ -18,7 +18,6 @@ use cenote_runtime::Runtime;
 use cenote_testkit::{golden, needs};
 use std::sync::Arc;
 
-/// The images of a golden pool, in memory.
 fn images(name: &str) -> Vec<Vec<u8>> {
     let golden = golden(name);
     let (folder, disks) = (golden.images(), golden.facts().disks);
@@ -45,17 +44,15 @@ fn the_pool(images: Vec<Vec<u8>>) -> FoundPool {
     pools.remove(0)
 }
 
-/// Offsets of the labels of an image.
 fn labels(image: &[u8]) -> Vec<usize> {
     (0..VDEV_LABELS).map(|index| label_offset(image.len() as u64, index).unwrap() as usize).collect()
 }
 
-/// Sets a pair in the configuration of every label.
 fn set(image: &mut [u8], name: &str, value: u64) {
     set_in(image, &[0, 1, 2, 3], name, value);
 }
 
-/// Sets a pair in the configuration of some labels, and updates their checksums.
+/// Sets a pair in some labels, and updates their checksums.
 fn set_in(image: &mut [u8], which: &[usize], name: &str, value: u64) {
     let all = labels(image);
     for at in which.iter().map(|&index| all[index]) {
@@ -114,7 +111,7 @@ fn a_destroyed_pool_and_its_last_machine_are_told() {
     assert_eq!(found.config.hostid, Some(0xc0ffee));
 }
 
-/// A program that takes a pool marks its labels one after the other, in the txg in which it found them.
+/// An import marks the labels one after the other, with the txg that it found in them.
 #[test]
 fn a_pool_that_was_being_taken_when_the_program_was_killed_is_in_use() {
     let pristine = images("checkpoint");

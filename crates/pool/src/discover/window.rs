@@ -1,10 +1,9 @@
-//! A partition as a device of its own: a window onto part of another device.
+//! A partition as a device: a window onto part of another device.
 
 use bytes::Bytes;
 use cenote_device::{Device, DeviceInfo, Io, Op};
 use std::sync::Arc;
 
-/// Part of a device; read-only if the device is.
 pub(super) struct WindowDevice {
     info: DeviceInfo,
     base: Arc<dyn Device>,
@@ -12,8 +11,7 @@ pub(super) struct WindowDevice {
 }
 
 impl WindowDevice {
-    /// The `size_bytes` at `start_bytes` of `base`, as partition `number`; on a truncated disk, the part
-    /// that is there. `None` if that is empty.
+    /// Cut at the end of a truncated disk; `None` if empty.
     pub(super) fn new(
         base: Arc<dyn Device>,
         number: usize,

@@ -1,8 +1,7 @@
-//! Opens a pool that was found for writing.
+//! Opens a discovered pool for writing.
 //!
-//! Idea: discovery opens devices read-only, so it harms nobody. For writing, each device is opened again
-//! under a lock. Others may have written before the lock was taken, so the labels are read again
-//! afterwards.
+//! Idea: discovery opens devices read-only. For writing, each device is opened again under a lock. Another
+//! program may have written before the lock was taken, so the labels are read again afterwards.
 
 use super::{FoundDevice, FoundPool, discover_devices};
 use crate::error::{PoolError, Result};
@@ -15,20 +14,20 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The device itself, or the one that it is a partition of.
+/// The device itself, or the one with the partition.
 #[derive(Clone)]
 pub(crate) enum Base {
     /// Opened by discovery, read-only.
     Path(PathBuf),
-    /// Opened by the caller, in the caller's way.
+    /// Opened by the caller.
     Given(Arc<dyn Device>),
 }
 
 impl FoundDevice {
-    /// The device, open for reading and writing, locked so that no other program writes to it.
+    /// Opens the device for reading and writing, locked against other programs.
     ///
     /// # Errors
-    /// It is in use (and by whom), or may not be written.
+    /// It is in use (and by which program), or may not be written.
     pub async fn open_for_writing(&self, rt: &Runtime) -> Result<Arc<dyn Device>> {
         let Base::Path(path) = &self.base else { return Ok(self.device.clone()) };
         let is_whole = self.path == path.to_string_lossy();
@@ -43,12 +42,12 @@ impl FoundDevice {
 }
 
 impl FoundPool {
-    /// The same pool with its devices open for reading and writing, locked so that no other program writes
-    /// to them. Its labels are read again. Spares and cache devices stay as they are.
+    /// Opens all devices for reading and writing, locked against other programs, and reads the labels again.
+    /// Spares and cache devices stay as they are.
     ///
     /// # Errors
-    /// [`PoolError::Device`]: a device is in use (and which), or may not be written; [`PoolError::Config`]:
-    /// there are two copies of a device and neither is newer, or the pool was changed meanwhile.
+    /// [`PoolError::Device`]: a device is in use, or may not be written; [`PoolError::Config`]: a device has
+    /// two copies and neither is newer, or the pool was changed meanwhile.
     #[boxed]
     pub async fn open_for_writing(&self, rt: &Runtime) -> Result<FoundPool> {
         if let Some(copy) = self.duplicates.iter().find(|copy| copy.is_undecided()) {
@@ -89,7 +88,7 @@ impl FoundPool {
         let auxiliary = self.auxiliary.clone();
         same.map(|pool| FoundPool { auxiliary, ..pool }).ok_or_else(changed)
     }
-    /// The same pool, with taps at its devices and at those that join it.
+    /// Adds taps to the devices, and to those that join later.
     pub fn tapped(mut self, taps: Arc<Taps>) -> FoundPool {
         let devices = std::mem::take(&mut self.devices);
         self.taps = Some(taps);
@@ -97,7 +96,6 @@ impl FoundPool {
         self
     }
 
-    /// Devices of leaves that join the pool or come back to it.
     pub(crate) fn join(&mut self, mut joining: BTreeMap<Guid, FoundDevice>) {
         if let Some(taps) = &self.taps {
             for (leaf, found) in &mut joining {
@@ -107,7 +105,7 @@ impl FoundPool {
         self.devices.extend(joining);
     }
 
-    /// The same pool, but nothing is written to its devices before `gate` opens.
+    /// Holds back all writes to the devices until `gate` opens.
     pub fn behind(mut self, gate: &Gate) -> FoundPool {
         for found in self.devices.values_mut() {
             found.device = gate.hold(found.device.clone());

@@ -7,10 +7,9 @@
 //!   4  labels 1, 3  as 2; flush
 //! ```
 //!
-//! Interrupted before 3, labels 1 and 3 and the old uberblocks belong together; after 3, labels 0 and 2 and
-//! the new uberblock do. A device that fails is counted and left behind, whether it does not accept a part or
-//! loses it at the flush. It is an error only if none of a vdev's devices has the label, or none at all the
-//! uberblock.
+//! Before step 3, labels 1 and 3 match the old uberblocks; after it, labels 0 and 2 match the new one. A
+//! device that fails a write or flush is counted and left behind. It is an error only if none of a vdev's
+//! devices has the label, or no device at all has the uberblock.
 //!
 //! Source: OpenZFS `vdev_config_sync`, `vdev_label_sync`, `vdev_uberblock_sync`, `vdev_label_init`,
 //! `spa_sync`.
@@ -39,28 +38,25 @@ use cenote_format::units::{Txg, VdevId};
 use futures::future::join_all;
 use std::sync::Arc;
 
-/// Number of top-level vdevs that get each txg's uberblock, `SPA_SYNC_MIN_VDEVS`.
+/// `SPA_SYNC_MIN_VDEVS`, for each txg's uberblock.
 const SPA_SYNC_MIN_VDEVS: usize = 3;
-/// `RRSS_SCRATCH_VALID`: the uberblock belongs to the txg of another one, whose slot it must not take.
+/// `RRSS_SCRATCH_VALID`: the uberblock repeats another one's txg, whose slot it must not take.
 const SCRATCH_VALID: u64 = 1;
 const EVEN: [u32; 2] = [0, 2];
 const ODD: [u32; 2] = [1, 3];
 const ALL: [u32; 4] = [0, 1, 2, 3];
 
-/// What a txg writes into labels.
+/// The label changes of a txg.
 #[derive(Debug, Clone, Copy)]
 pub struct LabelUpdate<'a> {
-    /// The configuration as the MOS has it ([`PoolConfig`] with the root vdev), of this txg: its `txg`,
-    /// state and host are written as given.
+    /// The MOS's configuration as of this txg; its `txg`, state and host are written unchanged.
     pub config: &'a PoolConfig,
-    /// The root of the txg.
+    /// The txg's root.
     pub uberblock: &'a Uberblock,
-    /// Top-level vdevs that get new labels, because their configuration or the pool's changed. If there are
-    /// none, some vdevs get the uberblock and no label changes.
+    /// Top-level vdevs that get new labels. If empty, only the uberblock is written, to some vdevs.
     pub dirty: &'a [VdevId],
 }
 
-/// What is written of labels at once, and flushed.
 #[derive(Clone, Copy)]
 enum Step {
     Configs([u32; 2]),
@@ -68,8 +64,7 @@ enum Step {
 }
 
 impl Pool {
-    /// Makes a txg the pool's state: flushes its blocks, writes labels and uberblocks. [`Pool::at`] then
-    /// gives the view of that txg.
+    /// Makes a txg the pool's state: flushes its blocks, writes labels and uberblocks ([`Pool::at`]).
     ///
     /// # Errors
     /// [`PoolError::Unavailable`]: too few devices accept it, and the pool does not wait for them
@@ -95,9 +90,8 @@ impl Pool {
         }
     }
 
-    /// Writes only the configuration, into all labels, as of the pool's current txg: for instance, who has
-    /// imported the pool. At any interruption each label is intact, old or new, and both lead to the same
-    /// state.
+    /// Writes only the configuration, into all labels, as of the current txg: for instance, the importing
+    /// host. After an interruption each label is intact, old or new, and leads to the same state.
     ///
     /// # Errors
     /// [`PoolError::Unavailable`]: too few devices accept it.
@@ -109,8 +103,7 @@ impl Pool {
         self.put_configs(&update, ODD).await
     }
 
-    /// Writes an uberblock to all devices, and makes that durable: the last txg's, which says something else
-    /// of an expansion.
+    /// Durably rewrites the last txg's uberblock on all devices, with a new expansion state.
     ///
     /// # Errors
     /// [`PoolError::Unavailable`]: no device accepts it.
@@ -119,8 +112,7 @@ impl Pool {
         self.put_uberblock_on(uberblock, self.uberblock_tops(&vdevs, false)).await
     }
 
-    /// Whether a device in use was found without the newest uberblock: the power failed while it was being
-    /// written, or the device was away.
+    /// Whether a device in use was found without the newest uberblock.
     pub fn is_uneven(&self) -> bool {
         let (found, vdevs) = (self.found(), self.vdevs());
         let newest = found.uberblocks.first().map_or(Txg(0), |newest| newest.txg);
@@ -128,7 +120,7 @@ impl Pool {
         in_use.any(|leaf| found.devices.get(&leaf.guid).is_some_and(|device| device.uberblock_txg < newest))
     }
 
-    /// Writes the configuration to two labels of every leaf of the dirty vdevs.
+    /// Writes to every leaf of the dirty vdevs.
     async fn put_configs(&self, update: &LabelUpdate<'_>, labels: [u32; 2]) -> Result<()> {
         let (vdevs, mut writing) = (self.vdevs(), Vec::new());
         for &id in update.dirty {
@@ -152,7 +144,6 @@ impl Pool {
         Ok(())
     }
 
-    /// Writes the uberblock to all labels of every leaf of the vdevs that get it.
     async fn put_uberblock(&self, update: &LabelUpdate<'_>) -> Result<()> {
         let vdevs = self.vdevs();
         self.put_uberblock_on(update.uberblock, self.uberblock_tops(&vdevs, update.dirty.is_empty())).await
@@ -170,7 +161,7 @@ impl Pool {
         Ok(())
     }
 
-    /// All vdevs, or a random choice of just enough for the uberblock to survive.
+    /// All vdevs, or enough random ones for the uberblock to survive.
     fn uberblock_tops<'a>(&self, vdevs: &'a VdevTree, few: bool) -> Vec<&'a Top> {
         let mut tops: Vec<&Top> = vdevs.all_tops().iter().filter(|top| top.has_leaves()).collect();
         if few {
@@ -182,8 +173,8 @@ impl Pool {
         tops
     }
 
-    /// Writes a part of some of a leaf's labels, `at` bytes into each, sealed for its offset, and makes it
-    /// durable. Returns the first error.
+    /// Durably writes part of a leaf's labels, `at` bytes into each, sealed for its offset. Returns the first
+    /// error.
     async fn put<const N: usize>(
         &self,
         leaf: &Leaf,
@@ -218,7 +209,7 @@ impl Top {
     }
 }
 
-/// Where in a label an uberblock goes, and its bytes except for the checksum.
+/// The offset in a label, and the unsealed bytes.
 fn uberblock_slot(uberblock: &Uberblock, ashift: u32) -> (u64, Vec<u8>) {
     let slot_bytes = uberblock_slot_bytes(ashift);
     // The last slot is reserved for heartbeats.
@@ -231,8 +222,7 @@ fn uberblock_slot(uberblock: &Uberblock, ashift: u32) -> (u64, Vec<u8>) {
     (UBERBLOCK_RING_OFFSET + turn % slots * slot_bytes, slot)
 }
 
-/// A part of a label sealed for a device of this size, and its offset. `None` if the device is too small
-/// for labels.
+/// `None` if the device is too small for labels.
 fn sealed(size_bytes: u64, label: u32, at: u64, part: &[u8]) -> Option<(u64, Bytes)> {
     let offset = label_offset(size_bytes, label)? + at;
     let mut bytes = part.to_vec();
@@ -243,8 +233,8 @@ fn sealed(size_bytes: u64, label: u32, at: u64, part: &[u8]) -> Option<(u64, Byt
     Some((offset, bytes.into()))
 }
 
-/// Gives a device its first labels: configuration, empty boot settings, an empty ring. Whatever it was
-/// before is forgotten. `config` has txg 0 until a txg includes the device ([`Pool::write_labels`]).
+/// Writes a device's first labels: configuration, empty boot settings, an empty ring. `config` has txg 0
+/// until a txg includes the device ([`Pool::write_labels`]).
 ///
 /// # Errors
 /// The device fails, is too small, or the configuration is too long for a label.
@@ -267,8 +257,7 @@ pub async fn init_device(device: &dyn Device, config: &LabelConfig) -> Result<()
     Ok(device.flush().await?)
 }
 
-/// Zeroes every label that has any content of a pool (`zpool labelclear`), and returns how many there were.
-/// Other bytes of the device are left alone.
+/// Zeroes every label with pool content (`zpool labelclear`), and returns their number. Other bytes stay.
 #[boxed]
 pub async fn clear_labels(device: &dyn Device) -> Result<u32> {
     let mut cleared = 0;

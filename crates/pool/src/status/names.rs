@@ -5,7 +5,7 @@ use crate::discover::FoundPool;
 use cenote_format::units::Guid;
 use std::collections::BTreeMap;
 
-/// Names of leaves: the last part of the path, or the whole path if the last part would name two devices.
+/// Leaf names: the last part of the path, or all of it if ambiguous.
 pub(super) struct Names(BTreeMap<Guid, String>);
 
 impl Names {
@@ -57,7 +57,7 @@ fn last_part(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// If ZFS was given a whole disk and made the partition, users know the disk's name.
+/// The disk's name, if ZFS partitioned it.
 fn without_partition(path: &str) -> &str {
     if let Some((disk, number)) = path.rsplit_once("-part")
         && number.bytes().all(|b| b.is_ascii_digit())

@@ -1,4 +1,4 @@
-//! Whether a pool waits for its devices, and why.
+//! The suspension state of a pool, and its reason.
 
 use cenote_format::units::{Txg, VdevId};
 use cenote_runtime::Instant;
@@ -10,16 +10,16 @@ use tokio::sync::watch;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailMode {
-    /// Those who change the pool wait.
+    /// Changes wait.
     Wait,
-    /// They get an error, until the pool goes on.
+    /// Changes fail until the pool resumes.
     Continue,
     /// The program ends at once.
     Panic,
 }
 
 impl FailMode {
-    /// As the property is shown.
+    /// The displayed value.
     pub fn name(self) -> &'static str {
         match self {
             FailMode::Wait => "wait",
@@ -28,7 +28,7 @@ impl FailMode {
         }
     }
 
-    /// As the property is stored: `wait`, `continue`, `panic`.
+    /// Decodes the stored value: `wait`, `continue`, `panic`.
     pub fn of_property(stored: u64) -> FailMode {
         match stored {
             1 => FailMode::Continue,
@@ -38,52 +38,51 @@ impl FailMode {
     }
 }
 
-/// Why a pool takes no changes at present.
+/// Why a pool accepts no changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standstill {
-    /// It waits for its devices, and does so as this says.
+    /// It waits for its devices, in this mode.
     Suspended(FailMode),
-    /// A txg could not be written: it has to be opened again.
+    /// A txg could not be written; the pool must be reopened.
     Stopped,
 }
 
-/// Which reads through a view wait for devices that don't work.
+/// Which reads through a view wait for failed devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
     /// None, and not for long for devices that don't answer: commands that look.
     Briefly,
     /// None.
     Never,
-    /// If `failmode` is `wait`.
+    /// All, if `failmode` is `wait`.
     AsClient,
     /// All.
     AsTxg,
 }
 
-/// Why a pool waits, and since when.
+/// A suspension and its cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suspended {
-    /// Since the first failure.
+    /// Time of the first failure.
     pub since: Instant,
-    /// The txg that could not be written.
+    /// The unwritten txg.
     pub txg: Txg,
     /// The vdev that failed last.
     pub vdev: VdevId,
-    /// How.
+    /// Its error.
     pub why: Arc<str>,
 }
 
-/// The state of a pool in this respect.
 pub(crate) struct Suspension(pub(super) watch::Sender<State>);
 
 #[derive(Default)]
 pub(super) struct State {
     pub(super) mode: Option<FailMode>,
     pub(super) suspended: Option<Suspended>,
-    /// Writes, flushes and labels that wait: a read that succeeds does not say that these would.
+    /// Waiting writes, flushes and labels, which a successful read does not resume.
     pub(super) failing_writes: usize,
-    /// Grows when all that waits is to be tried again.
+    /// Incremented to retry all waiting operations.
     pub(super) tries: u64,
     pub(super) is_given_up: bool,
     pub(super) is_stopped: bool,

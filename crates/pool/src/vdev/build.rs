@@ -15,22 +15,17 @@ use cenote_runtime::Runtime;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The input for a tree, besides the configuration.
 pub(crate) struct Material<'a> {
     pub(crate) runtime: &'a Runtime,
-    /// How far the expansion has come, if one runs.
     pub(crate) reflow: &'a Arc<Reflow>,
     pub(crate) found: &'a FoundPool,
     pub(crate) indirect: &'a BTreeMap<VdevId, Arc<IndirectMap>>,
-    /// The txgs that leaves missed.
     pub(crate) missed: &'a Arc<Missed>,
-    /// What the queues of leaves go by.
     pub(crate) settings: &'a Arc<QueueSettings>,
-    /// Leaves of the preceding tree: they go on, in the state that they have now.
+    /// From the previous tree, with their state.
     pub(crate) earlier: &'a [Arc<Leaf>],
 }
 
-/// Builds the tree.
 pub(crate) fn build(config: &PoolConfig, material: &Material<'_>) -> VdevTree {
     let mut builder = Builder { material, leaves: Vec::new() };
     let tops = config.vdevs.iter().map(|top| builder.top(top)).collect();
@@ -82,7 +77,6 @@ impl Builder<'_> {
         slot
     }
 
-    /// Adds the leaves of a vdev at any depth; each holds what the slot holds.
     fn fill(&mut self, config: &VdevConfig, least_bytes: u64, slot: &mut Slot) {
         match config.kind {
             VdevKind::Disk | VdevKind::File => match self.leaf(config, least_bytes) {

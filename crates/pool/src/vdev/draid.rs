@@ -1,9 +1,8 @@
 //! dRAID geometry: redundancy groups of fixed width, spread over all children by fixed permutations.
 //!
-//! Idea: RAID-Z loads only its own disks when it rebuilds onto a spare. dRAID cuts the children into
-//! *slices* of 16 MiB rows. In each slice a permutation assigns parts to children, and the spares' share is
-//! spread over all of them, too. The permutations are part of the format: a seed for each number of
-//! children.
+//! Idea: when RAID-Z rebuilds onto a spare, only its own disks share the load. dRAID cuts the children into
+//! *slices* of 16 MiB rows. In each slice a permutation assigns parts to children, so the spares' share is
+//! spread over all of them, too. The permutations are part of the format: a seed for each number of children.
 //!
 //! ```text
 //!   groups of width 4 (3 data + 1 parity) on 7 children, 1 distributed spare: 6 disks a row
@@ -12,8 +11,8 @@
 //!       row 1    |       D D  | g2 P D D D   S |      16 MiB further down on its children
 //! ```
 //!
-//! A block fills whole rows of its group; the rest is zeros, which parity covers and nobody reads. At the
-//! end of a group it continues at the start of the next: two rows of columns.
+//! A block fills whole rows of its group; the rest is zeros, covered by parity and never read. At the end of
+//! a group it continues at the start of the next: two rows of columns.
 //!
 //! Source: OpenZFS `vdev_draid.c` (theory comment, `vdev_draid_logical_to_physical`,
 //! `vdev_draid_map_alloc_row`).
@@ -24,11 +23,9 @@ use cenote_format::draid::{DraidMap, Permutations, VDEV_DRAID_ROWHEIGHT};
 use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::units::SPA_MAXBLOCKSIZE;
 
-/// Bytes of a row on a child.
 const ROW_BYTES: u64 = VDEV_DRAID_ROWHEIGHT;
 
-/// The shape of a dRAID vdev. Invariant (checked when decoded): redundancy groups fill whole rows of the
-/// disks.
+/// Invariant (checked at decoding): redundancy groups fill whole rows of disks.
 pub(crate) struct Draid {
     parity: usize,
     data: u64,
@@ -39,29 +36,24 @@ pub(crate) struct Draid {
     permutations: Permutations,
 }
 
-/// The shape of a dRAID's redundancy groups.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DraidGroup {
-    /// Columns of data and of parity.
     pub(crate) data: u64,
     pub(crate) parity: u64,
     pub(crate) ashift: u32,
 }
 
 impl DraidGroup {
-    /// Bytes of a row of sectors.
     pub(crate) fn row_bytes(&self) -> u64 {
         (self.data + self.parity) << self.ashift
     }
 
-    /// Bytes that a block takes: whole rows.
     pub(crate) fn asize(&self, psize_bytes: u64) -> u64 {
         psize_bytes.max(1).div_ceil(self.data << self.ashift) * self.row_bytes()
     }
 }
 
 impl Draid {
-    /// `None` if the configuration has no shape or too many children.
     pub(crate) fn new(config: &VdevConfig) -> Option<Draid> {
         let shape = config.draid?;
         let children = config.children.len() as u64;
@@ -81,17 +73,16 @@ impl Draid {
         self.data + self.parity as u64
     }
 
-    /// Children in use in a row: those that are not spares in it.
     fn disks(&self) -> u64 {
         self.children - self.spares
     }
 
-    /// Data in one row of sectors of a redundancy group: the least that a block takes.
+    /// The smallest allocation: data in one row of sectors.
     pub(crate) fn row_data_bytes(&self) -> u64 {
         self.data << self.ashift
     }
 
-    /// Bytes of a row of sectors of a redundancy group, parity included: the unit of allocation.
+    /// The unit of allocation: a row of sectors with parity.
     pub(crate) fn unit_bytes(&self) -> u64 {
         self.group_width() << self.ashift
     }
@@ -100,7 +91,6 @@ impl Draid {
         self.group_width() * ROW_BYTES
     }
 
-    /// The child that plays part `part` in permutation `index`.
     fn child(&self, index: u64, part: u64) -> usize {
         // Each base permutation serves as many slices as there are children, rotated by one more each time.
         let base = self.permutations.row(index / self.children);
@@ -108,18 +98,16 @@ impl Draid {
         (child % self.children) as usize
     }
 
-    /// Bytes that a block takes: whole rows of its redundancy group.
     pub(crate) fn asize(&self, psize_bytes: u64) -> u64 {
         DraidGroup { data: self.data, parity: self.parity as u64, ashift: self.ashift }.asize(psize_bytes)
     }
 
-    /// Bytes of data in whole rows that take so many bytes with their parity.
+    /// Data bytes of whole rows with this allocated size.
     pub(crate) fn data_bytes(&self, asize_bytes: u64) -> u64 {
         asize_bytes / self.group_width() * self.data
     }
 
-    /// How far from an offset can be rebuilt as a whole, with `most_bytes` of each column of data: whole rows
-    /// of a redundancy group.
+    /// Longest piece with `most_bytes` per data column, in whole rows of one redundancy group.
     pub(crate) fn rebuild_bytes(&self, offset: u64, most_bytes: u64) -> u64 {
         let data_bytes = most_bytes.saturating_mul(self.data).min(SPA_MAXBLOCKSIZE);
         let rows = (data_bytes / self.row_data_bytes()).max(1);
@@ -127,8 +115,7 @@ impl Draid {
         (rows * self.unit_bytes()).min(group_end - offset)
     }
 
-    /// Rows of a block as (parity, columns). `None` if the offset is not at a row of sectors of a
-    /// redundancy group.
+    /// Rows as (parity, columns). `None` if the offset is not at a row of a redundancy group.
     pub(crate) fn rows(&self, offset: u64, psize: usize) -> Option<Vec<(usize, Vec<Column>)>> {
         if psize == 0 || !offset.is_multiple_of(self.unit_bytes()) {
             return None;
@@ -148,7 +135,7 @@ impl Draid {
         Some(rows)
     }
 
-    /// The columns of `bytes` of data at `offset`, all within one redundancy group.
+    /// Columns of a range within one redundancy group.
     fn row(&self, offset: u64, bytes: u64, mut data_at: usize) -> Vec<Column> {
         let (width, disks) = (self.group_width(), self.disks());
         let group = offset / self.group_bytes();
@@ -179,7 +166,7 @@ impl Draid {
         (0..width).map(column).collect()
     }
 
-    /// What whole rows of a range have on a child, in its order, from the end of its front labels on.
+    /// Ranges on a child, ascending, from the end of its front labels on.
     pub(crate) fn on_child(&self, slot: usize, (start, end): (u64, u64)) -> Vec<(u64, u64)> {
         let (width, row_bytes) = (self.group_width(), self.unit_bytes());
         let (mut at, end) = (start.next_multiple_of(row_bytes), end / row_bytes * row_bytes);
@@ -196,7 +183,7 @@ impl Draid {
         ranges
     }
 
-    /// The child that holds a distributed spare's bytes at `offset_bytes` of a leaf.
+    /// The child that serves a distributed spare at `offset_bytes` of a leaf.
     pub(crate) fn spare_child(&self, spare: u64, offset_bytes: u64) -> Option<usize> {
         if spare >= self.spares {
             return None;

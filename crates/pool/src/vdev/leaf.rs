@@ -1,15 +1,15 @@
 //! Leaves: devices with counters; and slots: leaves that hold the same bytes.
 //!
-//! An operation that has begun is brought to its end, and keeps its permit until then, even if its future is
-//! dropped ([`Patience`]); one that still waits in the queue leaves it.
+//! An operation that has begun runs to its end and keeps its permit, even if its future is dropped
+//! ([`Patience`]). An operation still in the queue leaves it.
 //!
-//! A leaf owns its flush state ([`Unflushed`]): an error of a flush or of a write through the cache is told
-//! once by the system, maybe to somebody whose writes were not lost.
+//! A leaf owns its flush state ([`Unflushed`]), because the system reports an error of a flush or a
+//! write-through only once, perhaps to a caller that lost nothing.
 //!
-//! Locking: counters are relaxed atomics and all methods may be called concurrently. `flushing` lets one
-//! flush at a time through, because the system would tell only one of two of an error; devices make one at a
-//! time in any case. Writes through the cache hold `through` for reading; a flush takes it for writing at its
-//! end, lest one of them is about to bring an error that was the flush's.
+//! Locking: counters are relaxed atomics and all methods may be called concurrently. `flushing` admits one
+//! flush at a time, because the system would report an error to only one of two. Write-throughs hold
+//! `through` for reading. A flush takes it for writing at its end, in case one of them is about to report the
+//! flush's error.
 
 use crate::health::ErrorCounts;
 use crate::label::{Label, read_labels};
@@ -25,21 +25,20 @@ use cenote_runtime::{Instant, Runtime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What a seek of a spinning disk costs, in operations (`zfs_vdev_mirror_rotating_seek_inc`).
+/// In operations (`zfs_vdev_mirror_rotating_seek_inc`).
 const SEEK_COST: u64 = 5;
-/// Bytes that a probe reads and writes at once.
 const PROBE_SIZE: u64 = 4 << 10;
-/// A way that costs half a seek (`zfs_vdev_mirror_rotating_seek_offset`).
+/// Within it, a seek costs half (`zfs_vdev_mirror_rotating_seek_offset`).
 const SEEK_OFFSET_BYTES: u64 = 1 << 20;
 
-/// What a device that has failed is found to be.
+/// The result of probing a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
-    /// It can be read and written.
+    /// Readable and writable.
     Works,
-    /// It can't.
+    /// Not readable or not writable.
     Fails,
-    /// It is not there any more.
+    /// No longer present.
     Gone,
 }
 
@@ -47,22 +46,22 @@ pub enum Probe {
 #[derive(Clone)]
 pub(crate) struct Leaf {
     pub(crate) guid: Guid,
-    /// The distributed spares, from the outermost, whose bytes are meant when it is reached by them.
+    /// Distributed spares on the way to it, outermost first.
     through: Vec<Guid>,
     pub(crate) device: Arc<dyn Device>,
     queue: Arc<Queue>,
     patience: Arc<Patience>,
-    /// Shared with the same device under another guid: the last one of a mirror takes over the mirror's.
+    /// Shared under several guids: the last disk of a mirror takes over the mirror's.
     state: Arc<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Known to lack some of what its slot should hold, and not known what.
+    /// Incomplete, with unknown extent.
     stale: AtomicBool,
     /// Offline by the administrator, or truncated: see [`Leaf::is_out_of_use`].
     away: AtomicBool,
-    /// Resilvers read it before others that hold the same.
+    /// See [`Leaf::is_read_first`].
     read_first: AtomicBool,
     read_errors: AtomicU64,
     write_errors: AtomicU64,
@@ -72,7 +71,7 @@ struct State {
     through: tokio::sync::RwLock<()>,
 }
 
-/// A write that has begun. It is done, whatever came of it, when this is dropped.
+/// Dropped when the write has ended.
 struct Writing {
     state: Arc<State>,
     stake: Stake,
@@ -104,12 +103,11 @@ impl Leaf {
         Leaf { guid, through: Vec::new(), device, queue, patience, state: Arc::default() }
     }
 
-    /// The same device under another guid: counters and unflushed writes are those of both.
+    /// Shares counters and unflushed writes.
     pub(crate) fn renamed(&self, guid: Guid) -> Leaf {
         Leaf { guid, ..self.clone() }
     }
 
-    /// The same leaf on the same device, which has grown.
     pub(crate) fn on(
         &self,
         runtime: &Runtime,
@@ -121,33 +119,32 @@ impl Leaf {
         Leaf { through: Vec::new(), device: grown, queue, patience, ..self.clone() }
     }
 
-    /// The same device, for what distributed spares have on it.
     pub(crate) fn reached_through(&self, spares: &[Guid]) -> Leaf {
         Leaf { through: spares.to_vec(), ..self.clone() }
     }
 
-    /// Whose DTLs may say that something is lacking here: its own, and those of distributed spares.
+    /// Guids whose DTLs apply.
     pub(crate) fn names(&self) -> impl Iterator<Item = Guid> + '_ {
         [self.guid].into_iter().chain(self.through.iter().copied())
     }
 
-    /// What a new tree of vdevs says of it; at once, for operations under way too.
+    /// Takes effect for operations under way, too.
     pub(crate) fn set_state(&self, stale: bool, away: bool) {
         self.state.stale.store(stale, Ordering::Relaxed);
         self.state.away.store(away, Ordering::Relaxed);
     }
 
-    /// It lacks some of what its slot should hold, and nothing says what.
+    /// Incomplete, with unknown extent.
     pub(crate) fn is_stale(&self) -> bool {
         self.state.stale.load(Ordering::Relaxed)
     }
 
-    /// Out of use by decision, or because it is too small.
+    /// Offline or too small.
     pub(crate) fn is_away(&self) -> bool {
         self.state.away.load(Ordering::Relaxed)
     }
 
-    /// Resilvers read it before others that hold the same: it is being evacuated.
+    /// Being evacuated: resilvers read it first.
     pub(crate) fn is_read_first(&self) -> bool {
         self.state.read_first.load(Ordering::Relaxed)
     }
@@ -156,17 +153,16 @@ impl Leaf {
         self.state.read_first.store(is_first, Ordering::Relaxed);
     }
 
-    /// Nothing is written to it, and it is read only for data that no other leaf has.
+    /// Not written, and read only for data that no other leaf has.
     pub(crate) fn is_out_of_use(&self) -> bool {
         self.is_away() || self.is_hung()
     }
 
-    /// It failed to answer an operation.
     pub(crate) fn is_hung(&self) -> bool {
         self.patience.is_hung()
     }
 
-    /// Reads a range of the device, labels included; counts a failure.
+    /// Reads a range, labels included; counts a failure.
     pub(crate) async fn read(
         &self,
         class: IoClass,
@@ -177,7 +173,7 @@ impl Leaf {
         self.read_in_turn(Haste::Patient, turn, offset_bytes, len).await
     }
 
-    /// The same where others may have the range, too: a device that does not answer soon is not waited for.
+    /// Gives up on a slow device, since others may have the range.
     pub(crate) async fn read_hastily(
         &self,
         class: IoClass,
@@ -217,7 +213,7 @@ impl Leaf {
         result
     }
 
-    /// Since when it has not answered some operation, if that is long.
+    /// Start of its oldest slow operation, if any.
     pub(crate) fn slow_since(&self) -> Option<Instant> {
         self.patience.slow_since()
     }
@@ -226,20 +222,19 @@ impl Leaf {
         self.patience.is_slow()
     }
 
-    /// Takes it out of use: nobody waits for it any longer.
+    /// Takes it out of use without further waiting.
     pub(crate) fn give_up(&self) {
         self.patience.give_up();
     }
 
-    /// It gets another chance, if it has answered what it owed.
+    /// Puts it back into use, if all late operations are answered.
     pub(crate) fn forgive_if_answered(&self) {
         if self.patience.has_answered() {
             self.patience.forgive();
         }
     }
 
-    /// What a read here would cost: the operations that it would share the device with, and the way there.
-    /// Among leaves that hold the same, the cheapest is read (`vdev_mirror_load`).
+    /// Queue depth plus seek; the cheapest leaf is read (`vdev_mirror_load`).
     pub(crate) fn read_cost(&self, offset_bytes: u64) -> u64 {
         let distance = offset_bytes.abs_diff(self.queue.reached());
         let seek = match self.device.info().rotational {
@@ -251,8 +246,7 @@ impl Leaf {
         self.queue.depth() + seek
     }
 
-    /// Writes a range of the device, labels included; counts a failure. Durable once a flush says so to
-    /// those who have something at stake.
+    /// Writes a range; counts a failure. Durable after a successful flush for `stake`.
     pub(crate) async fn write(
         &self,
         class: IoClass,
@@ -263,7 +257,7 @@ impl Leaf {
         self.write_padded(class, stake, offset_bytes, data, 0).await
     }
 
-    /// The same; so many bytes after it hold nothing, and may be written over with zeros.
+    /// The next `padding` bytes are unused and may be overwritten with zeros.
     pub(crate) async fn write_padded(
         &self,
         class: IoClass,
@@ -287,7 +281,7 @@ impl Leaf {
         self.counting_writes(result)
     }
 
-    /// The same, but durable on completion. An error may be that of any write that was not flushed.
+    /// Durable on completion. The error may be that of any unflushed write.
     pub(crate) async fn write_through(
         &self,
         stake: Stake,
@@ -298,7 +292,7 @@ impl Leaf {
         let len = data.len() as u64;
         let permit = self.queue.enter_alone(Ask::write(IoClass::SyncWrite, offset_bytes, &data, 0)).await;
         let (leaf, missed) = (self.clone(), missed.clone());
-        // To its end: nobody else would hear of an error.
+        // Runs to its end, because nobody else would hear of an error.
         let through = async move {
             let _through = leaf.state.through.read().await;
             let (mut writing, mark) = (Writing::begin(&leaf.state, stake), missed.mark());
@@ -307,13 +301,13 @@ impl Leaf {
             leaf.counting_writes(leaf.patience.ask(what, permit, write).await)
                 .inspect_err(|error| leaf.lose(error, &missed))?;
             writing.is_durable = true;
-            // Somebody else may have been told of this write's error.
+            // Another flush may have received this write's error.
             leaf.lost_since(mark).map_or(Ok(()), Err)
         };
         self.patience.runtime().to_end(through).await
     }
 
-    /// Gives up what a range holds; counts a failure, but not that the device can't do it.
+    /// Counts a failure, unless the device does not support it.
     pub(crate) async fn discard(&self, offset_bytes: u64, len: u64) -> Result<(), DeviceError> {
         let what = (Op::Discard, offset_bytes, len);
         let result = self.patience.ask(what, (), |device| device.discard(offset_bytes, len)).await;
@@ -323,10 +317,9 @@ impl Leaf {
         }
     }
 
-    /// Makes durable what was written; counts a failure, by which all of that is missed and lost. Whether
-    /// something particular is durable, [`Leaf::lost_of`] and [`Leaf::lost_since`] say afterwards: others may
-    /// have been told of its failure before. Does nothing if nothing was written since the last flush. A leaf
-    /// that is out of use is not asked, and takes with it what was not flushed.
+    /// Makes earlier writes durable, or records them as missed and lost. An earlier caller may have received
+    /// their error, so [`Leaf::lost_of`] and [`Leaf::lost_since`] tell whether particular writes are durable.
+    /// A leaf out of use loses them without a flush.
     pub(crate) async fn flush(&self, missed: &Arc<Missed>) {
         if self.is_out_of_use() {
             return self.lose(&self.out_of_use(), missed);
@@ -352,28 +345,27 @@ impl Leaf {
         self.patience.runtime().to_end(flush).await;
     }
 
-    /// Makes durable what was written since a moment.
+    /// Makes writes since `mark` durable.
     pub(crate) async fn flush_since(&self, mark: FlushMark, missed: &Arc<Missed>) -> Result<(), DeviceError> {
         self.flush(missed).await;
         self.lost_since(mark).map_or(Ok(()), Err)
     }
 
-    /// The blocks of a txg are written once more. Answers whether that makes up for all that was lost of it.
+    /// Forgets losses of a rewritten txg. Returns whether that covers all.
     pub(crate) fn forget_lost(&self, txg: Txg) -> bool {
         self.state.unflushed.forget_lost(txg)
     }
 
-    /// Why some of a txg's tree, which was written and flushed, is not durable.
+    /// Why some of a txg's flushed tree is not durable.
     pub(crate) fn lost_of(&self, txg: Txg) -> Option<DeviceError> {
         self.state.unflushed.lost_of(txg)
     }
 
-    /// The same of what was written since a moment.
+    /// Why a write since `mark` is not durable.
     pub(crate) fn lost_since(&self, mark: FlushMark) -> Option<DeviceError> {
         self.state.unflushed.lost_since(mark)
     }
 
-    /// All that no flush has made durable is missed.
     fn lose(&self, error: &DeviceError, missed: &Missed) {
         let runs = self.state.unflushed.lose(|| missed.next_failure(), error);
         runs.into_iter().for_each(|run| missed.note_all(self.guid, run));
@@ -384,9 +376,8 @@ impl Leaf {
         self.device.info().io_error(Op::Flush, 0, 0, why)
     }
 
-    /// Whether the device works at all: whether one place in its labels' pads can be read, and one be written
-    /// as it is. Nothing is counted (`vdev_probe`). Places are small: a worn disk of which some sectors can't
-    /// be read works.
+    /// Reads a place in the labels' pads, and rewrites one unchanged (`vdev_probe`). The places are small, so
+    /// a worn disk with some bad sectors passes.
     pub(crate) async fn probe(&self) -> Probe {
         let (mut is_read, mut is_written) = (false, false);
         let pads = (0..VDEV_LABELS).filter_map(|label| label_offset(self.device.size_bytes(), label));
@@ -411,41 +402,39 @@ impl Leaf {
         }
     }
 
-    /// Its labels as they are on the device; `None` if it does not answer. Nothing is counted.
+    /// `None` if the device does not answer. Counts nothing.
     pub(crate) async fn labels(&self) -> Option<Vec<Label>> {
         self.patience.within(read_labels(&*self.device)).await
     }
 
-    /// Whether it is still part of the machine.
     pub(crate) async fn is_there(&self) -> bool {
-        // Something that hangs is there.
+        // A hung device is present.
         !matches!(self.patience.within(self.device.is_there()).await, Some(Ok(false)))
     }
 
-    /// Whether it must first allocate space for a part of a range.
+    /// Whether the host file system must still allocate part of a range.
     pub(crate) async fn has_hole(&self, offset_bytes: u64, len: u64) -> bool {
         let io = self.device.has_hole(offset_bytes, len);
         let has_hole = if io.is_done() { Some(io.await) } else { self.patience.within(io).await };
         matches!(has_hole, Some(Ok(true)))
     }
 
-    /// Bytes that its device has by now, unless that does not answer.
+    /// Current size of the device, if it answers.
     pub(crate) async fn size_now(&self) -> Option<u64> {
         self.patience.within(self.device.size_now()).await?.ok()
     }
 
-    /// The same open device with the size that it has by now, if it has grown.
+    /// The device with its new size, if it has grown.
     pub(crate) async fn grown(&self) -> Option<Arc<dyn Device>> {
         self.patience.within(self.device.grown()).await?.ok()?
     }
 
-    /// Writes that belong together count as under way until this is dropped.
+    /// Marks a series of writes as under way until dropped.
     pub(crate) fn owe(&self) -> Owed {
         self.patience.owe()
     }
 
-    /// Waits until no change is under way at the device, not even one that nobody waits for any more;
-    /// unless it hangs.
+    /// Waits for all changes, even abandoned ones, unless the device hangs.
     pub(crate) async fn idle(&self) {
         self.patience.idle().await;
     }
@@ -457,27 +446,24 @@ impl Leaf {
         result
     }
 
-    /// What waits for the device and is under way, by class.
     pub(crate) fn load(&self) -> [ClassLoad; IoClass::ALL.len()] {
         self.queue.load()
     }
 
-    /// What the device was sent: reads and writes.
     pub(crate) fn moved(&self) -> [Moved; 2] {
         self.queue.moved()
     }
 
-    /// Counts a range that did not hold what was written.
     pub(crate) fn blame(&self) {
         self.state.checksum_errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Forgets those ranges: they are what it lacks.
+    /// The data was missing, not damaged.
     pub(crate) fn forgive_mismatches(&self) {
         self.state.checksum_errors.store(0, Ordering::Relaxed);
     }
 
-    /// Counts from 0 again; if it did not answer, it gets another chance.
+    /// Gives a hung device another chance, too.
     pub(crate) fn clear_errors(&self) {
         let state = &self.state;
         for count in [&state.read_errors, &state.write_errors, &state.checksum_errors] {
@@ -495,12 +481,12 @@ impl Leaf {
     }
 }
 
-/// Leaves that hold the same bytes at the same offsets; without missing ones.
+/// Leaves with the same bytes at the same offsets.
 #[derive(Default)]
 pub(crate) struct Slot {
     pub(crate) leaves: Vec<Arc<Leaf>>,
-    /// Distributed spares of the dRAID around it that stand in here: their guids and numbers.
+    /// Distributed spares in use here: guids and numbers.
     pub(crate) spares: Vec<(Guid, u64)>,
-    /// Leaves that it should have but that have no device.
+    /// Leaves without a device.
     pub(crate) absent: Vec<Guid>,
 }

@@ -1,14 +1,14 @@
-//! Maps: a block as rows of columns, whatever the vdev.
+//! Maps: a block as rows of columns, independent of the vdev type.
 //!
 //! ```text
 //!   row      | P | Q | D0 | D1 | D2 |      parity columns first, then data
 //!   column   slot, offset on the slot's leaves, length, offset of its bytes in the block
 //! ```
 //!
-//! When a RAID-Z had fewer children, a sector was on another one: see [`Former`].
+//! Before an expansion, a RAID-Z had its sectors on other children: see [`Former`].
 //!
-//! A *unit* is what can only be good or bad as a whole when columns are doubted: all columns of a block on
-//! one RAID-Z child are one unit; on a removed vdev each piece of a block is its own.
+//! A *unit* is doubted only as a whole: all columns of a block on one RAID-Z child are one unit; on a removed
+//! vdev each piece of a block is its own.
 
 use super::{Layout, VdevTree};
 use cenote_format::blkptr::{Blkptr, Dva};
@@ -17,34 +17,29 @@ use cenote_format::units::{Guid, PhysicalBirth, VdevId};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Removed vdevs may point to vdevs removed later; each step needs one more vdev.
+/// Removed vdevs may point to vdevs removed later.
 pub(crate) const MAX_INDIRECTION: u32 = 64;
 
-/// A range on a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Column {
-    /// Index of the slot in its top-level vdev.
     pub(crate) slot: usize,
-    /// The unit that it belongs to.
     pub(crate) unit: usize,
-    /// Byte offset on the slot's leaves, labels included.
+    /// Offset on the slot's leaves, labels included.
     pub(crate) offset_bytes: u64,
-    /// Bytes.
     pub(crate) len: usize,
-    /// Offset of its bytes in the block; 0 for a parity column.
+    /// Offset in the block; 0 for a parity column.
     pub(crate) data_at: usize,
-    /// Bytes after it that belong to the block and hold nothing.
+    /// Unused bytes after it, in the same block.
     pub(crate) padding: usize,
-    /// Another slot and offset that the same is written to: an expansion has copied it there.
+    /// Its copy by an expansion, which is written too.
     pub(crate) also_at: Option<(usize, u64)>,
-    /// On a RAID-Z that has become wider since: the number of its sector, which an expansion does not change.
+    /// On a RAID-Z expanded later: its sector number, which stays the same.
     pub(crate) sector: Option<u64>,
 }
 
 /// Columns that parity ties together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row {
-    /// The top-level vdev.
     pub(crate) top: VdevId,
     /// Parity columns in front.
     pub(crate) parity: usize,
@@ -57,15 +52,12 @@ impl Row {
     }
 }
 
-/// Where one copy of a block lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockMap {
     pub(crate) rows: Vec<Row>,
-    /// Bytes of all data columns: the block rounded up to whole sectors.
+    /// The block rounded up to whole sectors.
     pub(crate) data_bytes: usize,
-    /// Units in all rows.
     pub(crate) units: usize,
-    /// When the bytes were written.
     pub(crate) birth: PhysicalBirth,
 }
 
@@ -76,8 +68,7 @@ impl BlockMap {
     }
 }
 
-/// A child of a RAID-Z when that was narrower. What it spoilt then, an expansion has spread over all
-/// children.
+/// A child before an expansion, which spread its damage over all children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Former {
     top: VdevId,
@@ -86,7 +77,6 @@ pub(crate) struct Former {
 }
 
 impl Former {
-    /// Whether a column was on it.
     pub(crate) fn had(self, row: &Row, column: &Column) -> bool {
         row.top == self.top && column.sector.is_some_and(|sector| sector % self.width == self.child)
     }
@@ -95,16 +85,14 @@ impl Former {
 /// Why an address cannot be mapped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MapError {
-    /// The pointer is wrong.
     #[error("{0}")]
     BadAddress(String),
-    /// The vdev is missing, or not known yet.
     #[error("{0}")]
     Absent(String),
 }
 
 impl VdevTree {
-    /// Where a block lies: bytes of leaves, labels included; all its copies, and their parity.
+    /// Location of a block: bytes of leaves, labels included; all its copies and their parity.
     pub fn places_of(&self, bp: &Blkptr) -> Vec<(Guid, Range<u64>)> {
         let birth = bp.physical_birth();
         let maps = bp.dvas().filter_map(|dva| self.map(&dva, bp.psize().0 as usize, birth).ok());
@@ -117,7 +105,7 @@ impl VdevTree {
         on_leaves.filter(|(_, range)| !range.is_empty()).collect()
     }
 
-    /// The children that a block was on before expansions, the last ones first.
+    /// Former children, last ones first.
     pub(crate) fn formers(&self, map: &BlockMap) -> Vec<Former> {
         let mut formers = Vec::new();
         let is_wrapped = |row: &&Row| row.columns.iter().any(|column| column.sector.is_some());
@@ -131,7 +119,6 @@ impl VdevTree {
         formers
     }
 
-    /// Maps `psize` bytes at an address, of this birth.
     pub(crate) fn map(&self, dva: &Dva, psize: usize, birth: PhysicalBirth) -> Result<BlockMap, MapError> {
         let mut map = BlockMap { rows: Vec::new(), data_bytes: 0, units: 0, birth };
         self.map_into(&mut map, dva, psize, birth, 0)?;

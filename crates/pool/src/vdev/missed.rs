@@ -1,16 +1,14 @@
-//! The txgs that leaves missed: what a leaf lacks of what its slot holds, by the txg in which it was born.
+//! The txgs that leaves missed: the data that a leaf lacks, by birth txg.
 //!
-//! Idea: one table for the life of a pool. It begins with the leaves' dirty time logs (DTL); each write that
-//! does not reach a leaf adds its txg; a resilver takes out what it has brought. The engine keeps the logs
-//! equal to it. Reads ask it, too: a leaf is not asked for a block that it may lack.
+//! Idea: one table for the life of a pool. It starts from the leaves' dirty time logs (DTL). A write that
+//! does not reach a leaf adds its txg; a resilver removes the txgs that it completed. The engine keeps the
+//! DTLs equal to the table. Reads avoid a leaf for a block that it may lack.
 //!
-//! A txg that could not be flushed may be written once more (`suspend`): then what counts for its flush is
-//! what a leaf has missed since. The table keeps what it missed before; that is more than it lacks.
+//! A txg whose flush failed may be rewritten (`suspend`). Its flush then considers only misses since the
+//! rewrite began; the table keeps the earlier ones too.
 //!
-//! Locking: a lock guards the table, and one the txg that is written once more; each method takes each once,
-//! one after the other.
-//! `any` spares readers of a pool that lacks nothing the lock; it is set before what was missed is said to be
-//! written.
+//! Locking: one lock guards the table, another the txg being rewritten; they are never held together. `any`
+//! spares readers of a complete pool the lock; it is set before a missed write is reported as done.
 
 use super::unflushed::FlushMark;
 use cenote_format::units::{Guid, PhysicalBirth, Txg};
@@ -18,22 +16,19 @@ use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// By leaf, runs of txgs: the first and the last of each, ascending and separate. No leaf without runs.
+/// Runs of txgs (first, last), ascending and separate. No leaf without runs.
 pub(crate) type MissedTxgs = BTreeMap<Guid, Vec<(Txg, Txg)>>;
 
-/// What all leaves of a pool lack.
 #[derive(Default)]
 pub(crate) struct Missed {
     any: AtomicBool,
     table: RwLock<MissedTxgs>,
-    /// Flushes of any leaf that have failed.
     failures: AtomicU64,
-    /// A txg whose blocks are written once more, and the leaves that have missed something of it since.
+    /// A txg being rewritten, and leaves that have missed part of it since.
     again: RwLock<Option<(Txg, BTreeSet<Guid>)>>,
 }
 
 impl Missed {
-    /// What leaves lack according to their DTLs, or may lack.
     pub(crate) fn of(table: MissedTxgs) -> Missed {
         let missed = Missed::default();
         for (leaf, runs) in table {
@@ -42,22 +37,18 @@ impl Missed {
         missed
     }
 
-    /// The moment before writes that will be flushed.
     pub(crate) fn mark(&self) -> FlushMark {
         FlushMark(self.failures.load(Ordering::Acquire))
     }
 
-    /// The number of a flush that has failed.
     pub(crate) fn next_failure(&self) -> u64 {
         self.failures.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Records that the leaf lacks something of this txg.
     pub(crate) fn note(&self, leaf: Guid, txg: Txg) {
         self.note_all(leaf, (txg, txg));
     }
 
-    /// The same for a run of txgs, first and last.
     pub(crate) fn note_all(&self, leaf: Guid, (first, last): (Txg, Txg)) {
         if let Some((txg, leaves)) = &mut *self.again.write()
             && (first..=last).contains(txg)
@@ -79,7 +70,7 @@ impl Missed {
         self.any.store(true, Ordering::Release);
     }
 
-    /// A leaf has been brought all that was born up to a txg.
+    /// Removes txgs that a resilver completed.
     pub(crate) fn take_out(&self, leaf: Guid, upto: Txg) {
         let mut table = self.table.write();
         let Some(runs) = table.get_mut(&leaf) else { return };
@@ -92,13 +83,11 @@ impl Missed {
         }
     }
 
-    /// Forgets leaves that are part of the pool no more.
     pub(crate) fn keep_only(&self, leaves: &BTreeSet<Guid>) {
         self.table.write().retain(|leaf, _| leaves.contains(leaf));
     }
 
-    /// Whether the leaf may lack bytes of this birth. If that is [`PhysicalBirth::UNKNOWN`]: whether it lacks
-    /// anything.
+    /// Whether a leaf may lack this birth, or any if [`PhysicalBirth::UNKNOWN`].
     pub(crate) fn has(&self, leaf: Guid, birth: PhysicalBirth) -> bool {
         let is_in = |runs: &Vec<(Txg, Txg)>| {
             birth == PhysicalBirth::UNKNOWN
@@ -107,19 +96,18 @@ impl Missed {
         self.any.load(Ordering::Acquire) && self.table.read().get(&leaf).is_some_and(is_in)
     }
 
-    /// Whether the leaf lacks anything of some txgs, first and last.
+    /// Whether a leaf lacks any of these txgs.
     pub(crate) fn has_any(&self, leaf: Guid, (first, last): (Txg, Txg)) -> bool {
         let is_in = |runs: &Vec<(Txg, Txg)>| runs.iter().any(|run| run.0 <= last && first <= run.1);
         self.any.load(Ordering::Acquire) && self.table.read().get(&leaf).is_some_and(is_in)
     }
 
-    /// From now on all blocks of this txg are written once more, if of any.
+    /// Starts the rewrite of a txg, or ends it.
     pub(crate) fn begin_again(&self, txg: Option<Txg>) {
         *self.again.write() = txg.map(|txg| (txg, BTreeSet::new()));
     }
 
-    /// Whether the leaf lacks anything of some txgs, which were written for it to have: of one that is
-    /// written once more, since that began.
+    /// For a txg being rewritten, only misses since the rewrite began count.
     pub(crate) fn has_not_taken(&self, leaf: Guid, (first, last): (Txg, Txg)) -> bool {
         match &*self.again.read() {
             Some((txg, leaves)) if (first, last) == (*txg, *txg) => leaves.contains(&leaf),
@@ -127,7 +115,6 @@ impl Missed {
         }
     }
 
-    /// Whether the leaf lacks anything.
     pub(crate) fn is_behind(&self, leaf: Guid) -> bool {
         self.any.load(Ordering::Acquire) && self.table.read().contains_key(&leaf)
     }

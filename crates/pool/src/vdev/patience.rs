@@ -1,21 +1,20 @@
-//! Waits for a device's answers, but not for ever; and knows which it still owes.
+//! Bounds the wait for a device's answers, and tracks the answers still due.
 //!
-//! A device that does not answer an operation within [`DEADMAN`], or that is given up before, is out of use
-//! until its errors are cleared: a pool waits for a hung disk once, then continues as if the disk had failed.
-//! Whatever the disk still writes does no harm: it misses all txgs from then on, and it is not used again
-//! before it has answered.
+//! A device that does not answer within [`DEADMAN`], or is given up earlier, is out of use until its errors
+//! are cleared: a pool waits for a hung disk once, then continues as if the disk had failed. Late writes do
+//! no harm: the disk misses all txgs from then on, and is not used again before it has answered.
 //!
 //! ```text
 //!   asked --+-- answered
-//!           |-- the asker goes away: it waits on, and keeps its permit
-//!           |-- SLOW: others are read in its place, if they hold the same; somebody may give it up
+//!           |-- the asker is dropped: the operation goes on, and keeps its permit
+//!           |-- SLOW: other leaves are read in its place, if they hold the same; the device may be given up
 //!           '-- DEADMAN, or given up: out of use; the operation is late, and stays with the device until it
 //!               is over
 //! ```
 //!
-//! So the queue of a device knows how much it has to do, even if callers have gone.
+//! So a device's queue knows its load even if callers have gone.
 //!
-//! Locking: none; relaxed flags and counts. `over` is notified when nothing is owed any more.
+//! Locking: none; relaxed flags and counts. `over` is notified when no answer is due any more.
 
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
@@ -26,13 +25,11 @@ use cenote_device::{Device, DeviceError, Io, Op};
 use cenote_runtime::{Instant, Runtime};
 use tokio::sync::Notify;
 
-/// The longest time for one operation: `zfs_deadman_ziotime_ms`.
+/// `zfs_deadman_ziotime_ms`.
 const DEADMAN: Duration = Duration::from_secs(300);
 
-/// An operation that takes longer is noticed.
 pub(crate) const SLOW: Duration = Duration::from_secs(5);
 
-/// A device, and whether it still answers.
 pub(crate) struct Patience {
     pub(crate) device: Arc<dyn Device>,
     runtime: Runtime,
@@ -43,33 +40,28 @@ pub(crate) struct Patience {
 #[derive(Default)]
 struct State {
     hung: AtomicBool,
-    /// Changes that nobody waits for any more because they took too long.
+    /// Late changes, without a waiter.
     late: AtomicU64,
-    /// Changes that are not over, late ones included.
+    /// Changes under way, including late ones.
     owed: AtomicU64,
     over: Notify,
-    /// Operations that have taken longer than [`SLOW`] and are waited for.
+    /// Slow operations that are waited for.
     slow: AtomicU64,
-    /// When the first of them began.
     slow_since_ns: AtomicU64,
     given_up: Notify,
 }
 
-/// A change that is not over, or several that belong together.
+/// A change, or a series of them.
 pub(crate) struct Owed(Arc<State>);
 
-/// One that is late.
 struct Late(Arc<State>);
 
-/// An operation that is slow.
 struct Slow(Arc<State>);
 
-/// Whether whoever asks waits for an answer that takes long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Haste {
-    /// Until the device is out of use.
     Patient,
-    /// No longer than [`SLOW`]: others may have the same.
+    /// Waits up to [`SLOW`].
     Hasty,
 }
 
@@ -78,7 +70,6 @@ impl Patience {
         Patience { device, runtime: runtime.clone(), state: Arc::default() }
     }
 
-    /// For the same device, which has grown.
     pub(crate) fn on(&self, grown: Arc<dyn Device>) -> Patience {
         Patience { device: grown, runtime: self.runtime.clone(), state: self.state.clone() }
     }
@@ -87,17 +78,17 @@ impl Patience {
         &self.runtime
     }
 
-    /// It failed to answer an operation, or still owes the answer to a change, which is late.
+    /// An operation timed out, or a late change is unanswered.
     pub(crate) fn is_hung(&self) -> bool {
         self.state.hung.load(Ordering::Relaxed) || self.state.late.load(Ordering::Relaxed) > 0
     }
 
-    /// It gets another chance, once no change is late any more.
+    /// Late changes still count until answered.
     pub(crate) fn forgive(&self) {
         self.state.hung.store(false, Ordering::Relaxed);
     }
 
-    /// Since when it has not answered some operation, if that is long.
+    /// Start of the oldest slow operation, if any.
     pub(crate) fn slow_since(&self) -> Option<Instant> {
         let since =
             || Instant::default() + Duration::from_nanos(self.state.slow_since_ns.load(Ordering::Relaxed));
@@ -108,28 +99,26 @@ impl Patience {
         self.state.slow.load(Ordering::Relaxed) > 0
     }
 
-    /// Nobody waits any longer for what takes long.
     pub(crate) fn give_up(&self) {
         self.state.hung.store(true, Ordering::Relaxed);
         self.state.given_up.notify_waiters();
         self.state.over.notify_waiters();
     }
 
-    /// Whether all changes are over that nobody waits for any more.
     pub(crate) fn has_answered(&self) -> bool {
         self.state.late.load(Ordering::Relaxed) == 0
     }
 
-    /// Several changes, the next of which may not have begun yet, count as under way until this is dropped.
+    /// Marks a series of changes as under way.
     pub(crate) fn owe(&self) -> Owed {
         Owed::new(&self.state)
     }
 
-    /// Waits until no change is under way at the device, unless it hangs. Reads do no harm.
+    /// Waits for all changes, unless the device hangs. Reads are harmless.
     pub(crate) async fn idle(&self) {
         loop {
             let mut over = std::pin::pin!(self.state.over.notified());
-            // Registered before the look, or the last notice could fall between the two.
+            // Registered before the check, or the last notification could fall between the two.
             over.as_mut().enable();
             if self.state.owed.load(Ordering::Acquire) == 0 || self.is_hung() {
                 return;
@@ -138,8 +127,7 @@ impl Patience {
         }
     }
 
-    /// Begins an operation, and waits for the answer. `kept` (a permit) is kept until there is one, even if
-    /// the caller goes away.
+    /// `kept` (a permit) is held until the answer, even if the caller is dropped.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         what: (Op, u64, u64),
@@ -149,7 +137,7 @@ impl Patience {
         self.answer(what, kept, self.begin(what.0, begin), Haste::Patient).await
     }
 
-    /// Begins an operation. `None`: a device that hangs is asked for no changes.
+    /// `None`: a hung device gets no changes.
     pub(crate) fn begin<T: Send + 'static>(
         &self,
         op: Op,
@@ -158,7 +146,6 @@ impl Patience {
         (!(is_change(op) && self.is_hung())).then(|| begin(&*self.device))
     }
 
-    /// The device's answer to an operation that has begun, or that there is none.
     pub(crate) async fn answer<T: Send + 'static>(
         &self,
         (op, offset_bytes, len): (Op, u64, u64),
@@ -207,7 +194,7 @@ impl Patience {
         self.runtime.to_end(answer).await
     }
 
-    /// The result of several operations; `None` if the device does not answer.
+    /// `None` if the device does not answer.
     pub(crate) async fn within<T>(&self, asking: impl Future<Output = T>) -> Option<T> {
         if self.is_hung() {
             return None;
@@ -222,10 +209,10 @@ impl Patience {
 }
 
 impl State {
-    /// The answer, or nothing if the device is given up before.
+    /// `None` if the device is given up first.
     async fn unless_given_up<T>(&self, answer: impl Future<Output = T>) -> Option<T> {
         let mut given_up = std::pin::pin!(self.given_up.notified());
-        // Registered before the look, or the notice could fall between the two.
+        // Registered before the check, or the notification could fall between the two.
         given_up.as_mut().enable();
         if self.hung.load(Ordering::Relaxed) {
             return None;
@@ -322,7 +309,7 @@ mod tests {
             assert_eq!((runtime.now().as_ns(), memory.live_image()[0]), (1_000_000_000, 7));
             runtime.yield_now().await;
             assert_eq!(active(), 0);
-            // It counts among the writes that a flush has to make durable.
+            // The abandoned write still needs a flush.
             leaf.flush(&Arc::default()).await;
             assert_eq!(memory.durable_image()[0], 7);
         });

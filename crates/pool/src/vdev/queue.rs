@@ -1,7 +1,7 @@
-//! The queue of a leaf: which of the operations that wait for a device goes next.
+//! The queue of a leaf: decides the order of a device's operations.
 //!
-//! Idea: a device works on few operations at a time, and those of users come first. Each operation has a
-//! class ([`IoClass`]). Every class has a least and a most number of operations under way:
+//! Idea: a device serves few operations at a time, and users come first. Each operation has a class
+//! ([`IoClass`]) with a minimum and a maximum number of operations under way:
 //!
 //! ```text
 //!   sync read | sync write | async read | async write | scrub | removal | initialize | trim | rebuild
@@ -9,25 +9,21 @@
 //!   2. if there is none: the first that has work and less than its maximum
 //! ```
 //!
-//! So each class progresses, however busy the others are, and what is left of the device goes to the most
-//! urgent. Within a class, synchronous operations go in the order of their arrival, others in the order of
-//! their offsets, in one direction; but what has waited for [`DEADLINE`] goes first.
+//! So each class progresses under any load, and the most urgent gets the rest. Within a class, synchronous
+//! operations go in order of arrival, others in ascending order of offset. An operation that has waited for
+//! [`DEADLINE`] goes first. Waiting neighbours go together ([`join`]).
 //!
-//! Two bounds move. *Async writes*: the more changes are in memory, the more of them are under way
-//! ([`QueueSettings::async_writes_max`]), so that a txg is written gently while there is time.
-//! *Background work* (scrub, removal, initialize, rebuild): while users' operations are under way it gets a
-//! few operations after each of theirs and no more; its maximum only after users have been quiet for some
+//! Two bounds move. *Async writes* grow with the dirty data ([`QueueSettings::async_writes_max`]), so that a
+//! txg is written gently while there is time. *Background work* (scrub, removal, initialize, rebuild) gets
+//! only a few operations after each of the users', and its maximum once users have been quiet for some
 //! operations.
 //!
-//! Locking: one mutex a queue, held for a decision, never across an await. All methods may be called
-//! concurrently. A future that is dropped while it waits leaves the queue; an operation that has begun keeps
-//! its [`Permit`] until the device is done. Groups ([`join`]) are put together under the lock and handed to
-//! the device after it. Until that is done with writes nothing else starts, because those whose writes joined
-//! may go away meanwhile, and the next owner of their place must come later.
+//! Locking: one mutex per queue, held for a decision, never across an await. A future dropped while it waits
+//! leaves the queue; an operation that has begun keeps its [`Permit`] until the device is done. Groups are
+//! formed under the lock and handed over after it. No operation starts until groups of writes are handed
+//! over: their members may be dropped meanwhile, and writes of the space's next owner must come later.
 //!
 //! Invariant: an operation waits only if its class may not start one more (or the device is full).
-//!
-//! Neighbours that wait at the same time go together ([`join`]).
 //!
 //! Source: OpenZFS `vdev_queue.c`.
 
@@ -53,19 +49,18 @@ pub(crate) use join::Ask;
 use join::{Group, Limits, Member, Neighbours, Outcome, begin};
 pub use settings::{QueueSettings, Transfer};
 
-/// What waited so long goes before all others of its class.
+/// After this wait an operation goes first in its class.
 const DEADLINE: Duration = Duration::from_millis(500);
 
-/// Decides what a device does next.
 pub(crate) struct Queue {
     leaf: Guid,
     runtime: Runtime,
     settings: Arc<QueueSettings>,
     patience: Arc<Patience>,
     state: Mutex<State>,
-    /// Operations that wait or are under way, without a lock.
+    /// Readable without the lock.
     depth: AtomicU64,
-    /// Where the last operation ended, without a lock.
+    /// End of the last operation, readable without the lock.
     reached: AtomicU64,
 }
 
@@ -74,32 +69,30 @@ struct State {
     lines: [Line; IoClass::ALL.len()],
     neighbours: Neighbours,
     active: u32,
-    /// Groups of writes that are being handed to the device.
+    /// Groups of writes being handed over.
     beginning: u32,
-    /// Operations of users under way or waiting (`vq_ia_active`).
+    /// Users' operations waiting or under way (`vq_ia_active`).
     users: u32,
-    /// Background operations that may start while users are busy, or that ran since they were
-    /// (`vq_nia_credit`).
+    /// Background operations left, or done since users were active (`vq_nia_credit`).
     credit: u32,
-    /// Where the last operation of an ordered class began.
+    /// Start of the last operation in an ordered class.
     swept_to: u64,
     arrivals: u64,
-    /// Reads and writes.
     moved: [Moved; 2],
 }
 
-/// Those of one class who wait, in the order in which they go.
+/// Waiting operations of a class.
 #[derive(Default)]
 struct Line {
     waiting: BTreeMap<Place, Waiter>,
-    /// In the order of arrival; some may have gone.
+    /// In order of arrival; some may have left.
     arrived: VecDeque<Place>,
     active: u32,
-    /// What waits and is under way is counted above.
+    /// Without waiting and active ones.
     counts: ClassLoad,
 }
 
-/// Offset (0 in lines that go by arrival), and number of arrival.
+/// Offset (0 if in order of arrival), and number of arrival.
 type Place = (u64, u64);
 
 struct Waiter {
@@ -108,29 +101,24 @@ struct Waiter {
     go: oneshot::Sender<Call>,
 }
 
-/// What somebody who waits hears.
 enum Call {
-    /// It is their turn.
     Go,
-    /// It is done for them together with others, and they will hear what became of it.
+    /// In a group, whose outcome will follow.
     Joined(oneshot::Receiver<Outcome>),
 }
 
-/// What comes of waiting.
 pub(crate) enum Turn {
-    /// The operation may start.
     Go(Permit),
-    /// It was done together with others. This was read.
+    /// Done in a group; the data of a read.
     Done(Bytes),
 }
 
-/// The right to have one operation under way. Dropping it lets the next one go.
+/// Permits one operation. Dropping it starts the next.
 pub(crate) struct Permit {
     queue: Arc<Queue>,
     class: IoClass,
 }
 
-/// A place in a line, which is left when this is dropped.
 struct Waiting<'a> {
     queue: &'a Arc<Queue>,
     class: IoClass,
@@ -151,22 +139,21 @@ impl Queue {
         Queue { leaf, runtime: runtime.clone(), settings, patience, state, depth, reached }
     }
 
-    /// Waits until an operation may start, or was done together with others.
+    /// Waits for a permit or a group's outcome.
     pub(crate) async fn enter(self: &Arc<Queue>, ask: Ask) -> Turn {
         match self.wait(ask.clone()).await {
             Ok(permit) => Turn::Go(permit),
             Err(outcome) => match outcome.await {
                 Ok(Some(bytes)) => Turn::Done(bytes),
-                // The group failed: whoever asks alone gets an error of their own.
+                // The group failed: retried alone, each operation gets its own error.
                 _ => Turn::Go(self.enter_alone(ask).await),
             },
         }
     }
 
-    /// Waits until an operation may start by itself.
     pub(crate) async fn enter_alone(self: &Arc<Queue>, ask: Ask) -> Permit {
         let class = ask.class;
-        // What may not join never is.
+        // An operation that may not join is never joined.
         self.wait(ask.alone())
             .await
             .unwrap_or_else(|_| unreachable!("{class:?} joined others against its will"))
@@ -203,7 +190,6 @@ impl Queue {
         }
     }
 
-    /// What waits and is under way, by class.
     pub(crate) fn load(&self) -> [ClassLoad; IoClass::ALL.len()] {
         let state = self.state.lock();
         IoClass::ALL.map(|class| {
@@ -212,28 +198,25 @@ impl Queue {
         })
     }
 
-    /// What the device was sent: reads and writes.
     pub(crate) fn moved(&self) -> [Moved; 2] {
         self.state.lock().moved
     }
 
-    /// Operations that wait or are under way.
     pub(crate) fn depth(&self) -> u64 {
         self.depth.load(Ordering::Relaxed)
     }
 
-    /// Where the last operation ended.
     pub(crate) fn reached(&self) -> u64 {
         self.reached.load(Ordering::Relaxed)
     }
 
-    /// How far operations join (`vdev_queue_aggregate`). A file counts as a disk that does not rotate.
+    /// `vdev_queue_aggregate`. A file counts as non-rotational.
     fn limits(&self) -> Limits {
         let rotates = self.patience.device.info().rotational == Some(true);
         self.settings.limits(rotates)
     }
 
-    /// So many operations go to the device as one, the first and the last of which are these.
+    /// Counts `operations` sent as one, from `first` to `last`.
     fn begins(&self, state: &mut State, class: IoClass, (first, last): (&Ask, &Ask), operations: usize) {
         let bytes = last.end() - first.offset_bytes;
         let counts = &mut state.lines[class as usize].counts;
@@ -255,7 +238,6 @@ impl Queue {
         });
     }
 
-    /// An operation is over: the next ones go.
     fn leave(self: &Arc<Queue>, class: IoClass) {
         self.depth.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.state.lock();
@@ -326,7 +308,6 @@ impl State {
         self.depart(class, settings);
     }
 
-    /// Whether one more operation of a class may be under way.
     fn may_start(&self, class: IoClass, settings: &QueueSettings) -> bool {
         self.may_start_any(settings) && self.lines[class as usize].active < self.most(class, settings)
     }
@@ -363,8 +344,7 @@ impl State {
         under(State::least).or_else(|| under(State::most))
     }
 
-    /// Starts what goes next, with those that join it. `None`: nothing may; otherwise the group that is to be
-    /// started, unless it is an operation alone.
+    /// `None`: none may start; `Some(None)`: one started alone; else the group to start.
     fn start_next(&mut self, queue: &Queue, now: Instant) -> Option<Option<Group>> {
         let class = self.next_class(&queue.settings)?;
         let (place, waiter) = self.lines[class as usize].next(self.swept_to, now)?;
@@ -373,7 +353,7 @@ impl State {
         if before.is_empty() && after.is_empty() {
             self.start(class, waiter.ask.offset_bytes);
             queue.begins(self, class, (&waiter.ask, &waiter.ask), 1);
-            // Those who gave up have left the line, so somebody listens.
+            // An abandoned operation has left the line, so the receiver exists.
             let _ = waiter.go.send(Call::Go);
             return Some(None);
         }
@@ -381,7 +361,7 @@ impl State {
         self.join(&before, &mut group, now);
         group.members.push(waiter.join());
         self.join(&after, &mut group, now);
-        // The other operations of users are over when this one is.
+        // The group counts as one operation of users.
         self.users -= if class.is_background() { 0 } else { group.members.len() as u32 - 1 };
         if let [first, .., last] = &group.members[..] {
             self.start(class, last.ask.offset_bytes);
@@ -390,7 +370,6 @@ impl State {
         Some(Some(group))
     }
 
-    /// Takes operations out of their lines, into a group.
     fn join(&mut self, starts: &[(join::Start, IoClass)], group: &mut Group, now: Instant) {
         for &((offset, arrival), class) in starts {
             let place = (if class.is_fifo() { 0 } else { offset }, arrival);
@@ -403,7 +382,7 @@ impl State {
 }
 
 impl Line {
-    /// Who goes next: who waited too long, else the next in the direction of the sweep.
+    /// Past its deadline, or next in the sweep.
     fn next(&mut self, swept_to: u64, now: Instant) -> Option<(Place, Waiter)> {
         while self.arrived.front().is_some_and(|place| !self.waiting.contains_key(place)) {
             self.arrived.pop_front();
@@ -423,10 +402,9 @@ impl Line {
 }
 
 impl Waiter {
-    /// Says that it will be done together with others.
     fn join(self) -> Member {
         let (tell, outcome) = oneshot::channel();
-        // Those who gave up have left the line, so somebody listens.
+        // An abandoned operation has left the line, so the receiver exists.
         let _ = self.go.send(Call::Joined(outcome));
         Member { ask: self.ask, tell }
     }
@@ -458,7 +436,7 @@ impl Drop for Waiting<'_> {
             None if matches!(self.turn.try_recv(), Ok(Call::Go)) => {
                 state.finish(self.class, &self.queue.settings);
             }
-            // Others do it.
+            // It is in a group.
             None => return,
         }
         self.queue.depth.fetch_sub(1, Ordering::Relaxed);

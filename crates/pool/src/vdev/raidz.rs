@@ -1,7 +1,7 @@
-//! RAID-Z geometry: which sectors of which children hold a block.
+//! RAID-Z geometry: maps a block to sectors of children.
 //!
-//! Idea: a block's sectors, each row's parity before its data, run across the children, one sector per
-//! child. The row's width follows from the block, not from the vdev: a small block is a short row.
+//! Idea: a block's sectors, each row's parity before its data, run across the children, one sector per child.
+//! The row's width follows from the block, not from the vdev: a small block is a short row.
 //!
 //! ```text
 //!   RAID-Z1 of 5, a block of 9 data sectors at sector 1 (big columns: P D0; all of 3 or 2 sectors)
@@ -12,16 +12,14 @@
 //!             D8   P    D2   X    .        X: skip sector, so that no hole is too small to use
 //! ```
 //!
-//! On disk the sectors of one column lie below each other, so a column is one contiguous range of its
-//! child.
+//! On disk the sectors of one column lie below each other, so a column is one contiguous range of its child.
 //!
-//! Two quirks belong to the format. With single parity, columns 0 and 1 swap if bit 20 of the offset is
-//! set. And an expanded vdev keeps each block at the width that it was born with, wrapped row by row at the
-//! new width ([`Raidz::wrapped_rows`]), so that every sector is its own column of a row.
+//! Two quirks belong to the format. With single parity, columns 0 and 1 swap if bit 20 of the offset is set.
+//! On an expanded vdev, each block keeps its width at birth, wrapped row by row at the new width
+//! ([`Raidz::wrapped_rows`]), so that every sector is its own column of a row.
 //!
-//! While an expansion runs, rows beyond the point reached are still at the old width, and for a moment at
-//! its start the first rows are valid in the scratch area, which is the boot area of each child
-//! ([`super::reflow`]).
+//! During an expansion, rows beyond the point reached are still at the old width. For a moment at its start
+//! the first rows are in the scratch area, the boot area of each child ([`super::reflow`]).
 //!
 //! Source: OpenZFS `vdev_raidz.c` (`vdev_raidz_map_alloc`, `vdev_raidz_map_alloc_expanded`,
 //! `vdev_raidz_asize`).
@@ -33,44 +31,41 @@ use cenote_format::units::{PhysicalBirth, Txg};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Single parity: the bit of the offset that swaps the first two columns.
+/// Single parity: this bit of the offset swaps the first two columns.
 const SWAP_BIT: u64 = 1 << 20;
 
-/// The shape of a RAID-Z vdev. Invariant: 1 <= parity <= 3, and parity is less than every width it ever
-/// had.
+/// Invariant: 1 <= parity <= 3, and parity is less than every former width.
 #[derive(Debug, Clone)]
 pub(crate) struct Raidz {
     pub(crate) parity: usize,
-    /// Children now.
     pub(crate) width: usize,
     pub(crate) ashift: u32,
     /// Txgs in which it grew by one child.
     pub(crate) expand_txgs: Vec<Txg>,
-    /// The expansion that runs. Until its end, blocks have the width that they had before.
+    /// Until its end, new blocks have the previous width.
     pub(crate) reflow: Option<Arc<Reflow>>,
 }
 
-/// Distribution of a block's sectors over the columns of a row.
+/// How a block's sectors fill columns.
 struct Shape {
     /// Data and parity sectors together.
     total: u64,
-    /// Full rows of sectors.
     full_rows: u64,
-    /// Data sectors in the last row, if it is not full.
+    /// Data sectors in a partial last row.
     remainder: u64,
-    /// Columns that are one sector longer: those of the last row; 0 if it is full.
+    /// Columns of the last row, one sector longer; 0 if it is full.
     big_columns: u64,
 }
 
 impl Raidz {
-    /// Number of children that a block born in `birth` is spread over.
+    /// The width at birth.
     fn logical_width(&self, birth: PhysicalBirth) -> usize {
         let grown = self.expand_txgs.len() + usize::from(self.reflow.is_some());
         let original = self.width - grown;
         original + self.expand_txgs.iter().filter(|&&txg| txg <= birth.txg()).count()
     }
 
-    /// The numbers of children that it has had since, without the present one, the last one first.
+    /// Former widths since `birth`, last first.
     pub(crate) fn widths_since(&self, birth: PhysicalBirth) -> impl Iterator<Item = usize> {
         (self.logical_width(birth)..self.width).rev()
     }
@@ -84,15 +79,13 @@ impl Raidz {
         Shape { total, full_rows, remainder, big_columns }
     }
 
-    /// Bytes that a block takes, with parity and skip sectors.
     pub(crate) fn asize(&self, psize_bytes: u64, birth: PhysicalBirth) -> u64 {
         let Ok(psize) = usize::try_from(psize_bytes) else { return u64::MAX };
         let total = self.shape(psize.max(1), self.logical_width(birth)).total;
         total.next_multiple_of(self.parity as u64 + 1) << self.ashift
     }
 
-    /// Rows of a block as (parity, columns), with slots, offsets on the leaves and offsets in the block
-    /// set. `None` if the offset is not at a sector.
+    /// Rows as (parity, columns). `None` if the offset is not at a sector.
     pub(crate) fn rows(
         &self,
         offset: u64,
@@ -121,7 +114,7 @@ impl Raidz {
         Some(rows.into_iter().map(|columns| (self.parity, columns)).collect())
     }
 
-    /// The usual case: one row, each column contiguous.
+    /// One row, each column contiguous.
     fn whole_row(&self, offset: u64, psize: usize) -> Vec<Column> {
         let width = self.width as u64;
         let shape = self.shape(psize, self.width);
@@ -150,7 +143,7 @@ impl Raidz {
         (0..columns).map(column).collect()
     }
 
-    /// A block born narrower than the vdev is now: its sectors continue over the present children.
+    /// A block born narrower: its sectors continue over the present children.
     fn wrapped_rows(&self, offset: u64, psize: usize, width: usize) -> Vec<Vec<Column>> {
         let shape = self.shape(psize, width);
         let row_count = shape.total.div_ceil(width as u64);
@@ -191,8 +184,7 @@ impl Raidz {
         (0..row_count).map(row).collect()
     }
 
-    /// The number of children under the row that ends at sector `end`, and whether the row is in the
-    /// scratch area.
+    /// Width of the row that ends at sector `end`, and whether it is in the scratch area.
     fn placement(&self, end: u64, reflowed: Option<Reflowed>) -> (u64, bool) {
         match reflowed {
             Some(at) if end > at.synced_bytes >> self.ashift => (self.width as u64 - 1, false),
@@ -201,22 +193,20 @@ impl Raidz {
         }
     }
 
-    /// Where a sector of a row at its old place has been copied to, although the uberblock does not say so.
+    /// The unrecorded copy of a sector still read at its old place.
     fn copied_to(&self, sector: u64, children: u64, reflowed: Option<Reflowed>) -> Option<(usize, u64)> {
         let width = self.width as u64;
         let is_copied = children != width && sector < reflowed?.next_bytes >> self.ashift;
         is_copied.then(|| ((sector % width) as usize, self.on_leaf(sector / width)))
     }
 
-    /// What I/O of a block must have entered while an expansion runs: the rows that it may lie in, as if all
-    /// were full.
+    /// The block's possible rows, as if all were full.
     pub(crate) fn entered(&self, offset: u64, psize: usize, birth: PhysicalBirth) -> Range<u64> {
         let width = self.logical_width(birth);
         let rows = self.shape(psize, width).total.div_ceil(width as u64);
         offset..offset.saturating_add((rows * width as u64) << self.ashift)
     }
 
-    /// Byte offset on a leaf of its allocatable sector `sector`.
     pub(crate) fn on_leaf(&self, sector: u64) -> u64 {
         (sector << self.ashift) + VDEV_LABEL_START_SIZE
     }
@@ -227,7 +217,7 @@ mod tests {
     use super::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    /// Where each sector of a block lies, by its place in the block; parity by column and row.
+    /// By place in the block; parity by column and row.
     fn places(raidz: &Raidz, at: u64, sectors: usize) -> BTreeMap<(bool, usize), (usize, u64)> {
         let mut places = BTreeMap::new();
         let rows = raidz.rows(at << 9, sectors << 9, PhysicalBirth(9)).unwrap();
@@ -294,7 +284,7 @@ mod tests {
             for (sectors, at) in (1..40).flat_map(|sectors| [(sectors, 7), (sectors, 1 << 11)]) {
                 let rows = raidz.rows(at << 9, sectors << 9, PhysicalBirth(9)).unwrap();
                 let asize = raidz.asize((sectors << 9) as u64, PhysicalBirth(9)) >> 9;
-                // Sectors of the vdev, as it is allocated.
+                // Sectors of the vdev, in allocation order.
                 let sector = |column: &Column, n: usize| {
                     let below = ((column.offset_bytes - VDEV_LABEL_START_SIZE) >> 9) + n as u64;
                     below * width as u64 + column.slot as u64
@@ -310,7 +300,7 @@ mod tests {
                     assert!(!filled.contains(&skipped), "{parity} of {width}: {sectors} at {at}");
                     assert!((at..at + asize).contains(&skipped), "{parity} of {width}: {sectors} at {at}");
                 }
-                // Where all columns are there, all that is skipped is behind one of them.
+                // If all columns are there, all skip sectors are behind one of them.
                 let padding = columns.iter().filter(|column| column.padding > 0).count();
                 let is_whole = columns.len() == width;
                 assert!(

@@ -1,4 +1,4 @@
-//! How far a RAID-Z expansion has come, and who works where meanwhile.
+//! Progress of a RAID-Z expansion, and its exclusion of other I/O.
 //!
 //! ```text
 //!   sectors of the vdev   |  at their new place  |  copied, or skipped  |  at their old place ...
@@ -7,17 +7,16 @@
 //!   write                         new           |     old and new      |          old
 //! ```
 //!
-//! Idea: `synced` is what the uberblock on disk says: after a power cut the pool is read by that. So whatever
-//! lies behind it is still read where it was, and what is written between the two goes to both places. A row
-//! that is not wholly before `synced` is read at its old place.
+//! Idea: the uberblock on disk records `synced`, and after a power cut the pool is read by it. So sectors
+//! beyond it are still read at their old place, and writes between `synced` and `next` go to both. A row not
+//! wholly before `synced` is read at its old place. At its start an expansion would overwrite rows not yet
+//! copied, so the first rows go to the scratch area, the boot area of each child, and are read there while it
+//! is valid.
 //!
-//! At its very beginning an expansion would overwrite what it has not copied. So the first rows go to the
-//! scratch area, the boot area of each child; while the uberblock says that this is valid, they are read
-//! there.
-//!
-//! Locking: I/O enters the range of its block; whoever copies a range, or moves `synced` or `next` over it,
-//! is alone there. It waits for those inside, and only while it works must others wait: so those who hold
-//! some ranges may enter more. One works alone at a time. A mutex guards the table, never across an await.
+//! Locking: I/O enters the range of its block. Copying a range, or moving `synced` or `next` over it,
+//! requires exclusive access: it waits for the I/O inside and blocks other I/O only once granted, so a task
+//! that holds some ranges may enter more. One exclusive access at a time. A mutex guards the table, never
+//! across an await.
 //!
 //! Source: OpenZFS `vdev_raidz.c` (theory comment, `vre_rangelock`), `uberblock_impl.h` (`RRSS_*`).
 
@@ -33,28 +32,26 @@ use tokio::sync::Notify;
 pub(crate) enum Scratch {
     /// `RRSS_SCRATCH_VALID`: the first rows are read there.
     Valid = 1,
-    /// `RRSS_SCRATCH_INVALID_SYNCED`: they are at their new place, as the first task of an expansion says.
+    /// `RRSS_SCRATCH_INVALID_SYNCED`: moved to their new place by the expansion's first task.
     Synced = 2,
-    /// `RRSS_SCRATCH_INVALID_SYNCED_ON_IMPORT`: the same, after an import had to do that.
+    /// `RRSS_SCRATCH_INVALID_SYNCED_ON_IMPORT`: moved by an import.
     SyncedOnImport = 3,
-    /// `RRSS_SCRATCH_INVALID_SYNCED_REFLOW`: the same, and as a txg says.
+    /// `RRSS_SCRATCH_INVALID_SYNCED_REFLOW`: moved, and recorded by a txg.
     SyncedReflow = 4,
 }
 
-/// How far an expansion has come.
+/// Progress of an expansion.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Reflowed {
-    /// All before it is at its new place, or in the scratch area, as the uberblock on disk says; in bytes of
-    /// the vdev.
+    /// Sectors before it have moved or are in the scratch area, per uberblock on disk; bytes of the vdev.
     pub synced_bytes: u64,
-    /// All before it has been copied, though that may not be on disk.
+    /// Sectors before it are copied, perhaps unrecorded.
     pub next_bytes: u64,
-    /// What is before `synced_bytes` is in the scratch area.
+    /// Sectors before `synced_bytes` are in the scratch area.
     pub scratch_is_valid: bool,
 }
 
 impl Reflowed {
-    /// As an uberblock says.
     pub(crate) fn of(uberblock: &Uberblock) -> Reflowed {
         let synced_bytes = uberblock.reflow_offset_bytes();
         let scratch_is_valid = uberblock.reflow_scratch_state() == Scratch::Valid as u64;
@@ -62,7 +59,6 @@ impl Reflowed {
     }
 }
 
-/// The expansion of a vdev, shared by all trees of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Reflow {
     table: Mutex<Table>,
@@ -88,22 +84,21 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
 }
 
 impl Reflow {
-    /// As far as that.
     pub(crate) fn from(at: Reflowed) -> Reflow {
         Reflow { table: Mutex::new(Table { at, ..Table::default() }), changed: Notify::new() }
     }
 
-    /// Nothing has been copied. No tree refers to it yet.
+    /// No tree refers to it yet.
     pub(crate) fn restart(&self) {
         self.table.lock().at = Reflowed::default();
     }
 
-    /// How far it has come. A map made from this holds as long as its range is entered.
+    /// Maps made from it stay valid while their range is entered.
     pub(crate) fn at(&self) -> Reflowed {
         self.table.lock().at
     }
 
-    /// For I/O in a range, until this is dropped.
+    /// Enters a range for I/O, until dropped.
     pub(crate) async fn enter(self: &Arc<Self>, range: Range<u64>) -> Inside {
         self.when(|table| {
             if table.alone.as_ref().is_some_and(|alone| overlap(alone, &range)) {
@@ -116,7 +111,7 @@ impl Reflow {
         .await
     }
 
-    /// Alone in a range, until this is dropped.
+    /// Gets exclusive access to a range, until dropped.
     pub(crate) async fn alone(self: &Arc<Self>, range: Range<u64>) -> Alone {
         self.when(|table| {
             table.is_free_of_io(&range).then(|| {
@@ -130,7 +125,7 @@ impl Reflow {
     async fn when<T>(&self, mut attempt: impl FnMut(&mut Table) -> Option<T>) -> T {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // Registered before the look, or the last notice could fall between the two.
+            // Registered before the check, or the last notification could fall between the two.
             changed.as_mut().enable();
             if let Some(done) = attempt(&mut self.table.lock()) {
                 return done;
@@ -140,7 +135,6 @@ impl Reflow {
     }
 }
 
-/// I/O is under way in a range.
 #[derive(Debug)]
 pub(crate) struct Inside {
     reflow: Arc<Reflow>,
@@ -158,11 +152,10 @@ impl Drop for Inside {
     }
 }
 
-/// Nobody else is in a range.
 pub(crate) struct Alone(Arc<Reflow>);
 
 impl Alone {
-    /// It has come so far. Only what lies in the range that is held may be found elsewhere by that.
+    /// Only sectors in the held range may change their place.
     pub(crate) fn set(&self, at: Reflowed) {
         self.0.table.lock().at = at;
     }
@@ -189,7 +182,7 @@ mod tests {
             let reflow = Arc::new(Reflow::default());
             let inside = reflow.enter(0..8).await;
             assert!(rt.timeout(WAIT, reflow.alone(4..12)).await.is_err(), "somebody is inside");
-            // Who waits to be alone keeps nobody out.
+            // A pending exclusive access keeps no I/O out.
             let mut waiting = std::pin::pin!(reflow.alone(4..12));
             assert!(rt.timeout(WAIT, waiting.as_mut()).await.is_err());
             drop(reflow.enter(8..10).await);

@@ -1,9 +1,9 @@
-//! What a leaf has accepted and no flush has made durable, and who loses something if it never is.
+//! Tracks writes that no flush has made durable, and the txgs at stake if they are lost.
 //!
-//! Idea: a system tells of a failed flush *once*. Linux takes the pages that it could not write for clean
-//! then, and the next flush succeeds; a disk that drops its write cache does the same. So the leaf remembers,
-//! not the caller: each write says what is at [`Stake`], a failure makes all that was unflushed missed (DTL)
-//! and lost, and everybody who flushes later is told by what they wrote, not by what the device answers them.
+//! Idea: a system reports a failed flush *once*. Linux then marks the unwritten pages as clean, and the next
+//! flush succeeds; a disk that drops its write cache does the same. So the leaf remembers the failure: each
+//! write declares its [`Stake`], a failure marks all unflushed writes as missed (DTL) and lost, and later
+//! flushes are judged by the caller's writes, not by the device's answer.
 //!
 //! ```text
 //!   write of txg N, log block    |- unflushed: N, log
@@ -14,7 +14,7 @@
 //! Invariants: a write is in the table from before it begins until a flush that began after its end has
 //! succeeded, or until it is lost. A range of txgs may be too wide, never too narrow.
 //!
-//! Locking: one mutex, taken twice a write and twice a flush, for a look at a handful of entries.
+//! Locking: one mutex, taken twice per write and per flush, for a handful of entries.
 //!
 //! Source: Linux `errseq_t` (`file_check_and_advance_wb_err`); OpenZFS `vdev_dtl_dirty`.
 
@@ -22,10 +22,10 @@ use cenote_device::DeviceError;
 use cenote_format::units::{PhysicalBirth, TXG_INITIAL, Txg};
 use parking_lot::Mutex;
 
-/// Failures whose txgs are remembered; flushes ask for the last few txgs only.
+/// Flushes ask for the last few txgs only.
 const LOST_RUNS: usize = 8;
 
-/// What is lost with a write that does not last.
+/// The txgs affected by a lost write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stake {
     first: Txg,
@@ -34,62 +34,60 @@ pub(crate) struct Stake {
 }
 
 impl Stake {
-    /// A block of a txg's tree. The flush of that txg must not succeed without it.
+    /// Without this block the txg's flush must fail.
     pub(crate) fn tree(txg: Txg) -> Stake {
         Stake { first: txg, last: txg, is_tree: true }
     }
 
-    /// Blocks of any age, which the tree of a txg has in a new place.
+    /// Blocks of any age, moved by a txg.
     pub(crate) fn copied(txg: Txg) -> Stake {
         Stake { first: TXG_INITIAL, last: txg, is_tree: true }
     }
 
-    /// A block born in `birth`, where it had been lacking or wrong. `next` is the txg that is written next:
-    /// a leaf that lacks something of it is not made complete by a scan under way.
+    /// A repaired block. A leaf that misses part of `next`, the next txg, is not declared complete by a
+    /// running scan.
     pub(crate) fn repair(birth: PhysicalBirth, next: Txg) -> Stake {
         let first = if birth == PhysicalBirth::UNKNOWN { TXG_INITIAL } else { birth.txg().min(next) };
         Stake { first, last: next, is_tree: false }
     }
 
-    /// Nothing: what is in no use.
+    /// Unused space.
     pub(crate) const NOTHING: Stake = Stake { first: Txg(0), last: Txg(0), is_tree: false };
 
-    /// A log block, or labels. Only those who wait for it need it, and they ask by a [`FlushMark`].
+    /// A log block, or labels; its waiter checks a [`FlushMark`].
     pub(crate) fn alone(txg: Txg) -> Stake {
         Stake { first: txg, last: txg, is_tree: false }
     }
 }
 
-/// A moment before which failed flushes are no concern of the writes that follow it.
+/// Failed flushes before it do not affect later writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlushMark(pub(crate) u64);
 
-/// The table of a leaf.
 #[derive(Default)]
 pub(crate) struct Unflushed(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     entries: Vec<Entry>,
-    /// Of trees, the last few.
+    /// Recent losses of trees.
     lost: Vec<(Txg, Txg)>,
-    /// The number of the last failure among those of the pool, and what the device said.
+    /// Number of the last failure within the pool, and its error.
     failed: Option<(u64, DeviceError)>,
 }
 
 /// Writes with the same last txg.
 struct Entry {
     stake: Stake,
-    /// Under way.
+    /// Number under way.
     writing: u32,
-    /// Some are done, and no flush has begun since.
+    /// Some ended after the last flush began.
     is_done: bool,
-    /// Some were done when the flush under way began.
+    /// Some ended before the current flush.
     is_flushing: bool,
 }
 
 impl Unflushed {
-    /// A write begins.
     pub(crate) fn begin(&self, stake: Stake) {
         let mut state = self.0.lock();
         match state.entries.iter_mut().find(|entry| entry.is_of(stake)) {
@@ -101,7 +99,7 @@ impl Unflushed {
         }
     }
 
-    /// It has ended, whatever came of it.
+    /// A write has ended, successfully or not.
     pub(crate) fn end(&self, stake: Stake, is_durable: bool) {
         let mut state = self.0.lock();
         let at = state.entries.iter().position(|entry| entry.is_of(stake));
@@ -114,27 +112,25 @@ impl Unflushed {
         }
     }
 
-    /// Whether anything is done and not known to be durable.
+    /// Whether any ended write may not be durable.
     pub(crate) fn is_any(&self) -> bool {
         self.0.lock().entries.iter().any(|entry| entry.is_done || entry.is_flushing)
     }
 
-    /// A flush begins, which covers all that is done. Answers whether that is anything.
+    /// Returns whether there are writes to flush.
     pub(crate) fn begin_flush(&self) -> bool {
         let mut state = self.0.lock();
         let done = state.entries.iter_mut().filter(|entry| entry.is_done);
         done.map(|entry| (entry.is_done, entry.is_flushing) = (false, true)).count() > 0
     }
 
-    /// It has succeeded.
     pub(crate) fn flushed(&self) {
         let mut state = self.0.lock();
         state.entries.iter_mut().for_each(|entry| entry.is_flushing = false);
         state.entries.retain(|entry| !entry.is_settled());
     }
 
-    /// The device may have lost all that no flush has made durable, writes under way included. Answers the
-    /// txgs, first and last, of which something is missed; none if there was nothing.
+    /// All unflushed writes are lost, including those under way. Returns the missed txgs, first and last.
     pub(crate) fn lose(&self, number: impl FnOnce() -> u64, error: &DeviceError) -> Vec<(Txg, Txg)> {
         let state = &mut *self.0.lock();
         if state.entries.is_empty() {
@@ -153,22 +149,21 @@ impl Unflushed {
         missed
     }
 
-    /// The blocks of a txg are written once more: what was lost of it is no loss. Answers whether that was
-    /// all that was lost of it.
+    /// Forgets losses of a rewritten txg. Returns whether that covers all.
     pub(crate) fn forget_lost(&self, txg: Txg) -> bool {
         let mut state = self.0.lock();
         state.lost.retain(|run| *run != (txg, txg));
         !state.lost.iter().any(|&(first, last)| (first..=last).contains(&txg))
     }
 
-    /// Why some of a txg's tree is not durable, if a failure has lost it.
+    /// Why some of a txg's tree is not durable.
     pub(crate) fn lost_of(&self, txg: Txg) -> Option<DeviceError> {
         let state = self.0.lock();
         let is_lost = state.lost.iter().any(|&(first, last)| (first..=last).contains(&txg));
         state.failed.as_ref().filter(|_| is_lost).map(|(_, error)| error.clone())
     }
 
-    /// The same of what was written since a moment.
+    /// Why a write since `mark` is not durable.
     pub(crate) fn lost_since(&self, mark: FlushMark) -> Option<DeviceError> {
         let state = self.0.lock();
         state.failed.as_ref().filter(|(number, _)| *number > mark.0).map(|(_, error)| error.clone())

@@ -1,4 +1,4 @@
-//! Writing one copy of a block: every column of every row, with parity, to every leaf of its slot.
+//! Writes one copy of a block: every column of every row, with parity, to every leaf of its slot.
 //!
 //! ```text
 //!   block    | d0 d1 d2 | d3 d4 |            whole sectors, the end filled with zeros
@@ -6,8 +6,8 @@
 //!                                   ^ dRAID fills rows on disk as well: a rebuild reads whole rows
 //! ```
 //!
-//! A row is written if no more of its columns failed than it has parity, a column if one of its leaves has
-//! it. Every leaf that failed, is absent or is out of use has missed the txg ([`Missed`]).
+//! A column is written if at least one of its leaves has it; a row, if no more columns failed than it has
+//! parity. Every leaf that failed, is absent or is out of use has missed the txg ([`Missed`]).
 //!
 //! Source: OpenZFS `vdev_raidz_io_start_write`, `vdev_draid_map_alloc_write`, `vdev_mirror.c`,
 //! `vdev_dtl_dirty`.
@@ -27,7 +27,6 @@ use cenote_runtime::{Runtime, WorkKind};
 use futures::future::join_all;
 use std::sync::Arc;
 
-/// Why a copy was not written.
 #[derive(Debug, Clone)]
 pub(crate) struct NotWritten {
     pub(crate) vdev: VdevId,
@@ -39,11 +38,10 @@ pub(crate) struct NotWritten {
 pub enum Durable {
     /// With the next flush.
     Flushed,
-    /// On completion: one step instead of two, for a write that is alone.
+    /// On completion: one step instead of two for a lone write.
     AtOnce,
 }
 
-/// How a block is written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct How {
     pub(crate) class: IoClass,
@@ -51,17 +49,14 @@ pub(crate) struct How {
     pub(crate) stake: Stake,
 }
 
-/// What somebody who flushes wants to be durable.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Asked {
-    /// The tree of a txg.
     Tree(Txg),
-    /// What was written since a moment, in these txgs, first and last.
+    /// Writes since a mark, in txgs first to last.
     Since(FlushMark, (Txg, Txg)),
 }
 
 impl VdevTree {
-    /// Writes a block of txg `txg` at an address.
     pub(crate) async fn write(
         &self,
         runtime: &Runtime,
@@ -89,7 +84,7 @@ impl VdevTree {
             let columns: Vec<(Column, Bytes)> = columns.map(|(column, bytes)| (*column, bytes)).collect();
             let write = |(column, bytes)| top.write_column(column, bytes, (txg, &self.missed), how);
             let copies: Vec<_> = columns.iter().filter_map(copied).collect();
-            // A power cut decides which of both is read.
+            // A power cut decides which of the two is read.
             writes.extend([(row.parity, join_all(columns.into_iter().map(write)))]);
             writes
                 .extend((!copies.is_empty()).then(|| (row.parity, join_all(copies.into_iter().map(write)))));
@@ -104,7 +99,7 @@ impl VdevTree {
         Ok(())
     }
 
-    /// Vdevs of which more devices are out of use than they have redundancy for.
+    /// Vdevs with more devices out of use than they can lose.
     pub(crate) fn unwritable(&self) -> Vec<VdevId> {
         let is_lost = |slot: &&Slot| slot.leaves.iter().all(|leaf| leaf.is_out_of_use());
         let takes_writes = |top: &Top| {
@@ -113,7 +108,7 @@ impl VdevTree {
         (0..).map(VdevId).zip(&self.tops).filter(|(_, top)| !takes_writes(top)).map(|(id, _)| id).collect()
     }
 
-    /// Whether a device must first allocate space for a part of a block.
+    /// Whether the host file system must still allocate part of a block.
     pub(crate) async fn has_hole(&self, dva: &Dva, psize: Psize, birth: PhysicalBirth) -> bool {
         let Ok(map) = self.map(dva, psize.0 as usize, birth) else { return false };
         for row in &map.rows {
@@ -129,21 +124,20 @@ impl VdevTree {
         false
     }
 
-    /// Waits until no change is under way at any device that answers.
     pub(crate) async fn idle(&self) {
         join_all(self.leaves.iter().map(|leaf| leaf.idle())).await;
     }
 
-    /// Makes durable what was written to any leaf, or to those of some vdevs. A leaf that fails, now or at
-    /// somebody else's flush, has missed what it lost. It is an error if a vdev may then lack some of what
-    /// is asked for; not if it is a log and all are meant: the txg has what logs say.
+    /// Makes earlier writes durable. A leaf that fails, now or at another caller's flush, has missed the lost
+    /// writes. It is an error if a vdev may then lack part of `asked`, except a log vdev in a flush of all:
+    /// the txg contains the log's records.
     pub(crate) async fn flush(&self, only: Option<&[VdevId]>, asked: Asked) -> Result<(), NotWritten> {
         let all = (0..).map(VdevId).zip(&self.tops);
         let tops: Vec<_> = all.filter(|(id, _)| only.is_none_or(|only| only.contains(id))).collect();
         let leaves = tops.iter().flat_map(|(_, top)| top.slots()).flat_map(|slot| &slot.leaves);
         join_all(leaves.map(|leaf| leaf.flush(&self.missed))).await;
         for (_, top) in tops.iter().filter(|(_, top)| top.is_being_copied()) {
-            // What was copied there is older than the txg; nobody can tell from births of blocks what it is.
+            // Copied sectors are older than the txg, of unknown births.
             let leaves = top.slots().iter().flat_map(|slot| &slot.leaves);
             let failed = leaves.filter(|leaf| leaf.is_out_of_use() || asked.why_lost(leaf).is_some());
             failed.for_each(|leaf| self.missed.note_all(leaf.guid, (TXG_INITIAL, asked.txgs().1)));
@@ -173,9 +167,9 @@ impl Asked {
         }
     }
 
-    /// Why a leaf may lack some of it although it took all that was written to it.
+    /// Why a leaf may lack data although all writes succeeded.
     fn why_lost(&self, leaf: &Leaf) -> Option<Arc<str>> {
-        // It was not flushed, whatever it accepted before.
+        // It was not flushed.
         if leaf.is_hung() {
             return Some("a device does not answer".into());
         }
@@ -196,13 +190,12 @@ impl Top {
         }
     }
 
-    /// An expansion has copied what the uberblock does not tell of yet.
+    /// Whether an expansion has unrecorded copies.
     fn is_being_copied(&self) -> bool {
         let Layout::Raidz(raidz, _) = &self.layout else { return false };
         raidz.reflow.as_ref().map(|reflow| reflow.at()).is_some_and(|at| at.next_bytes > at.synced_bytes)
     }
 
-    /// The content of each column of a row, parity included.
     fn contents(&self, row: &Row, data: &Bytes) -> Result<Vec<Bytes>, raidz::RaidzError> {
         let of = |column: &Column| data.slice(column.data_at..column.data_at + column.len);
         if row.parity == 0 {
@@ -222,7 +215,7 @@ impl Top {
         Ok(parity.chain(columns).collect())
     }
 
-    /// Writes a column to every leaf that should hold it. Returns a leaf's error only if none has it.
+    /// Writes to every leaf that should hold the column. Fails only if none has it.
     async fn write_column(
         &self,
         column: Column,
@@ -257,13 +250,12 @@ impl Top {
     }
 }
 
-/// The same column where an expansion has copied it to.
 fn copied((column, bytes): &(Column, Bytes)) -> Option<(Column, Bytes)> {
     let (slot, offset_bytes) = column.also_at?;
     Some((Column { slot, offset_bytes, also_at: None, ..*column }, bytes.clone()))
 }
 
-/// The block with its last sector padded with zeros.
+/// The data padded with zeros.
 fn whole_sectors(data: &Bytes, ashift: u32) -> Bytes {
     extended(data, data.len().next_multiple_of(1 << ashift))
 }

@@ -13,11 +13,11 @@ use cenote_codec::raidz;
 use cenote_runtime::WorkKind;
 use std::sync::Arc;
 
-/// A copy whose columns were requested, each from every leaf: `tickets[row][column][leaf]`.
+/// Requested from every leaf: `tickets[row][column][leaf]`.
 struct Asked {
     map: BlockMap,
     tickets: Vec<Vec<Vec<Ticket>>>,
-    /// Some column has no leaf that is present.
+    /// A column has no leaf.
     incomplete: bool,
 }
 
@@ -56,7 +56,7 @@ impl Pool {
         examined
     }
 
-    /// A pool in use may have changed in the meantime: damage must show twice.
+    /// The pool may have changed meanwhile: damage must show twice.
     async fn examine_closely(
         &self,
         vdevs: &VdevTree,
@@ -76,7 +76,7 @@ impl Pool {
 
 fn findings(vdevs: &VdevTree, target: &Target, recovered: &Recovered) -> Vec<Finding> {
     let whole = target.finding(Fault::Checksum);
-    // A leaf being filled lacks data; that is not damage.
+    // A leaf being resilvered lacks data; that is not damage.
     let faults = recovered.faults.iter().filter(|fault| !vdevs.is_lagging(&fault.leaf));
     let finding = |fault: &ColumnFault| Finding {
         leaf: Some(fault.leaf.guid),
@@ -110,7 +110,7 @@ fn ask(vdevs: &VdevTree, extents: &mut Extents, target: &Target) -> Option<Asked
 }
 
 impl Asked {
-    /// Whether everything that was read is right.
+    /// Whether all data read is right.
     fn is_right(&self, fetched: &Fetched, check: &Check<'_>, psize: usize, scratch: &mut Vec<u8>) -> bool {
         if self.incomplete {
             return false;
@@ -139,8 +139,7 @@ impl Asked {
         if let ([row], [columns]) = (&self.map.rows[..], rows) {
             let mut left = psize;
             let mut parts = Vec::with_capacity(columns.len());
-            // The data columns of a single row are in the block's order; the last may be padded to a
-            // sector.
+            // The data columns of a single row are in the block's order; the last may be padded to a sector.
             for column in columns[row.parity..].iter().flatten() {
                 let len = column.len().min(left);
                 parts.push(&column[..len]);
@@ -160,7 +159,7 @@ impl Asked {
     }
 }
 
-/// The columns of a row, if every leaf of each returned the same bytes. A column without leaves is `None`.
+/// `None` if leaves differ; a column without leaves is `None`.
 fn columns<'a>(row: &Row, tickets: &[Vec<Ticket>], fetched: &'a Fetched) -> Option<Vec<Option<&'a [u8]>>> {
     let mut columns = Vec::with_capacity(row.columns.len());
     for leaves in tickets {

@@ -13,7 +13,6 @@ use cenote_format::units::SPA_MAXBLOCKSIZE;
 /// One copy of a block, of a gang header or of a gang's piece.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target {
-    /// The item it is part of.
     item: usize,
     pub(crate) place: Zbookmark,
     /// Copies with the same number hold the same bytes.
@@ -26,7 +25,6 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The checksum that its bytes must match.
     pub(crate) fn check<'a>(&self, salt: Option<&'a ChecksumSalt>) -> Result<Check<'a>, ChecksumError> {
         match Check::gang_header(&self.bp).filter(|_| self.bp.is_gang()) {
             Some(check) => Ok(check),
@@ -34,7 +32,6 @@ impl Target {
         }
     }
 
-    /// A finding about the whole copy.
     pub(crate) fn finding(&self, fault: Fault) -> Finding {
         Finding {
             item: self.item,
@@ -48,7 +45,6 @@ impl Target {
     }
 }
 
-/// The targets collected so far.
 #[derive(Default)]
 struct Collected {
     targets: Vec<Target>,
@@ -57,7 +53,7 @@ struct Collected {
 }
 
 impl Pool {
-    /// All copies of all items, and findings for gangs whose header leads nowhere.
+    /// All copies, and findings for gangs whose header leads nowhere.
     pub(crate) async fn targets(&self, items: &[VerifyItem]) -> (Vec<Target>, Vec<Finding>) {
         let mut collected = Collected::default();
         for (index, item) in items.iter().enumerate() {
@@ -86,12 +82,12 @@ impl Pool {
 }
 
 impl Collected {
-    /// The header added last makes no sense, though its copies may all match their checksums.
+    /// Adds a finding for an invalid header, though its copies may match their checksums.
     fn lose(&mut self) {
         self.findings.extend(self.targets.last().map(|target| target.finding(Fault::Lost)));
     }
 
-    /// `psize`: bytes that are read of each copy.
+    /// `psize` is the length of a copy.
     fn add_copies(&mut self, item: usize, place: Zbookmark, bp: &Blkptr, psize: u64) {
         if bp.kind() != BlkptrKind::Normal {
             return;

@@ -1,7 +1,7 @@
-//! Blocks that come ready to be stored: compressed, maybe encrypted, by whoever sent them.
+//! Writes blocks that arrive ready to be stored: compressed, perhaps encrypted, by the sender.
 //!
-//! Idea: a pointer says how its block is compressed and encrypted, so a block need not be what this pool
-//! would have made of it. Only its place and its checksum are ours.
+//! Idea: a pointer states its block's compression and encryption, so the sender's form can be kept. Only the
+//! place and the checksum are this pool's.
 //!
 //! Source: OpenZFS `zio.c` (`zio_write_compress` for `ZIO_FLAG_RAW`), `dmu_recv.c`
 //! (`flush_write_batch_impl`).
@@ -18,23 +18,23 @@ use crate::alloc::Allocator;
 use crate::error::Result;
 use crate::pool::Pool;
 
-/// A block in the form in which it is stored.
+/// A block in its stored form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredBlock {
-    /// Its bytes.
+    /// Stored bytes.
     pub bytes: Bytes,
-    /// Its size as its owner sees it.
+    /// Logical size.
     pub lsize: Lsize,
-    /// How it is compressed.
+    /// Compression.
     pub compression: Compression,
-    /// The byte order of its content.
+    /// Byte order of the content.
     pub endian: Endian,
-    /// How it is encrypted; of types that are only authenticated, the MAC alone counts.
+    /// Encryption; for types that are only authenticated, just the MAC counts.
     pub crypt: Option<CryptParams>,
 }
 
 impl StoredBlock {
-    /// The block as its owner sees it; `None` if it is encrypted, or not what it says.
+    /// The decoded block; `None` if it is encrypted, or inconsistent.
     pub fn content(&self) -> Option<Bytes> {
         if self.crypt.is_some() {
             return None;
@@ -47,7 +47,7 @@ impl StoredBlock {
 }
 
 impl Pool {
-    /// Writes a block as it came. The caller has seen that it is what it says, unless it is encrypted.
+    /// Writes a block as it came. The caller has validated it, unless it is encrypted.
     ///
     /// # Errors
     /// Those of [`Pool::write`].
@@ -72,7 +72,7 @@ impl Pool {
         self.store(space, bp, &stored, props, txg).await
     }
 
-    /// The bytes in units that vdevs can store. A MAC covers the bytes, so those of encrypted blocks stay.
+    /// Padded to units that vdevs can store, unless encrypted: a MAC covers the bytes.
     fn whole_units(&self, block: &StoredBlock, props: &WriteProps) -> Result<Bytes> {
         let len = block.bytes.len() as u64;
         let is_size =

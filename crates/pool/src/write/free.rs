@@ -1,9 +1,8 @@
-//! Freeing: returns the space of a block, including a gang's pieces. And claiming, the opposite, for blocks
-//! that were written before the pool was opened.
+//! Frees the space of a block, including a gang's pieces; and claims it, for blocks written before the pool
+//! was opened.
 //!
-//! Whether a checkpoint keeps the space is a question of when the bytes were written. OpenZFS
-//! (`metaslab_free`) asks for the logical birth, and so gives away what a checkpoint has if its last pointer
-//! is a later clone.
+//! A checkpoint keeps space by its physical birth. OpenZFS (`metaslab_free`) uses the logical birth, and so
+//! frees a checkpoint's block if its last pointer is a later clone.
 //!
 //! Source: OpenZFS `zio.c` (`zio_free_sync`, `zio_free_gang`, `zio_claim`).
 
@@ -19,9 +18,8 @@ use cenote_format::gang::SPA_OLD_GANGBLOCKSIZE;
 use cenote_format::units::{Asize, PhysicalBirth, Txg};
 
 impl Pool {
-    /// Frees a block in txg `txg`, which is being written. Nothing may refer to it any more. Holes and
-    /// embedded blocks take no space. If a gang's header can't be read its pieces are unknown, and stay
-    /// allocated: that is noted.
+    /// Frees a block in the syncing txg `txg`. No pointer may lead to it any more. Holes and embedded blocks
+    /// take no space. If a gang's header can't be read, its pieces stay allocated, and the leak is noted.
     ///
     /// # Errors
     /// The block is not allocated, or in a later txg.
@@ -42,7 +40,7 @@ impl Pool {
         self.each_address(bp, ctx, leaks, |dva, birth| space.free(dva, birth, txg)).await
     }
 
-    /// Allocates, in txg `txg`, the exact address of an intent-log block that no space map has.
+    /// Allocates, in txg `txg`, the exact address of an intent-log block that no space map contains.
     ///
     /// # Errors
     /// The space is taken; or a gang's header can't be read.
@@ -51,8 +49,7 @@ impl Pool {
         self.each_address(bp, ctx, |lost, _| Err(lost), |dva, _| space.claim(dva, txg)).await
     }
 
-    /// Applies a function to each address that a block takes, with the birth of what lies there. `lost` says
-    /// how to go on where a gang's header can't be read.
+    /// Calls `act` with each address and its birth. `lost` handles an unreadable gang header.
     async fn each_address(
         &self,
         bp: &Blkptr,

@@ -1,18 +1,18 @@
-//! Writing a gang: a header with as many pieces as it has room for, each of which may be a gang again.
+//! Writes a gang: a header with as many pieces as it has room for, each of which may be a gang again.
 //!
 //! ```text
 //!   bp --gang bit--> header, at least two copies | piece | piece | ... | piece |
 //!                                     each as long as a free range, no shorter than fills the other slots
 //! ```
 //!
-//! Idea: a piece takes the longest range of half, a quarter... of what is left. If no range is as long as it
-//! must be for the pieces to suffice, it becomes a gang itself. A larger header (feature
-//! `dynamic_gang_header`) has room for shorter pieces; that a pool could use it is noted, and its engine
-//! activates the feature in the next txg ([`Pool::take_cramped`]).
+//! Idea: a piece takes the longest free range of half, a quarter... of the rest. If no range is long enough
+//! for the pieces to suffice, the piece becomes a gang itself. A larger header (feature
+//! `dynamic_gang_header`) has room for shorter pieces. If one would have helped, that is noted, and the
+//! engine activates the feature in the next txg ([`Pool::take_cramped`]).
 //!
-//! The pointer to a gang has the checksum of the whole block, as for any block; the header's own checksum
-//! is inside it. Pieces have neither type nor MAC: they are checked as stored. The size in a gang's address
-//! includes, besides the header, the pieces' copies of the same number.
+//! The pointer to a gang has the checksum of the whole block; the header's own checksum is inside it. Pieces
+//! have neither type nor MAC: they are checked as stored. The size in a gang's address includes, besides the
+//! header, the pieces' copies of the same number.
 //!
 //! Source: OpenZFS `zio_write_gang_block`, `zio_write_gang_member_ready`, `zio_rewrite_gang`.
 
@@ -35,11 +35,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::sync::atomic::Ordering;
 
-/// The tail of a header that is to be sealed.
 const NOT_SEALED: EmbeddedChecksum = EmbeddedChecksum { endian: Endian::NATIVE, checksum: [0; 4] };
 
 impl Pool {
-    /// Whether gangs since the last call could have done with larger headers than they had.
+    /// Whether a larger gang header would have helped since the last call.
     pub fn take_cramped(&self) -> bool {
         self.cramped().swap(false, Ordering::Relaxed)
     }
@@ -48,7 +47,6 @@ impl Pool {
         self.cramped().store(true, Ordering::Relaxed);
     }
 
-    /// Writes a block in pieces.
     pub(super) fn place_gang<'a>(
         &'a self,
         placing: &'a mut Placing<'_>,
@@ -98,7 +96,6 @@ impl Pool {
         .boxed()
     }
 
-    /// Bytes of a header with copies at these addresses.
     fn header_bytes(&self, placing: &Placing<'_>, dvas: &[Dva]) -> usize {
         match placing.props.large_gang_headers {
             true => self.vdevs().gang_header_bytes(dvas.iter().copied()),
@@ -106,8 +103,7 @@ impl Pool {
         }
     }
 
-    /// The least that the next piece must take of what is left, so that all slots suffice. It is less than
-    /// the block of `block_bytes`.
+    /// The least next piece, so that all slots suffice; less than `block_bytes`.
     fn least_piece(&self, rest: &Bytes, slots_left: usize, block_bytes: usize) -> usize {
         let (_, unit_bytes) = self.vdevs().alloc_unit_bytes();
         let share = rest.len().div_ceil(slots_left.max(1));
@@ -116,7 +112,6 @@ impl Pool {
         least.next_multiple_of(SPA_MINBLOCKSIZE as usize).min(rest.len())
     }
 
-    /// The pointer to a piece, still without an address.
     fn piece(&self, placing: &Placing<'_>, bytes: &[u8]) -> Result<Blkptr> {
         let (props, len) = (placing.props, bytes.len() as u64);
         let identity =
@@ -126,7 +121,7 @@ impl Pool {
         Ok(bp.with_checksum(&words.map_err(|error| refused(props.place, error.to_string()))?))
     }
 
-    /// Overwrites a gang, pieces and header. `bp` leads to it; the new bytes must be as many as the old.
+    /// Overwrites pieces and header; the length stays.
     pub(super) fn overwrite_gang<'a>(
         &'a self,
         bp: Blkptr,
@@ -161,7 +156,7 @@ impl Pool {
     }
 }
 
-/// The header's bytes, with a checksum bound to its first address and its txg.
+/// Seals the header for its first address and txg.
 fn seal_header(header: &GangHeader, bp: &Blkptr, dvas: &[Dva], txg: Txg) -> Result<Bytes> {
     assert!(
         header.fits(bp.with_dvas(dvas).psize().0),

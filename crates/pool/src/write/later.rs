@@ -1,24 +1,25 @@
-//! Metadata of a txg: it has its addresses at once, and is written when the trees are whole.
+//! Defers the writing of a txg's metadata: addresses are assigned at once, the blocks written when the trees
+//! are complete.
 //!
 //! ```text
 //!   data      allocated and written
-//!   metadata  allocated, kept here  --again in a later sync pass--> takes the place of what is kept
+//!   metadata  allocated, kept here  --again in a later sync pass--> replaces the kept version
 //!                    |
-//!                    '-- the trees are whole, or much is kept --> all is written at once
+//!                    '-- the trees are complete, or much is kept --> all is written at once
 //! ```
 //!
-//! Idea: a parent needs its child's pointer, not its child on disk. A txg has some forty steps that lean on
-//! each other (levels of trees, passes over the MOS); with this a disk is waited for once, and what several
-//! passes write goes to the disk once. Reads find here what is not on disk yet.
+//! Idea: a parent needs its child's pointer, not its child on disk. A txg has some forty dependent steps
+//! (levels of trees, passes over the MOS). With deferral the disk is waited for once, and blocks rewritten in
+//! several passes are written once. Reads find kept blocks here.
 //!
-//! A copy that fails is left behind if there is another: its vdev has missed it. If none can be written, its
-//! address is in its parent already, so it is not written elsewhere: the pool waits (`suspend`), or the txg
-//! fails. New addresses are on vdevs that take writes.
+//! A copy whose write fails is left behind if there is another. If none can be written, the block cannot
+//! move, because its parent has its address: the pool waits (`suspend`), or the txg fails. New addresses are
+//! on writable vdevs.
 //!
-//! Memory: [`LATER_BYTES_MAX`] as stored, and a block for each of those who wait for that to be written.
+//! Memory: [`LATER_BYTES_MAX`] as stored, and one block for each writer that waits.
 //!
-//! Locking: one mutex, taken once for a block, and never across an await. `writing` lets one at a time write
-//! what is kept, so that of two versions of a block the newer is written last.
+//! Locking: one mutex, taken once per block, never across an await. `writing` serialises writers, so that a
+//! block's newer version is written last.
 //!
 //! Source: OpenZFS `zio.c` (`zio_wait_for_children`: a parent waits until its children are *ready*).
 
@@ -37,14 +38,12 @@ use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{Psize, Txg};
 use futures::{StreamExt, stream};
 
-/// Bytes that are kept before they are written.
 const LATER_BYTES_MAX: u64 = 32 << 20;
-/// Blocks that are written at once.
 const WRITES_AT_ONCE: usize = 1024;
 
 impl Pool {
-    /// Prepares a block and allocates its addresses; [`Pool::write_kept`] writes it, at the latest. As
-    /// [`Pool::write`] else.
+    /// Prepares a block and allocates its addresses, as [`Pool::write`]; [`Pool::write_kept`] writes it, at
+    /// the latest.
     ///
     /// # Errors
     /// Those of [`Pool::write`].
@@ -74,12 +73,12 @@ impl Pool {
                 self.keep(&bp, stored, props.place, txg).await?;
                 Ok(Written { bp, keeps_place: false })
             }
-            // As a gang, or with fewer choices.
+            // As a gang, or on fewer vdevs.
             Err(_) => self.store(space, bp, &stored, props, txg).await,
         }
     }
 
-    /// Writes what is kept of a txg. Afterwards it is known what devices have missed of it.
+    /// Writes the kept blocks of a txg. Afterwards the devices' misses of it are known.
     ///
     /// # Errors
     /// [`PoolError::NotWritten`]: no copy of a block can be written, and the pool does not wait (`suspend`).
@@ -87,12 +86,11 @@ impl Pool {
         self.write_if_more_than(0, txg).await
     }
 
-    /// Whether all blocks are on disk that have an address.
     pub(crate) fn is_all_written(&self) -> bool {
         self.retained().later.blocks.lock().is_empty()
     }
 
-    /// A block that is not on disk yet, as it will be stored.
+    /// A block not on disk yet, as it will be stored.
     pub(crate) fn kept(&self, bp: &Blkptr) -> Option<Bytes> {
         self.retained().later.blocks.lock().get(bp)
     }
@@ -121,7 +119,7 @@ impl Pool {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Writes all copies of a block; one is enough.
+    /// One success is enough.
     async fn write_copies_that_can_be(&self, block: &Block, txg: Txg) -> Result<()> {
         let Block { dvas, stored, place, .. } = block;
         let mut tries = self.begin_tries();

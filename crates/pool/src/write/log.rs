@@ -1,5 +1,5 @@
-//! Intent-log blocks: each is allocated before its content is known, because the block before it must lead
-//! to it.
+//! Writes intent-log blocks. Each is allocated before its content is known, because the previous block must
+//! point to it.
 //!
 //! Its checksum and, if encrypted, its MAC are inside; salt and IV are chosen with its address and used for
 //! its single write.
@@ -21,13 +21,13 @@ use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
 use cenote_format::units::{Psize, Txg};
 
-/// Bytes after a log block that are prepared for the next ones at a time.
+/// Bytes prepared at a time.
 const READY_BYTES: usize = 1 << 20;
 
 impl Pool {
-    /// Finds an address for a log block of `len` bytes in txg `txg`. `chain` holds the words that identify
-    /// the block: two random ones of the log, the object set, the sequence number. Of `props`, class,
-    /// copies, key and place are used; the type must be the log's.
+    /// Allocates a log block of `len` bytes in txg `txg`. `chain` identifies it: two random words of the log,
+    /// the object set, the sequence number. Of `props`, class, copies, key and place are used; the type must
+    /// be the log's.
     pub fn allocate_log_block(
         &self,
         space: &Allocator,
@@ -46,7 +46,7 @@ impl Pool {
         Ok(bp.with_checksum(&chain).with_dvas(&dvas))
     }
 
-    /// Whether the file system under the vdev's file must still allocate space for a part of a log block.
+    /// Whether the host file system must still allocate part of a log block.
     pub async fn is_log_block_in_hole(&self, bp: &Blkptr) -> bool {
         for dva in bp.dvas() {
             if self.vdevs().has_hole(&dva, bp.psize(), bp.physical_birth()).await {
@@ -56,16 +56,15 @@ impl Pool {
         false
     }
 
-    /// Writes zeros after a log block, where the next ones will lie. A write to a hole of a sparse file is
-    /// durable only after a commit of the host's journal, which costs more than the write; this way one
-    /// commit serves a hundred blocks. The caller keeps txg `txg` open and must not be cancelled before
-    /// this is done.
+    /// Writes zeros where the next log blocks will lie. A write to a hole of a sparse file is durable only
+    /// after a commit of the host's journal, which costs more than the write; this way one commit serves a
+    /// hundred blocks. The caller keeps txg `txg` open and must not be cancelled.
     #[boxed]
     pub async fn fill_behind_log_block(&self, space: &Allocator, bp: &Blkptr, txg: Txg) {
         for dva in bp.dvas() {
             let Some(behind) = space.claim_behind(&dva, Psize(READY_BYTES as u64), txg) else { continue };
             let zeros = Bytes::from(vec![0; READY_BYTES]);
-            // Whatever fails here will fail again where it matters.
+            // A failure here will recur where it matters.
             drop(self.write_copies(&[behind], &zeros, txg, self.for_log(txg, Durable::AtOnce)).await);
             let undone = space.unallocate(&behind, txg);
             debug_assert!(undone.is_ok(), "{undone:?}: it was claimed above");

@@ -1,4 +1,4 @@
-//! Compresses a block to be written, or makes it smaller still.
+//! Compresses or embeds a block to be written.
 //!
 //! Compression must save an eighth, in units that the vdevs can store; otherwise the block is stored
 //! uncompressed.
@@ -15,9 +15,8 @@ use cenote_format::blkptr::{BPE_PAYLOAD_BYTES, Blkptr};
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::Txg;
 
-/// A block in the form in which it will be stored.
 pub(super) enum Packed {
-    /// Not stored: all zeros.
+    /// All zeros.
     Hole,
     /// In its pointer.
     Embedded(Blkptr),
@@ -64,7 +63,7 @@ impl Pool {
     }
 }
 
-/// The requested compression, unless it is impossible or the sync must converge.
+/// Off if the sync must converge.
 fn effective(props: &WriteProps, txg: Txg) -> Compression {
     if props.is_written_again(txg) && props.sync_pass >= SYNC_PASS_DONT_COMPRESS {
         Compression::Off
@@ -81,7 +80,6 @@ fn may_embed(props: &WriteProps) -> bool {
     props.embed && props.place.level == 0 && props.key.is_none() && !needs_fill
 }
 
-/// The largest compressed size that is worthwhile.
 fn longest_worthwhile(compression: Compression, len: usize, least: usize, unit: usize) -> usize {
     let saves_an_eighth = len - (len >> 3);
     if compression == Compression::Zle {
@@ -108,7 +106,7 @@ mod tests {
         assert_eq!(limit(128 << 10, 512), 112 << 10);
         assert_eq!(limit(128 << 10, 4096), 112 << 10);
         assert_eq!(limit(8192, 4096), 4096);
-        // 3.5 KiB can't be stored where sectors have 4 KiB; only what fits in the pointer helps.
+        // 3.5 KiB can't be stored where sectors have 4 KiB; only an embedded payload helps.
         assert_eq!(limit(4096, 4096), BPE_PAYLOAD_BYTES);
         assert_eq!(longest_worthwhile(Compression::Zle, 4096, 4096, 4096), 3584);
     }

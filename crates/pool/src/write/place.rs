@@ -13,19 +13,15 @@ use cenote_format::blkptr::{Blkptr, Dva};
 use cenote_format::units::{Psize, SPA_MINBLOCKSIZE, Txg, VdevId};
 use futures::future::join_all;
 
-/// A block that is being placed.
 pub(super) struct Placing<'a> {
     space: &'a Allocator,
     pub(super) props: &'a WriteProps,
     pub(super) txg: Txg,
     pub(super) copies: usize,
-    /// Everything allocated so far.
     taken: Vec<Dva>,
-    /// The vdev of the header of the gang that it is part of.
+    /// The vdev of the enclosing gang's header.
     pub(super) near: Option<VdevId>,
-    /// Vdevs that failed.
     avoid: Vec<VdevId>,
-    /// How the last of them failed.
     failure: Option<NotWritten>,
 }
 
@@ -43,7 +39,6 @@ impl<'a> Placing<'a> {
         }
     }
 
-    /// Addresses for all copies, or why there are none.
     pub(super) fn allocate(&mut self, len: usize, copies: usize) -> Result<Vec<Dva>> {
         let place = self.props.place;
         let request = AllocRequest {
@@ -59,8 +54,7 @@ impl<'a> Placing<'a> {
         Ok(dvas)
     }
 
-    /// The length of the next piece of a block: the longest of `most`, half of it, ... `least` that a free
-    /// range has room for. `None`: none has room for `least`.
+    /// The longest of `most`, half of it, ... `least` that fits in a free range.
     pub(super) fn longest(&mut self, least: usize, most: usize) -> Option<usize> {
         let mut len = most;
         loop {
@@ -76,12 +70,11 @@ impl<'a> Placing<'a> {
         }
     }
 
-    /// Some vdevs take no writes.
     pub(super) fn avoid_all(&mut self, vdevs: Vec<VdevId>) {
         self.avoid.extend(vdevs);
     }
 
-    /// Frees the addresses that could not be written, and avoids the vdevs that failed from now on.
+    /// Frees unwritten addresses, and avoids the failed vdevs.
     pub(super) fn give_back(&mut self, dvas: &[Dva], failures: Vec<NotWritten>) {
         unallocate(self.space, dvas, self.txg);
         self.taken.retain(|taken| !dvas.contains(taken));
@@ -89,7 +82,6 @@ impl<'a> Placing<'a> {
         self.failure = failures.into_iter().next_back().or(self.failure.take());
     }
 
-    /// Everything that was allocated and not given back.
     pub(super) fn taken(&self) -> &[Dva] {
         &self.taken
     }
@@ -107,8 +99,7 @@ fn unallocate(space: &Allocator, dvas: &[Dva], txg: Txg) {
 }
 
 impl Pool {
-    /// How a block of a txg is written through this view. What is written for somebody who waits is apart
-    /// from the txg's tree, and flushed by those who wait.
+    /// A synchronous write is separate from the txg's tree, and its waiter flushes it.
     pub(super) fn for_block(&self, txg: Txg) -> How {
         let stake = match self.writes() {
             IoClass::SyncWrite => Stake::alone(txg),
@@ -117,13 +108,11 @@ impl Pool {
         How { class: self.writes(), durable: Durable::Flushed, stake }
     }
 
-    /// How a log block is written.
     pub(super) fn for_log(&self, txg: Txg, durable: Durable) -> How {
         How { class: self.writes(), durable, stake: Stake::alone(txg) }
     }
 
-    /// Allocates and writes a block whose pointer lacks only addresses. Terminates because every failure
-    /// removes a vdev from the choice.
+    /// Places a block. Terminates because every failure removes a vdev from the choice.
     pub(super) async fn place(
         &self,
         placing: &mut Placing<'_>,
@@ -145,7 +134,7 @@ impl Pool {
         }
     }
 
-    /// Writes the same bytes to all addresses at once. The error lists the failures, at least one.
+    /// Writes all copies at once. The error lists the failures.
     pub(super) async fn write_copies(
         &self,
         dvas: &[Dva],
@@ -166,7 +155,7 @@ impl Pool {
         Ok(())
     }
 
-    /// The same where there is no alternative address.
+    /// Writes all copies, without an alternative address.
     pub(super) async fn overwrite_copies(
         &self,
         dvas: &[Dva],

@@ -1,18 +1,16 @@
-//! Blocks of a txg that no flush has made durable yet, kept so that they can be written again.
+//! Retains blocks of a txg until a flush has made them durable, so that they can be rewritten.
 //!
-//! Idea: a flush that fails may have lost all that was written since the last one, and a system tells of it
-//! once (`vdev/unflushed`). So a pool that would rather wait than fail (`suspend`) keeps the bytes until a
-//! flush has succeeded, writes them again to their addresses, and flushes again. What is written over in a
-//! later sync pass takes the place of what was kept.
+//! Idea: a failed flush may have lost all writes since the previous one, and is reported once
+//! (`vdev/unflushed`). So a pool that waits (`suspend`) keeps the bytes, rewrites them to their addresses and
+//! flushes again. A block overwritten in a later sync pass replaces its retained version.
 //!
-//! Memory: up to [`RETAINED_BYTES_MAX`] and the writes in flight; beyond that the txg is flushed on its way.
-//! If a device has missed some of it by then, what is written again would not be all that it lacks: a later
-//! failure is then final, as it is for blocks that a removal or an expansion has copied.
+//! Memory: up to [`RETAINED_BYTES_MAX`] and the writes in flight; beyond that the txg is flushed early. If a
+//! device has missed some of it by then, a later failure is final, as it is for blocks copied by a removal or
+//! an expansion.
 //!
-//! Locking: one mutex, taken once for a block, and never across an await. `flushing` lets one txg be flushed
-//! once at a time.
+//! Locking: one mutex, taken once per block, never across an await. `flushing` serialises flushes of txgs.
 //!
-//! Source: none; OpenZFS keeps dirty buffers until the txg is synced, but does not write them again.
+//! Source: none; OpenZFS keeps dirty buffers until the txg is synced, but does not rewrite them.
 
 pub(crate) mod blocks;
 
@@ -28,11 +26,10 @@ use bytes::Bytes;
 use cenote_format::blkptr::Dva;
 use cenote_format::units::Txg;
 
-/// Bytes that are kept before they are flushed.
+/// Beyond it, the txg is flushed early.
 const RETAINED_BYTES_MAX: u64 = 128 << 20;
 
 impl Pool {
-    /// Keeps what was written of a txg's tree.
     pub(super) async fn retain(&self, dvas: &[Dva], bytes: &Bytes, txg: Txg) {
         if self.failmode().is_none() {
             return;
@@ -47,13 +44,13 @@ impl Pool {
         }
     }
 
-    /// Space that was given back is somebody else's.
+    /// Forgets freed space, which may have a new owner.
     pub(super) fn forget_retained(&self, dvas: &[Dva]) {
         let mut blocks = self.retained().blocks.lock();
         dvas.iter().for_each(|dva| blocks.forget(dva));
     }
 
-    /// Flushes a large txg before it is whole, so that not all of it must be kept.
+    /// Flushes early, so that not all of a large txg must be retained.
     async fn flush_on_the_way(&self, txg: Txg) {
         let _alone = self.retained().flushing.lock().await;
         let before = {
@@ -73,10 +70,10 @@ impl Pool {
         }
     }
 
-    /// Makes a txg's blocks durable; if devices fail, when they work again.
+    /// Makes a txg's blocks durable; if devices fail, once they work again.
     ///
     /// # Errors
-    /// Those of [`Pool::flush`], if nobody waits, or not all that may be lost is kept.
+    /// Those of [`Pool::flush`], if the pool does not wait, or not all possible losses are retained.
     pub(crate) async fn flush_tree(&self, txg: Txg) -> Result<()> {
         assert!(self.is_all_written(), "nothing may lead to a block that is not on disk");
         let mut tries = self.begin_tries();
@@ -86,7 +83,7 @@ impl Pool {
                 return Err(error);
             }
             self.wait_out(&mut tries, txg, error).await?;
-            // From here on a leaf has the txg's blocks if it takes them, whatever it has missed before.
+            // From here on a leaf has the txg's blocks if it takes them, despite earlier misses.
             self.missed_here().begin_again(Some(txg));
             self.write_retained(txg, &mut tries).await?;
         }
@@ -96,8 +93,7 @@ impl Pool {
         Ok(())
     }
 
-    /// What flushes have lost of a txg does not count, since it is written again. Answers whether that is
-    /// all of what they have lost of it.
+    /// The txg is rewritten. Returns whether that covers all losses.
     fn forget_lost(&self, txg: Txg) -> bool {
         self.vdevs().leaves().iter().map(|leaf| leaf.forget_lost(txg)).fold(true, |all, one| all & one)
     }

@@ -1,4 +1,4 @@
-//! Labels of golden pools, decoded and encoded again; golden pools opened for writing.
+//! Labels of golden pools, decoded and re-encoded; golden pools opened for writing.
 
 use crate::walk::find;
 use cenote_device::{DeviceError, FileDevice, OpenOptions};
@@ -33,8 +33,8 @@ fn every_label_of_every_golden_pool_encodes_to_the_same_list() {
                 let again = LabelConfig::decode(&list).unwrap().encode();
                 assert_eq!(LabelConfig::decode(&again), LabelConfig::decode(&list), "{}", golden.name());
                 labels += 1;
-                // Labels by zfs-fuse have no list of features; OpenZFS always writes one, even if empty. What
-                // 2.4 says there of the sizes of allocations only informs: it is left out.
+                // Labels by zfs-fuse have no list of features; OpenZFS always writes one, even if empty. The
+                // allocation sizes that 2.4 adds are informational and left out.
                 let is_equal = again.encode() == list.encode() || golden.is_of_2_4();
                 if !is_equal && list.contains("features_for_read") {
                     let difference = first_difference(&list, &again);

@@ -39,8 +39,7 @@ fn the_root_of_every_golden_pool_reads() {
     });
 }
 
-/// Sets of leaves that may be missing: every subset of a redundant top-level vdev's children up to its
-/// tolerance.
+/// Every subset of a redundant top-level vdev's children up to its tolerance.
 fn survivable_losses(found: &FoundPool) -> Vec<Vec<Guid>> {
     let mut losses = Vec::new();
     for top in &found.config.vdevs {
@@ -110,8 +109,7 @@ fn health_follows_the_devices_that_are_there() {
         assert_eq!(missing.guid, leaves[0]);
         assert!(matches!(&missing.trouble, Some(Trouble::CannotOpen { was: Some(_) })), "{missing:?}");
 
-        // Of the six images three are enough to identify the pool, and no image of another pool is mixed
-        // in.
+        // Three of the six images suffice to identify the pool, and no image of another pool is mixed in.
         let other = find(&rt, "raidz1").await;
         let folders = ["raidz2", "raidz1"].map(|name| golden(name).images());
         let names: Vec<String> =

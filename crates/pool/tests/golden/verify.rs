@@ -1,4 +1,4 @@
-//! Verification of golden pools: a good pool has no findings, and whatever is broken in a copy is named.
+//! Verification of golden pools: an intact pool has no findings, and each broken copy is named.
 
 use crate::walk::{all_blocks, find};
 use cenote_device::MemoryDevice;
@@ -61,7 +61,7 @@ fn damage(found: &FoundPool, leaves: &[Guid]) -> FoundPool {
     found
 }
 
-/// Leaves of the first redundant top-level vdev, and how many of them may be lost.
+/// Leaves of the first redundant top-level vdev, and the number that may be lost.
 fn redundancy(found: &FoundPool) -> (Vec<Guid>, usize) {
     let redundant = |top: &&VdevConfig| matches!(top.kind, VdevKind::Mirror | VdevKind::Raidz);
     let top = found.config.vdevs.iter().find(redundant).unwrap();

@@ -1,5 +1,4 @@
-//! A walker over all blocks of a pool, for tests: it knows just enough about objects to follow every
-//! pointer.
+//! Walks all blocks of a pool, for tests: knows just enough about objects to follow every pointer.
 
 use cenote_device::Bytes;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, BlkptrKind};
@@ -11,7 +10,6 @@ use cenote_pool::{FoundPool, Pool, ReadContext, Zbookmark, discover};
 use cenote_runtime::Runtime;
 use std::collections::HashSet;
 
-/// The golden pool of this name as discovery finds it.
 pub async fn find(rt: &Runtime, name: &str) -> FoundPool {
     let golden = cenote_testkit::golden(name);
     let discovery = discover(rt, &[golden.images()]).await;

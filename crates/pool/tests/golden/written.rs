@@ -18,7 +18,7 @@ use cenote_testkit::{copy_image, golden, needs};
 use std::path::Path;
 use std::process::Command;
 
-/// What zdb prints; `None` (and said so) if there is no zdb.
+/// The output of zdb; `None`, with a message, if there is no zdb.
 fn zdb(images: &Path, words: &[&str]) -> Option<Vec<u8>> {
     let output = match Command::new("zdb").args(["-e", "-p"]).arg(images).args(words).output() {
         Ok(output) => output,
@@ -32,7 +32,7 @@ fn zdb(images: &Path, words: &[&str]) -> Option<Vec<u8>> {
     Some(output.stdout)
 }
 
-/// The pool's space: allocated is whatever a pointer leads to.
+/// The pool's space: every range that a pointer leads to is allocated.
 async fn space_of(pool: &Pool) -> Allocator {
     let space = Allocator::new();
     let blocks = all_blocks(pool).await;
@@ -53,7 +53,7 @@ async fn space_of(pool: &Pool) -> Allocator {
     space
 }
 
-/// The configuration as the MOS would have it, put together from the labels.
+/// The configuration as the MOS would have it, merged from the labels.
 async fn configuration(found: &FoundPool) -> LabelPool {
     let device = &found.devices.values().next().unwrap().device;
     let list = read_labels(&**device).await.remove(0).config.unwrap();
@@ -63,8 +63,8 @@ async fn configuration(found: &FoundPool) -> LabelPool {
     LabelPool { vdev_tree, ..config }
 }
 
-/// Writes a large block and a new root with the content of the old one, and makes that the pool's state.
-/// Returns the large block's pointer.
+/// Writes a large block and a new root with the old root's content, and makes that the pool's state. Returns
+/// the large block's pointer.
 async fn write_txg(rt: &Runtime, found: &FoundPool, data: &Bytes) -> Blkptr {
     let old = found.uberblocks[0];
     let pool = Pool::assemble(rt, found, &old).await.unwrap();
@@ -96,7 +96,7 @@ fn zdb_reads_what_we_write_even_without_some_disks() {
     assert_zdb_reads(&[("mirror", 1), ("raidz1", 1), ("raidz2", 2), ("raidz3", 3), ("special", 0)]);
 }
 
-/// Writes to copies of golden pools and has zdb read what was written, without some of the disks.
+/// Writes to copies of golden pools and has zdb read the blocks, without some of the disks.
 fn assert_zdb_reads(pools: &[(&str, usize)]) {
     let rt = Runtime::real(None);
     for (seed, &(name, spare_disks)) in (500..).zip(pools) {

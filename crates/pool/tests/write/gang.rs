@@ -1,4 +1,4 @@
-//! Blocks in pieces, where no free range is long enough.
+//! Gang blocks, where no free range is long enough.
 
 use crate::lab::{FIRST_TXG, Lab, Layout, noise, props, simulate};
 use crate::round_trip::check_all;
@@ -12,7 +12,7 @@ use cenote_pool::{DatasetKey, PoolError, ReadContext, WriteProps};
 use cenote_runtime::Rng;
 use std::sync::Arc;
 
-/// Fills the pool and frees ranges of at most `len` bytes here and there.
+/// Fills the pool and frees every `every`-th range of at most `len` bytes.
 fn fragment(lab: &Lab, len: u64, every: usize) {
     let request = AllocRequest::new(AllocClass::Normal, Psize(len), 1, FIRST_TXG);
     let mut taken: Vec<Dva> = Vec::new();
@@ -52,7 +52,7 @@ fn a_block_that_fits_nowhere_is_written_in_pieces_and_again_in_place() {
             let header = lab.pool.read_gang_header(&bp, &ReadContext::default()).await.unwrap();
             let sector = if matches!(layout, Layout::Draid(..)) { 8192 } else { 4096 };
             if large_gang_headers {
-                // All pieces are in one header, which fills what it takes.
+                // All pieces are in one header, which fills its allocated space.
                 assert_eq!((header.header_bytes(), depth(&lab, &bp).await), (sector, 1));
             } else {
                 assert!(header.header_bytes() == 512 && depth(&lab, &bp).await >= 2);

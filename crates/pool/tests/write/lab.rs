@@ -29,12 +29,11 @@ const DISK_BYTES: usize = 64 << 20;
 const METASLAB_BYTES: u64 = 16 << 20;
 /// A leaf's share of its vdev, in whole rows of a dRAID.
 const LEAF_ASIZE: u64 = 48 << 20;
-/// So that concurrent writes complete in any order.
+/// Lets concurrent writes complete in any order.
 const LATENCY: Latency =
     Latency { fixed: Duration::from_micros(80), jitter: Duration::from_micros(40), bytes_per_s: None };
 pub const FIRST_TXG: Txg = Txg(4);
 
-/// A top-level vdev to be made.
 #[derive(Debug, Clone, Copy)]
 pub enum Layout {
     Disk,
@@ -108,7 +107,6 @@ impl Layout {
     }
 }
 
-/// A pool and everything it is made of.
 pub struct Lab {
     pub rt: Runtime,
     pub pool: Pool,
@@ -203,12 +201,10 @@ impl Lab {
         lab
     }
 
-    /// The only vdev of the layout.
     pub async fn of(rt: &Runtime, layout: Layout, ashift: u32) -> Lab {
         Lab::new(rt, &[layout], ashift).await
     }
 
-    /// The same pool without these leaves.
     pub async fn without(&self, lost: &[Guid]) -> Pool {
         let mut found = FoundPool::clone(&self.pool.found());
         found.devices.retain(|guid, _| !lost.contains(guid));
@@ -239,12 +235,10 @@ impl Lab {
         self.disks.values().map(|disk| disk.faulty.clone() as Arc<dyn Device>).collect()
     }
 
-    /// Of all leaves.
     pub fn checksum_errors(&self) -> u64 {
         self.pool.error_counters().iter().map(|(_, errors)| errors.checksum).sum()
     }
 
-    /// Bytes allocated on all vdevs.
     pub fn allocated_bytes(&self) -> u64 {
         self.all_vdevs().iter().map(|&vdev| self.space.vdev_space(vdev).unwrap().allocated_bytes).sum()
     }
@@ -270,7 +264,6 @@ fn metaslabs(asize_bytes: u64, size_bytes: u64) -> Vec<NewMetaslab> {
     (0..asize_bytes / size_bytes).map(metaslab).collect()
 }
 
-/// Properties of a block of file data.
 pub fn props() -> WriteProps {
     WriteProps::new(Zbookmark::default(), ObjectType::PLAIN_FILE_CONTENTS)
 }

@@ -1,4 +1,4 @@
-//! Labels: what is written is found again, whatever interrupted the writing.
+//! Labels are found again after any interruption of their writing.
 
 use crate::lab::{FIRST_TXG, Lab, Layout, block, simulate};
 use bytes::Bytes;
@@ -65,7 +65,7 @@ fn groups_without_changes_of_configuration_go_round_the_ring_of_three_vdevs() {
     });
 }
 
-/// After this many writes, flushes included, nothing reaches the device any more, and nobody is told.
+/// After this many writes, flushes included, silently drops all changes.
 struct Cut {
     inner: Arc<MemoryDevice>,
     left: Arc<AtomicI64>,
@@ -103,8 +103,8 @@ impl Device for Cut {
     }
 }
 
-/// A pool of one txg, then a second txg interrupted after `writes` by a power failure: what was not flushed
-/// is kept, lost or torn. Returns whether the second txg was complete before.
+/// Syncs one txg, then interrupts a second one after `writes` by a power cut: unflushed writes are kept, lost
+/// or torn. Returns whether the second txg was complete before.
 async fn cut_after(rt: &Runtime, seed: u64, writes: i64, dirty: bool) -> bool {
     let layouts = [Layout::Mirror(2), Layout::Disk];
     let mut lab = Lab::new(rt, &layouts, 9).await;

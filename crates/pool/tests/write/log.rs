@@ -1,4 +1,4 @@
-//! Intent-log blocks: placed first, written once, checked against what their chain announced.
+//! Intent-log blocks: allocated first, written once, verified against their chain.
 
 use crate::lab::{FIRST_TXG, Lab, Layout, props, simulate};
 use bytes::Bytes;
@@ -33,7 +33,7 @@ fn a_log_block_is_written_where_its_pointer_says() {
             assert_eq!((bp.checksum(), bp.psize().0, bp.is_encrypted()), (CHAIN, 8192, key.is_some()));
             let ctx = ReadContext::default().with_key(key.clone());
             let place = Zbookmark::default();
-            // The chain ends where nothing was written.
+            // The chain ends at an unwritten block.
             assert!(matches!(lab.pool.read_log_block(&bp, &ctx).await, Err(PoolError::Checksum { .. })));
             assert_eq!(lab.checksum_errors(), 0, "a disk was blamed");
 

@@ -1,4 +1,4 @@
-//! Devices that are missing, or fail while they are written to.
+//! Devices that are missing, or fail during writes.
 
 use crate::lab::{Disk, FIRST_TXG, Lab, Layout, noise, props, simulate};
 use crate::round_trip::{LAYOUTS, check_all};
@@ -10,7 +10,6 @@ use cenote_pool::{Pool, PoolError, ReadContext, WriteProps};
 use cenote_runtime::Rng;
 use std::collections::BTreeMap;
 
-/// Blocks of many sizes.
 async fn write_some(lab: &Lab, seed: u64, txg: Txg) -> Vec<(Blkptr, Bytes)> {
     let mut rng = Rng::new(seed);
     let mut written = Vec::new();
@@ -29,7 +28,7 @@ fn some_of(mut leaves: Vec<Guid>, rng: &mut Rng, count: usize) -> Vec<Guid> {
     (0..count).map(|_| leaves.swap_remove(rng.below(leaves.len() as u64) as usize)).collect()
 }
 
-/// Bytes that devices were asked for by a read of a block.
+/// Bytes requested from devices by a read.
 async fn asked_for(lab: &Lab, read: impl AsyncFnOnce(&Pool)) -> u64 {
     let before = lab.pool.moved()[0].bytes;
     read(&lab.pool).await;
@@ -39,7 +38,7 @@ async fn asked_for(lab: &Lab, read: impl AsyncFnOnce(&Pool)) -> u64 {
 #[test]
 fn what_a_device_cannot_read_costs_no_second_read_of_the_rest() {
     const BLOCK_BYTES: u64 = 96 << 10;
-    // The layout, and what one column of the block has.
+    // The layout, and the bytes of one column of the block.
     let layouts = [
         (Layout::Mirror(3), BLOCK_BYTES),
         (Layout::Raidz(1, 4), BLOCK_BYTES / 3),
@@ -64,7 +63,7 @@ fn what_a_device_cannot_read_costs_no_second_read_of_the_rest() {
                     assert_eq!(read.unwrap(), data);
                 })
                 .await;
-                // What failed may have failed for what lies beside it: it is tried once more.
+                // A failed extent may be a neighbour's fault: the range is read once more.
                 assert!(many <= BLOCK_BYTES + 2 * column, "{layout:?}, with others: {many}");
                 disk.faulty.heal();
             }
@@ -164,7 +163,7 @@ fn a_block_goes_elsewhere_if_a_vdev_fails() {
             written.push((bp, data));
         }
         check_all(&lab, &written, &ReadContext::default()).await;
-        // Addresses tried in vain are free again.
+        // Addresses of failed attempts are free again.
         assert_eq!(lab.allocated_bytes(), written.iter().map(|(bp, _)| bp.asize().0).sum::<u64>());
 
         lab.disks[&Guid(1200)].faulty.add(Fault::error(Op::Write));
@@ -183,7 +182,7 @@ fn a_flush_fails_only_if_a_vdev_may_lack_blocks() {
             let data = noise(&mut rng, 128 << 10);
             let write = async || lab.write(&data, &props(), FIRST_TXG).await;
             write().await;
-            // Only leaves that have something to flush are asked.
+            // Only leaves with unflushed writes are flushed.
             let has_written = |disk: &Disk| disk.memory.live_image() != disk.memory.durable_image();
             let written = lab.disks.iter().filter(|(_, disk)| has_written(disk)).map(|(guid, _)| *guid);
             let bad = some_of(written.collect(), &mut rng, layout.tolerance() + 1);
@@ -193,7 +192,7 @@ fn a_flush_fails_only_if_a_vdev_may_lack_blocks() {
                 write().await;
             }
             for asked in ["first", "again"] {
-                // Devices have nothing left to flush when they are asked again.
+                // The second time, devices have nothing left to flush.
                 let flushed = lab.pool.flush(FIRST_TXG).await;
                 assert!(matches!(flushed, Err(PoolError::Unavailable { .. })), "{layout:?}, {asked}");
                 lab.disks.values().for_each(|disk| disk.faulty.heal());

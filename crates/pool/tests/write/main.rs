@@ -1,4 +1,4 @@
-//! The write side on modelled disks: what is written reads back, survives what it must, and is found again.
+//! The write side on modelled disks: written blocks read back, survive tolerable losses, and are found again.
 //!
 //! All runs are simulations; a failure prints its seed.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]

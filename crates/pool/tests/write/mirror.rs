@@ -1,4 +1,4 @@
-//! Which side of a mirror is read.
+//! The choice of a mirror's side for a read.
 
 use cenote_device::{Fault, Op};
 use cenote_pool::{IoClass, ReadContext};
@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::lab::{FIRST_TXG, Lab, Layout, noise, props, simulate};
 
-/// Reads begun by each side.
 fn begun(lab: &Lab) -> Vec<u64> {
     let loads = lab.pool.queue_loads();
     loads.iter().map(|(_, load)| load[IoClass::SyncRead as usize].begun).collect()
@@ -21,7 +20,7 @@ fn readers_keep_away_from_the_side_that_is_slow_to_answer() {
         for n in 0..200 {
             written.push(lab.write(&noise(&mut Rng::new(n), 16 << 10), &props(), FIRST_TXG).await.bp);
         }
-        // One side does not answer for a while; whoever was sent there waits.
+        // One side does not answer for a while; readers sent there wait.
         let slow = lab.disks.values().next().unwrap();
         slow.faulty.add(Fault::hang(Op::Read));
         let before = begun(&lab);
@@ -43,7 +42,7 @@ fn readers_keep_away_from_the_side_that_is_slow_to_answer() {
         let now: Vec<u64> = begun(&lab).iter().zip(before).map(|(now, before)| now - before).collect();
         assert!(now[0].min(now[1]) <= 4, "{now:?} reads of the two sides");
         assert!(now[0].max(now[1]) >= 196, "{now:?}");
-        // In the end all are served, by the other side.
+        // In the end the other side serves all.
         for reader in readers {
             assert_eq!(reader.await.unwrap(), Ok(()));
         }
@@ -59,7 +58,7 @@ fn both_sides_of_an_idle_mirror_work() {
             written.push(lab.write(&noise(&mut Rng::new(n), 64 << 10), &props(), FIRST_TXG).await.bp);
         }
         let before = begun(&lab);
-        // From the last to the first: none follows the one before.
+        // From the last to the first, so that no read is sequential.
         for bp in written.iter().rev() {
             lab.pool.read(bp, &ReadContext::default()).await.unwrap();
         }

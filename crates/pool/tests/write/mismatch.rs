@@ -1,4 +1,4 @@
-//! What a mismatch means: damage blames a disk, the end of a log and what may have been reused do not.
+//! Mismatches: damage blames a disk; the end of a log and possible reuse do not.
 
 use crate::lab::{FIRST_TXG, Lab, Layout, noise, props, simulate};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use cenote_runtime::Rng;
 const BLOCK_BYTES: usize = 64 << 10;
 const LAYOUTS: [Layout; 3] = [Layout::Disk, Layout::Mirror(2), Layout::Raidz(1, 4)];
 
-/// A block that something else is written over, on all disks but the last so many.
+/// A block overwritten with other data, on all disks but the last `but`.
 async fn overwritten(lab: &Lab, but: usize) -> Blkptr {
     let bp = lab.write(&noise(&mut Rng::new(1), BLOCK_BYTES), &props(), FIRST_TXG).await.bp;
     for disk in lab.disks.values().take(lab.disks.len() - but) {
@@ -25,7 +25,7 @@ async fn overwritten(lab: &Lab, but: usize) -> Blkptr {
     bp
 }
 
-/// The pool goes on: its last txg on disk is this one.
+/// Advances the pool's last synced txg.
 fn sync_up_to(lab: &Lab, txg: u64) {
     for txg in FIRST_TXG.0 + 1..=txg {
         lab.space.take_changes(Txg(txg));
@@ -55,7 +55,7 @@ fn a_block_that_may_have_been_reused_is_no_damage() {
             }
             assert_eq!(lab.checksum_errors(), 0, "{layout:?}: a disk was blamed");
 
-            // Its tree is whole: the same is damage.
+            // Its tree is whole, so the mismatch is damage.
             let whole = pool.keeping(lab.space.keep_freed(false));
             assert!(matches!(whole.read(&bp, &ctx).await, Err(PoolError::Checksum { .. })), "{layout:?}");
             assert!(lab.checksum_errors() > 0, "{layout:?}");

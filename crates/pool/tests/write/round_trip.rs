@@ -1,5 +1,5 @@
-//! What is written reads back: every layout, compression, checksum and number of copies; encrypted; and
-//! every column is right.
+//! Round trips: every layout, compression, checksum and number of copies; encrypted; and with every column
+//! verified.
 
 use crate::lab::{FIRST_TXG, Lab, Layout, block, noise, props, simulate};
 use bytes::Bytes;
@@ -99,7 +99,7 @@ fn a_draid_fills_its_rows_with_zeros_for_those_who_rebuild_it_without_knowing_bl
         }
         let data = noise(&mut Rng::new(6), 5 * 512);
         let bp = lab.write(&data, &props(), FIRST_TXG).await.bp;
-        // Two rows of two parity and four data sectors, of which the block fills five.
+        // Two rows of two parity and four data sectors; the block fills five.
         assert_eq!(bp.asize().0, 12 * 512);
         let mut sectors = Vec::new();
         for disk in lab.disks.values() {
@@ -222,7 +222,7 @@ fn later_passes_write_blocks_of_the_same_group_in_place() {
             assert!(!lab.write(&data, &again, Txg(9)).await.keeps_place);
             let shorter = block(&mut rng, 16 << 10);
             assert!(!lab.write(&shorter, &again, FIRST_TXG).await.keeps_place);
-            // In the end nothing is compressed, and so nothing gets shorter.
+            // In late passes nothing is compressed, so no block gets shorter.
             let late = WriteProps { sync_pass: 8, ..again };
             assert!(lab.write(&shorter, &late, FIRST_TXG).await.keeps_place);
         });

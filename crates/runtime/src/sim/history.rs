@@ -1,5 +1,4 @@
-//! The history of a simulation: a running hash of every step and draw, and optionally the first steps
-//! themselves.
+//! The history of a simulation: a running hash of every step and draw, and optionally the first steps.
 
 use crate::work::WorkKind;
 
@@ -8,22 +7,22 @@ use crate::work::WorkKind;
 pub struct Step {
     /// Virtual time.
     pub now_ns: u64,
-    /// The task's number in order of spawning; zero is the main future.
+    /// In order of spawning; zero is the main future.
     pub task: u64,
 }
 
 /// The report of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SimReport {
-    /// The seed it ran from.
+    /// The seed.
     pub seed: u64,
-    /// Virtual time that passed.
+    /// Elapsed virtual time.
     pub virtual_ns: u64,
     /// Polls of tasks.
     pub steps: u64,
     /// Tasks spawned.
     pub tasks: u64,
-    /// Hash of all steps and random draws: equal histories, equal runs.
+    /// Hash of all steps and random draws.
     pub history: u64,
     /// Core time charged by [`Runtime::work`](crate::Runtime::work), by kind.
     pub busy_ns: Vec<(WorkKind, u64)>,
@@ -43,7 +42,7 @@ impl History {
         History { hash: 0, steps: 0, trace: Vec::new(), trace_limit }
     }
 
-    /// Records a step; returns how many there were.
+    /// Returns the number of steps.
     pub(super) fn step(&mut self, step: Step) -> u64 {
         self.mix(step.now_ns);
         self.mix(step.task);
@@ -54,7 +53,7 @@ impl History {
         self.steps
     }
 
-    /// Adds a value to the hash. Order counts: rotate, combine, multiply by an odd constant.
+    /// Order counts: rotate, combine, multiply by an odd constant.
     pub(super) fn mix(&mut self, value: u64) {
         self.hash = (self.hash.rotate_left(23) ^ value).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }

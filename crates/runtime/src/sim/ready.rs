@@ -1,7 +1,7 @@
 //! The list of ready tasks, and the wakers that add to it.
 //!
-//! Locking: wakers may run on any thread and under any lock: this mutex is held only to push to the list or
-//! to take from it, and no other lock is taken meanwhile. `listed` keeps a task from being listed twice.
+//! Locking: wakers may run on any thread and under any lock, so this mutex is held only to push to the list
+//! or to take from it, and no other lock is taken under it. `listed` keeps a task from being listed twice.
 
 use super::TaskId;
 use crate::rng::Rng;
@@ -16,7 +16,7 @@ pub(super) struct ReadyList {
 }
 
 impl ReadyList {
-    /// Takes one of them, each with equal probability.
+    /// Each task with equal probability.
     pub(super) fn take(&self, rng: &mut Rng) -> Option<TaskId> {
         let mut tasks = self.tasks.lock();
         match tasks.len() {
@@ -29,7 +29,7 @@ impl ReadyList {
 
 pub(super) struct TaskWaker {
     task: TaskId,
-    /// Already on the list: waking twice counts once.
+    /// Waking twice counts once.
     listed: AtomicBool,
     list: Arc<ReadyList>,
 }
@@ -39,14 +39,13 @@ impl TaskWaker {
         Arc::new(TaskWaker { task, listed: AtomicBool::new(false), list: list.clone() })
     }
 
-    /// Puts the task on the list.
     pub(super) fn ready(&self) {
         if !self.listed.swap(true, Ordering::AcqRel) {
             self.list.tasks.lock().push(self.task);
         }
     }
 
-    /// The task was taken from the list and is about to be polled: from now on, waking lists it again.
+    /// About to be polled: from now on, waking lists it again.
     pub(super) fn running(&self) {
         self.listed.store(false, Ordering::Release);
     }

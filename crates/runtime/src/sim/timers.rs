@@ -1,5 +1,4 @@
-//! Timers by virtual time. An ordered map rather than a heap, because most timers are timeouts, which are
-//! cancelled.
+//! Timers by virtual time. An ordered map rather than a heap, because most timers are cancelled timeouts.
 
 use super::Simulation;
 use crate::time::Instant;
@@ -8,7 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Instant in nanoseconds, then order of creation, which makes keys unique and ties fair.
+/// Instant in nanoseconds, then order of creation: unique and fair.
 type TimerKey = (u64, u64);
 
 #[derive(Default)]
@@ -29,7 +28,7 @@ impl Timers {
     }
 }
 
-/// A wait for an instant; dropping it cancels the timer.
+/// Dropping it cancels the timer.
 pub(crate) struct Sleep<'a> {
     sim: &'a Simulation,
     until: Instant,

@@ -1,4 +1,4 @@
-//! What a request of the ring transfers: its entry for the kernel, and how far it has come.
+//! The transfer of a ring's request: its entry for the kernel, and its progress.
 //!
 //! A transfer may take several entries: the kernel may stop early, and its lengths have 32 bits.
 //!
@@ -12,40 +12,32 @@ use io_uring::{opcode, squeue, types};
 
 use super::super::buffer::Buffer;
 
-/// Longer transfers are split: the kernel's length has 32 bits and its limit is just under 2 GiB.
+/// The kernel's length has 32 bits and its limit is just under 2 GiB.
 const PIECE_BYTES: usize = 1 << 30;
 
-/// The data of a request, and its direction.
 pub(in super::super) enum Transfer {
     Read(Buffer),
     Write(Write),
-    /// Into several buffers, one after the other.
     ReadPieces(Vec<Buffer>, Vectors),
-    /// From several, which follow each other.
     WritePieces(WritePieces, Vectors),
     /// `fdatasync`.
     Sync,
-    /// `sync_file_range`: starts writing dirty pages to the disk.
+    /// `sync_file_range`.
     StartWriteback,
 }
 
-/// A write.
 pub(in super::super) struct Write {
     pub(super) data: Bytes,
-    /// Bytes written so far.
     pub(super) done: usize,
     /// Complete only once it is durable (`RWF_DSYNC`).
     pub(super) through: bool,
 }
 
-/// Pieces to be written one after the other.
 pub(in super::super) struct WritePieces {
     pub(super) pieces: Vec<Bytes>,
-    /// Bytes written so far.
     pub(super) done: usize,
 }
 
-/// The memory of a transfer's pieces as the kernel takes it.
 #[derive(Default)]
 pub(in super::super) struct Vectors(Vec<libc::iovec>);
 
@@ -53,8 +45,8 @@ pub(in super::super) struct Vectors(Vec<libc::iovec>);
 unsafe impl Send for Vectors {}
 
 impl Transfer {
-    /// The entry for what is left of it, at `offset` bytes into `file`. Its addresses point into memory that
-    /// the transfer owns and that does not move with it.
+    /// The entry for the rest. Its addresses point into memory that the transfer owns and that does not move
+    /// with it.
     pub(super) fn entry(&mut self, file: &impl AsRawFd, offset: u64) -> squeue::Entry {
         let fd = types::Fd(file.as_raw_fd());
         match self {
@@ -131,7 +123,6 @@ impl WritePieces {
         self.pieces.iter().map(Bytes::len).sum()
     }
 
-    /// What is not written yet.
     fn rest(&self) -> impl Iterator<Item = &[u8]> {
         let mut done = self.done;
         self.pieces.iter().filter_map(move |piece| {

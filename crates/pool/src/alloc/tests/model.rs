@@ -1,21 +1,19 @@
-//! Random work on the allocator, compared with a slow and obviously correct model: sets of ranges for each
-//! vdev.
+//! Random operations on the allocator, compared with a slow and simple model: sets of ranges per vdev.
 
 use super::*;
 use crate::alloc::footprint::Footprint;
 use cenote_runtime::Rng;
 use std::collections::VecDeque;
 
-/// The model of a vdev.
 struct Vdev {
     config: VdevConfig,
     /// The metaslab reserved for intent logs.
     for_log: Option<u64>,
-    /// Allocated, or freed and waiting.
+    /// Allocated or deferred.
     taken: Ranges,
     /// The content of the space maps.
     on_disk: Ranges,
-    /// Freed in the syncing txg and in earlier ones, newest first.
+    /// Freed in the syncing txg and earlier ones, newest first.
     freed: VecDeque<Ranges>,
 }
 
@@ -27,7 +25,6 @@ struct Model {
     old: Vec<Dva>,
     new: Vec<Dva>,
     txg: u64,
-    /// Allocations that failed for lack of space.
     refused: u64,
 }
 
@@ -45,7 +42,7 @@ impl Model {
         Model { vdevs, allocator, rng: Rng::new(seed), old: Vec::new(), new: Vec::new(), txg: 1, refused: 0 }
     }
 
-    /// One txg: allocations, some of them undone, then passes of frees, then it is on disk.
+    /// A txg: allocations, some undone, passes of frees, the sync.
     fn group(&mut self) {
         for _ in 0..self.rng.below(60) {
             match self.rng.below(10) {
@@ -145,7 +142,6 @@ impl Model {
         assert_eq!(self.vdevs[dva.vdev.0 as usize].taken.remove(dva.offset_bytes, dva.asize.0), None);
     }
 
-    /// Frees a block of an earlier txg, or of this one.
     fn free(&mut self) {
         let from = if self.rng.below(8) == 0 { &mut self.new } else { &mut self.old };
         if from.is_empty() {
@@ -177,7 +173,6 @@ impl Model {
         }
     }
 
-    /// Compares all figures with a fresh count.
     fn check(&self) {
         for vdev in &self.vdevs {
             let id = VdevId(vdev.config.id);
@@ -220,14 +215,12 @@ impl Vdev {
         }
     }
 
-    /// The number of such blocks that fit.
     fn fitting(&self, class: AllocClass, psize: Psize, txg: Txg) -> u64 {
         let asize = Footprint::new(&self.config).asize(psize, PhysicalBirth::in_txg(txg));
         let free = self.free().into_iter().filter(|(index, _)| self.class(*index) == class);
         free.map(|(_, ranges)| ranges.iter().map(|(start, end)| (end - start) / asize).sum::<u64>()).sum()
     }
 
-    /// Free ranges by metaslab.
     fn free(&self) -> Vec<(u64, Ranges)> {
         let free = |new: NewMetaslab| {
             (new.index, self.taken.complement(new.start_bytes, new.start_bytes + new.size_bytes))
@@ -235,7 +228,7 @@ impl Vdev {
         empty(&self.config).into_iter().map(free).collect()
     }
 
-    /// Free ranges of a metaslab, including those that wait, by size.
+    /// Free and deferred ranges of a metaslab, by size.
     fn histogram(&self, index: u64) -> SizeHistogram {
         let (start, end) = self.metaslab(index);
         let waiting = self.freed.iter().map(|freed| within(freed, (start, end)));
@@ -250,7 +243,6 @@ impl Vdev {
     }
 }
 
-/// The part of a set that lies within a range.
 fn within(ranges: &Ranges, (start, end): (u64, u64)) -> Ranges {
     ranges.complement(start, end).complement(start, end)
 }

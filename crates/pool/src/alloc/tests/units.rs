@@ -1,9 +1,9 @@
-//! Whoever cuts, borrows or gives back space does so in whole units, on every layout.
+//! Claims, borrows and frees are in whole units on every layout.
 
 use super::*;
 use cenote_runtime::Rng;
 
-/// Vdevs with 16 metaslabs, none of which need begin or end with a unit.
+/// Vdevs with 16 metaslabs that need not begin or end at a unit.
 fn layouts() -> Vec<VdevConfig> {
     let shape = |data, groups, spares| Some(DraidConfig { data, groups, spares });
     let of_draid = |parity, children, draid| VdevConfig {
@@ -42,7 +42,7 @@ fn space_is_borrowed_and_given_back_in_whole_units() {
         allocator.set_trims(true);
         for step in 0..600 {
             let place = format!("seed {seed} {:?} ashift {} step {step}", config.kind, config.ashift);
-            // Sizes and offsets as passes have them: of any metaslab, and powers of two.
+            // Sizes and offsets as initialize and trim use them: any metaslab, powers of two.
             let (metaslab, most_bytes) = (rng.below(16), 512 << rng.below(13));
             match rng.below(10) {
                 0..4 => {

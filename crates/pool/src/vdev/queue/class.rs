@@ -1,33 +1,33 @@
-//! What operations are for, and how many there are of each kind.
+//! Classes of operations, and their statistics.
 
 use cenote_device::{SIZE_BUCKETS, TIME_BUCKETS};
 use serde::{Deserialize, Serialize};
 
-/// What an operation is for (`zio_priority_t`), the most urgent first.
+/// The purpose of an operation (`zio_priority_t`), most urgent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IoClass {
-    /// Somebody waits for what is read.
+    /// A read with a waiter.
     SyncRead,
-    /// Somebody waits until it is written: the intent log, labels.
+    /// A write with a waiter: the intent log, labels.
     SyncWrite,
-    /// Read ahead.
+    /// Read-ahead.
     AsyncRead,
-    /// A txg.
+    /// Writes of a txg.
     AsyncWrite,
     /// Scrub and resilver.
     Scrub,
-    /// Copying off a vdev that is removed.
+    /// Copying off a vdev that is being removed.
     Removal,
-    /// Writing what was never allocated.
+    /// Initializing free space.
     Initializing,
-    /// Discarding what is free.
+    /// Discarding free space.
     Trim,
     /// Sequential rebuild.
     Rebuild,
 }
 
 impl IoClass {
-    /// All, the most urgent first.
+    /// All classes, most urgent first.
     pub const ALL: [IoClass; 9] = [
         IoClass::SyncRead,
         IoClass::SyncWrite,
@@ -55,28 +55,28 @@ impl IoClass {
         }
     }
 
-    /// Goes in the order of arrival (`vdev_queue_class_fifo`).
+    /// `vdev_queue_class_fifo`.
     pub(super) fn is_fifo(self) -> bool {
         matches!(self, IoClass::SyncRead | IoClass::SyncWrite | IoClass::Trim)
     }
 
-    /// Gives way to all others (`vdev_queue_is_interactive` denies it).
+    /// Gives way to others (the opposite of `vdev_queue_is_interactive`).
     pub(super) fn is_background(self) -> bool {
         matches!(self, IoClass::Scrub | IoClass::Removal | IoClass::Initializing | IoClass::Rebuild)
     }
 }
 
-/// What devices were sent of one direction.
+/// Operations and bytes sent in one direction.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Moved {
     /// Operations.
     pub operations: u64,
-    /// Bytes of all of them.
+    /// Their bytes.
     pub bytes: u64,
 }
 
 impl Moved {
-    /// What was sent after `before`.
+    /// The difference since `before`.
     #[must_use]
     pub fn since(&self, before: &Moved) -> Moved {
         Moved {
@@ -86,23 +86,23 @@ impl Moved {
     }
 }
 
-/// How many operations of a class wait and are under way, and what waiting cost so far.
+/// Statistics of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassLoad {
-    /// Operations that wait.
+    /// Waiting operations.
     pub waiting: u64,
     /// Operations under way.
     pub active: u64,
     /// Operations that began.
     pub begun: u64,
-    /// How long all of them together have waited, ns.
+    /// Their total waiting time, ns.
     pub waited_ns: u64,
-    /// Those that had to wait, by how long: bucket `n` at least 2^n ns.
+    /// Bucket `n`: at least 2^n ns.
     #[serde(with = "cenote_device::list")]
     pub(super) waits: [u64; TIME_BUCKETS],
-    /// What the device was sent: single operations by size, bucket `n` those of at least 2^n bytes.
+    /// Single operations by size: bucket `n` at least 2^n bytes.
     pub alone: [u64; SIZE_BUCKETS],
-    /// The same of those that consist of several.
+    /// Joined operations by size.
     pub joined: [u64; SIZE_BUCKETS],
 }
 
@@ -114,7 +114,7 @@ impl Default for ClassLoad {
 }
 
 impl ClassLoad {
-    /// Adds those of another queue.
+    /// Adds another queue's.
     pub fn add(&mut self, other: &ClassLoad) {
         self.waiting += other.waiting;
         self.active += other.active;
@@ -125,7 +125,7 @@ impl ClassLoad {
         self.joined.iter_mut().zip(other.joined).for_each(|(sum, count)| *sum += count);
     }
 
-    /// What began after `before`; what waits and is under way is that of now.
+    /// The difference since `before`; waiting and active are current.
     pub fn since(&self, before: &ClassLoad) -> ClassLoad {
         ClassLoad {
             begun: self.begun.saturating_sub(before.begun),
@@ -137,21 +137,19 @@ impl ClassLoad {
         }
     }
 
-    /// How long those waited that began, in buckets that double: bucket `n` at least 2^n ns. What began at
-    /// once is in the first.
+    /// Histogram of waits: bucket `n` at least 2^n ns; immediate starts are in the first.
     pub fn wait_times(&self) -> [u64; TIME_BUCKETS] {
         let mut times = self.waits;
         times[0] += self.begun.saturating_sub(times.iter().sum());
         times
     }
 
-    /// Notes that one that had to wait begins.
     pub(super) fn has_waited(&mut self, ns: u64) {
         self.waited_ns += ns;
         self.waits[(ns.max(1).ilog2() as usize).min(TIME_BUCKETS - 1)] += 1;
     }
 
-    /// How long one waited on average.
+    /// Average wait.
     pub fn average_wait_ns(&self) -> Option<u64> {
         self.waited_ns.checked_div(self.begun)
     }

@@ -1,10 +1,9 @@
-//! Aggregation: operations that wait for neighbouring ranges become one.
+//! Aggregation: waiting operations on neighbouring ranges become one.
 //!
-//! Idea: all waiting operations are also known by direction and offset, whatever their class. When one is to
-//! start, those beside it go along as far as the whole stays within a limit. Between reads, a small gap is
-//! read and thrown away; between writes, only bytes that belong to the first one's block and hold nothing
-//! (RAID-Z's skip sectors) are filled with zeros. The device moves all pieces in one call, to and from memory
-//! of their own ([`cenote_device::Device::read_pieces`]), so nothing is copied.
+//! Idea: waiting operations are indexed by direction and offset across classes. When one starts, its
+//! neighbours go along up to a size limit. A small gap between reads is read and thrown away. Between writes,
+//! only unused bytes of the first one's block (RAID-Z's skip sectors) are filled with zeros. The device moves
+//! all pieces in one call without copies ([`cenote_device::Device::read_pieces`]).
 //!
 //! ```text
 //!   waiting      A......  B...      C.....           D..
@@ -13,11 +12,11 @@
 //!                       ^^ gaps ^^^^
 //! ```
 //!
-//! A group is handed to the device at once and awaited in a task of its own: its members may be busy or go
-//! away. If it fails, each asks again, alone, so that an unreadable sector is the error of whoever wanted it.
+//! A group is handed to the device at once and awaited in its own task, since its members may be busy or
+//! dropped. If it fails, each member retries alone, so that an unreadable sector fails only its own reader.
 //!
-//! Users' operations join each other whatever their class; a scrub's and the like only those of their own
-//! class, so that nobody hurries because a user is near.
+//! Users' operations of all classes join each other. Background operations join only their own class, so that
+//! a nearby user does not speed them up.
 //!
 //! Source: OpenZFS `vdev_queue.c` (`vdev_queue_aggregate`).
 
@@ -31,20 +30,17 @@ use tokio::sync::oneshot;
 use super::{IoClass, Permit, Queue};
 use crate::vdev::patience::Haste;
 
-/// Pieces of a group at most, gaps included: the kernel takes 1,024 in one call.
+/// Including gaps; the kernel takes 1,024.
 const MOST_PIECES: usize = 512;
 
-/// What is asked of a device.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     pub(crate) class: IoClass,
     pub(crate) offset_bytes: u64,
     pub(crate) len: usize,
-    /// Of a write.
     pub(crate) data: Option<Bytes>,
-    /// Bytes after a write's that belong to its block and hold nothing.
+    /// Unused bytes after a write that belong to its block.
     pub(crate) padding: usize,
-    /// It may be done together with others.
     pub(crate) may_join: bool,
 }
 
@@ -67,37 +63,31 @@ impl Ask {
     }
 }
 
-/// What becomes of an operation in a group: what was read (nothing, of a write); `None`: it is to be done
-/// alone.
+/// A member's data (empty for a write); `None`: retry alone.
 pub(super) type Outcome = Option<Bytes>;
 
-/// One of a group, and where its outcome goes.
 pub(super) struct Member {
     pub(super) ask: Ask,
     pub(super) tell: oneshot::Sender<Outcome>,
 }
 
-/// Operations that are done as one, in the order of their offsets.
 pub(super) struct Group {
     pub(super) class: IoClass,
     pub(super) members: Vec<Member>,
 }
 
-/// How far operations join.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Bytes of the whole; 0: none join.
+    /// Size limit; 0 disables joining.
     pub(super) whole: u64,
-    /// Bytes that are read in vain between two.
+    /// Longest gap to read.
     pub(super) read_gap: u64,
-    /// Bytes of padding that are written between two.
+    /// Longest padding to write.
     pub(super) write_gap: u64,
 }
 
-/// Where a waiting operation begins, and the number of its arrival.
 pub(super) type Start = (u64, u64);
 
-/// A waiting operation that may join others.
 #[derive(Debug, Clone, Copy)]
 struct Neighbour {
     class: IoClass,
@@ -105,7 +95,6 @@ struct Neighbour {
     padding: u64,
 }
 
-/// Waiting operations that may join others: reads, and writes.
 #[derive(Default)]
 pub(super) struct Neighbours([BTreeMap<Start, Neighbour>; 2]);
 
@@ -127,8 +116,7 @@ impl Neighbours {
         &mut self.0[usize::from(ask.data.is_some())]
     }
 
-    /// Those that join an operation, which has left already: before it and after it, in the order of their
-    /// offsets, each with its class.
+    /// Neighbours before and after `ask`, which has left the line, in order of offset.
     pub(super) fn beside(&self, ask: &Ask, limits: Limits) -> [Vec<(Start, IoClass)>; 2] {
         let (mut before, mut after) = (Vec::new(), Vec::new());
         let is_write = ask.data.is_some();
@@ -168,8 +156,7 @@ impl Neighbours {
     }
 }
 
-/// Does a group's operation, and tells each of it what became of it. A write begins at once, in its turn
-/// among those that overlap; a read, which may have to copy, when this is polled.
+/// A write begins immediately, to keep its order among overlapping ones; a read when first polled.
 pub(super) fn begin(queue: &Arc<Queue>, group: Group) -> impl Future<Output = ()> + Send + use<> {
     let Group { class, members } = group;
     let permit = Permit { queue: queue.clone(), class };
@@ -196,16 +183,16 @@ pub(super) fn begin(queue: &Arc<Queue>, group: Group) -> impl Future<Output = ()
                 })
             }
         };
-        // The permit is back by now: those who hear of it may ask for more.
+        // The permit is already returned: members may issue more operations.
         let mut pieces = outcome.unwrap_or_default().into_iter();
         for member in members {
-            // It may have gone.
+            // The member may be gone.
             let _ = member.tell.send(pieces.next());
         }
     }
 }
 
-/// What is written: the members' data, and zeros between them.
+/// With zeros between the members' data.
 fn contents(members: &[Member]) -> Vec<Bytes> {
     let mut pieces = Vec::with_capacity(members.len());
     let mut reached = None;
@@ -220,7 +207,7 @@ fn contents(members: &[Member]) -> Vec<Bytes> {
     pieces
 }
 
-/// What is read: the members' ranges and those between them, and which are the members'.
+/// With the gaps, and which ranges are members'.
 fn ranges(members: &[Member]) -> (Vec<usize>, Vec<bool>) {
     let (mut lens, mut wanted) = (Vec::new(), Vec::new());
     let mut reached = None;

@@ -1,5 +1,5 @@
-//! What all leaf queues of a pool share: tunables, by OpenZFS's names, which may be changed at any time and
-//! hold for what starts next; and who records what devices are sent.
+//! Settings shared by all leaf queues of a pool: tunables with OpenZFS's names, which apply to the next
+//! operation; and the recorder of transfers.
 //!
 //! Source: OpenZFS `vdev_queue.c`, zfs(4).
 
@@ -13,7 +13,7 @@ use crate::recorder::Recorder;
 use crate::tunables::{BadSetting, Tunable, Tunables};
 
 const CLASSES: usize = IoClass::ALL.len();
-/// Least and most operations under way of each class, in the order of [`IoClass::ALL`]; then all others.
+/// Minimum and maximum of each class, in the order of [`IoClass::ALL`]; then the others.
 const TABLE: [Tunable; 2 * CLASSES + 9] = [
     ("zfs_vdev_sync_read_min_active", 10, 1, 1000),
     ("zfs_vdev_sync_read_max_active", 10, 1, 1000),
@@ -43,7 +43,7 @@ const TABLE: [Tunable; 2 * CLASSES + 9] = [
     ("zfs_vdev_read_gap_limit", 32 << 10, 0, MOST_JOINED),
     ("zfs_vdev_write_gap_limit", 4 << 10, 0, MOST_JOINED),
 ];
-/// Operations never become longer together (`SPA_MAXBLOCKSIZE`).
+/// `SPA_MAXBLOCKSIZE`.
 const MOST_JOINED: u64 = 16 << 20;
 const MAX_ACTIVE: usize = 2 * CLASSES;
 const RAMP_FROM: usize = MAX_ACTIVE + 1;
@@ -55,32 +55,31 @@ const JOINED: usize = MAX_ACTIVE + 6;
 const READ_GAP: usize = MAX_ACTIVE + 7;
 const WRITE_GAP: usize = MAX_ACTIVE + 8;
 
-/// What all queues of a pool go by.
+/// Settings of all queues of a pool.
 #[derive(Debug)]
 pub struct QueueSettings {
     tunables: Tunables<{ TABLE.len() }>,
-    /// Changes in memory, in percent of the most there may be; 100 when somebody waits for the txg.
+    /// 100 if a caller waits for the txg.
     dirty_percent: AtomicU32,
-    /// What their devices are sent.
     transfers: Recorder<Transfer>,
 }
 
-/// What a device was sent.
+/// A transfer to or from a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transfer {
-    /// When, in nanoseconds since the pool's runtime began.
+    /// Nanoseconds since the pool's runtime began.
     pub now_ns: u64,
     /// The leaf.
     pub leaf: Guid,
-    /// What for.
+    /// Its class.
     pub class: IoClass,
-    /// A write.
+    /// Whether it is a write.
     pub is_write: bool,
-    /// Where on the device.
+    /// Offset on the device.
     pub offset_bytes: u64,
-    /// How much.
+    /// Length.
     pub bytes: u64,
-    /// Operations that were joined in it.
+    /// Operations joined in it.
     pub operations: u32,
 }
 
@@ -95,7 +94,7 @@ impl Default for QueueSettings {
 }
 
 impl QueueSettings {
-    /// All tunables with their values, by name.
+    /// All tunables and their values.
     pub fn all(&self) -> Vec<(String, u64)> {
         self.tunables.all()
     }
@@ -103,17 +102,17 @@ impl QueueSettings {
     /// Sets a tunable.
     ///
     /// # Errors
-    /// There is none of that name, or the value is out of range.
+    /// Unknown name, or value out of range.
     pub fn set(&self, name: &str, value: u64) -> Result<(), BadSetting> {
         self.tunables.set(name, value)
     }
 
-    /// How much has changed in memory, in percent of the most; 100 when somebody waits for the txg.
+    /// Sets the dirty percentage; 100 if a caller waits for the txg.
     pub fn set_dirty_percent(&self, percent: u32) {
         self.dirty_percent.store(percent, Ordering::Relaxed);
     }
 
-    /// What all devices of the pool are sent, to be recorded.
+    /// The recorder of all transfers of the pool's devices.
     pub fn transfers(&self) -> &Recorder<Transfer> {
         &self.transfers
     }
@@ -138,8 +137,7 @@ impl QueueSettings {
         self.number(NIA_DELAY)
     }
 
-    /// Async writes under way at most: from the minimum to the maximum as memory fills with changes
-    /// (`vdev_queue_max_async_writes`).
+    /// Grows from the minimum to the maximum with the dirty data (`vdev_queue_max_async_writes`).
     pub(super) fn async_writes_max(&self) -> u32 {
         let (least, most) = (self.min_active(IoClass::AsyncWrite), self.max_active_of(IoClass::AsyncWrite));
         let (from, to) = (self.number(RAMP_FROM), self.number(RAMP_TO));
@@ -156,7 +154,6 @@ impl QueueSettings {
         Limits { whole, read_gap, write_gap }
     }
 
-    /// A tunable; the table bounds it.
     fn number(&self, at: usize) -> u32 {
         self.tunables.get(at) as u32
     }

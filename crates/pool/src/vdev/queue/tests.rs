@@ -79,7 +79,7 @@ fn readers_do_not_wait_behind_a_txg_and_a_scrub() {
     let runtime = Runtime::simulated(SimConfig::seed(1));
     runtime.block_on(async {
         let queue = queue(&runtime);
-        // The device serves one operation a millisecond, in the order in which they are sent.
+        // The device serves one operation a millisecond, in order of arrival.
         let device = Arc::new(tokio::sync::Mutex::new(()));
         let serve = |class, offset| {
             let (queue, device, runtime) = (queue.clone(), device.clone(), runtime.clone());

@@ -15,10 +15,10 @@ pub(crate) struct Later {
 
 #[derive(Default)]
 pub(super) struct Blocks {
-    /// By the address of the first copy.
+    /// Keyed by the first copy's address.
     by_address: BTreeMap<(VdevId, u64), Block>,
     bytes: u64,
-    /// Counts what was kept.
+    /// Version of the next block.
     versions: u64,
 }
 
@@ -39,7 +39,6 @@ impl Blocks {
         self.by_address.is_empty()
     }
 
-    /// The block at the address of a pointer, as it will be stored.
     pub(super) fn get(&self, bp: &Blkptr) -> Option<Bytes> {
         if self.is_empty() {
             return None;
@@ -47,7 +46,6 @@ impl Blocks {
         Some(self.by_address.get(&address(&bp.dvas().next()?))?.stored.clone())
     }
 
-    /// Keeps a block; answers the bytes of all.
     pub(super) fn keep(&mut self, bp: &Blkptr, stored: Bytes, place: Zbookmark) -> u64 {
         let dvas: Vec<Dva> = bp.dvas().collect();
         let Some(first) = dvas.first().map(address) else { return self.bytes };
@@ -59,13 +57,12 @@ impl Blocks {
         self.bytes
     }
 
-    /// All, if they are more than so many bytes.
     pub(super) fn all_if_more_than(&self, bytes: u64) -> Vec<Block> {
         let all = (self.bytes > bytes).then(|| self.by_address.values().cloned());
         all.into_iter().flatten().collect()
     }
 
-    /// A block is on disk; unless it is a newer one that is kept now.
+    /// Drops a written block, unless a newer version is kept.
     pub(super) fn written(&mut self, block: &Block) {
         let Some(first) = block.dvas.first().map(address) else { return };
         if self.by_address.get(&first).is_some_and(|kept| kept.version == block.version) {

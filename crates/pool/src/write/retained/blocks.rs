@@ -1,4 +1,4 @@
-//! The blocks that are kept, by address: what is written over takes the place of what was there.
+//! The retained blocks, by address: an overwrite replaces the retained version.
 
 use crate::write::later::blocks::Later;
 use bytes::Bytes;
@@ -7,10 +7,9 @@ use cenote_format::units::VdevId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// What is kept of a txg.
 #[derive(Default)]
 pub(crate) struct Retained {
-    /// What has an address and is not written yet.
+    /// Blocks not written yet.
     pub(crate) later: Later,
     pub(super) blocks: Mutex<Blocks>,
     pub(super) flushing: tokio::sync::Mutex<()>,
@@ -20,16 +19,15 @@ pub(crate) struct Retained {
 pub(super) struct Blocks {
     by_address: BTreeMap<(VdevId, u64), Block>,
     bytes: u64,
-    /// Flushes on the way that have begun.
     flushes: u64,
-    /// Some device has missed some that are not kept any more.
+    /// A device missed blocks that are no longer retained.
     pub(super) is_partial: bool,
 }
 
 struct Block {
     dva: Dva,
     bytes: Bytes,
-    /// How many flushes had begun when it was written.
+    /// Flushes begun before its write.
     after: u64,
 }
 
@@ -50,19 +48,18 @@ impl Blocks {
         self.bytes -= gone.map_or(0, |block| block.bytes.len() as u64);
     }
 
-    /// A flush begins; answers what [`Blocks::flushed`] wants if it succeeds.
+    /// Returns the flush's number.
     pub(super) fn begin_flush(&mut self) -> u64 {
         self.flushes += 1;
         self.flushes
     }
 
-    /// What was written before that flush need not be kept.
+    /// Drops blocks written before that flush.
     pub(super) fn flushed(&mut self, flush: u64) {
         self.by_address.retain(|_, block| block.after >= flush);
         self.bytes = self.by_address.values().map(|block| block.bytes.len() as u64).sum();
     }
 
-    /// All of them, in the order of their addresses.
     pub(super) fn all(&self) -> Vec<(Dva, Bytes)> {
         self.by_address.values().map(|block| (block.dva, block.bytes.clone())).collect()
     }
@@ -79,7 +76,7 @@ mod tests {
         let (mut blocks, data) = (Blocks::default(), Bytes::from(vec![1; 512]));
         [0, 512, 1024].iter().for_each(|at| blocks.keep(&dva(*at), &data));
         let flush = blocks.begin_flush();
-        // Meanwhile one is written over, one given back, and one is new.
+        // Meanwhile one is overwritten, one given back, and one is new.
         [512, 2048].iter().for_each(|at| blocks.keep(&dva(*at), &data));
         blocks.forget(&dva(1024));
         let offsets =

@@ -18,11 +18,10 @@ use crate::vdev::unflushed::Stake;
 const KIB: u64 = 1 << 10;
 const DISK_BYTES: usize = 64 << 20;
 const MS: Duration = Duration::from_millis(1);
-/// What this disk needs to get anywhere, and how much it moves in a millisecond.
 const SEEK: Duration = Duration::from_millis(4);
 const BYTES_PER_MS: u64 = 150 << 10;
 
-/// A spinning disk. Clones are the same.
+/// A spinning disk; clones share its state.
 #[derive(Clone)]
 struct Disk {
     inner: Arc<dyn Device>,
@@ -87,7 +86,6 @@ impl Device for Disk {
     }
 }
 
-/// What the disk holds before anything is written.
 fn content(offset: u64, len: usize) -> Vec<u8> {
     (offset..offset + len as u64).map(|at| (at >> 9) as u8 ^ (at >> 17) as u8).collect()
 }
@@ -101,7 +99,7 @@ fn leaf(runtime: &Runtime, disk: &Arc<Disk>) -> Leaf {
     Leaf::new(runtime, Guid(1), disk.clone(), &Arc::new(QueueSettings::default()))
 }
 
-/// Keeps the disk busy with as much of a class as goes, far away.
+/// Keeps the disk busy with a class, far away.
 async fn occupy(leaf: &Leaf, class: IoClass) {
     let reads = (0..3).map(|n| leaf.read(class, (40 << 20) + (n << 20), 512));
     assert!(join_all(reads).await.iter().all(Result::is_ok));
@@ -116,7 +114,7 @@ fn reads_that_wait_beside_each_other_are_one_and_each_gets_its_own() {
     Runtime::simulate(SimConfig::default(), |runtime| async move {
         let disk = Disk::new(&runtime, memory());
         let leaf = leaf(&runtime, &disk);
-        // Every other block, in no order: the gaps are read, too.
+        // Every other block, in random order: the gaps are read, too.
         let blocks: Vec<u64> = (0..32).map(|n| n * 13 % 32 * 8 * KIB).collect();
         let reads = join_all(blocks.iter().map(|at| leaf.read(IoClass::AsyncRead, *at, 4096)));
         let (_, reads) = futures::join!(occupy(&leaf, IoClass::AsyncRead), reads);
@@ -161,7 +159,7 @@ fn writes_join_over_padding_and_over_nothing_else() {
             write(0, 1, 0),
             write(4 * KIB, 2, 512),
             write(8 * KIB + 512, 3, 0),
-            // Before it lies what is somebody else's.
+            // The bytes before it belong to another block.
             write(13 * KIB, 4, 0),
         ]);
         let (far, near) = futures::join!(far, near);
@@ -176,7 +174,7 @@ fn writes_join_over_padding_and_over_nothing_else() {
     });
 }
 
-/// The moment is that between the decision that writes go together and their beginning.
+/// Drops a write between the decision to join it and the group's start.
 #[test]
 fn a_joined_write_that_was_dropped_comes_before_the_next_owners() {
     let mut joined = 0;
@@ -197,7 +195,7 @@ fn a_joined_write_that_was_dropped_comes_before_the_next_owners() {
             runtime.sleep(MS / 2).await;
             let near: Vec<_> =
                 (0..4).map(|n| write(IoClass::AsyncWrite, n * 4096, 1).abort_on_drop()).collect();
-            // Just when those that are far away end.
+            // At the moment when the distant operations end.
             runtime.sleep(MS / 2).await;
             let is_joined = || count(&leaf.load()[IoClass::AsyncWrite as usize]).1 > 0;
             for _ in 0..50 {
@@ -238,7 +236,7 @@ fn a_bad_sector_is_the_error_of_whoever_wants_it() {
     });
 }
 
-/// A mix of all classes among neighbours, some of which are given up; `CENOTE_SEEDS` says how many.
+/// A mix of all classes among neighbours, some dropped; `CENOTE_SEEDS` sets the number of seeds.
 #[test]
 fn no_class_starves_and_each_gets_what_it_asked_for() {
     let seeds = std::env::var("CENOTE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(10);
@@ -253,7 +251,7 @@ fn no_class_starves_and_each_gets_what_it_asked_for() {
                     let class = IoClass::ALL[rng.below(IoClass::ALL.len() as u64) as usize];
                     let (at, patience) = (rng.below(1000) * 4096, MS * rng.below(1000) as u32);
                     let (start, gives_up) = (MS * rng.below(200) as u32, rng.below(4) == 0);
-                    // Each writes where nobody else is, and reads where nobody writes.
+                    // Each writes and reads its own place.
                     let write_at = (16 << 20) + n * 4096;
                     let (leaf, runtime, longest) = (leaf.clone(), runtime.clone(), longest.clone());
                     runtime.clone().spawn(async move {
@@ -287,11 +285,11 @@ fn no_class_starves_and_each_gets_what_it_asked_for() {
             for task in tasks {
                 task.await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             }
-            // What was given up may still be under way on the disk.
+            // Dropped operations may still be under way on the disk.
             runtime.sleep(MS * 1000).await;
             let load = leaf.load();
             assert!(load.iter().all(|class| (class.waiting, class.active) == (0, 0)), "seed {seed}");
-            // All of them one by one, and each would still be done.
+            // Even one by one they would be done by then.
             let bound = (SEEK + MS) * 400;
             assert!(longest.lock().iter().all(|longest| *longest < bound), "seed {seed}: {longest:?}");
         };
@@ -299,8 +297,7 @@ fn no_class_starves_and_each_gets_what_it_asked_for() {
     }
 }
 
-/// A txg of large writes and a scrub keep the disk as busy as they may. A reader has before it what these
-/// classes may have under way, none of it longer than the limit.
+/// A txg of large writes and a scrub keep the disk busy. A reader waits only for their permitted operations.
 #[test]
 fn readers_wait_no_longer_than_what_may_be_under_way() {
     Runtime::simulate(SimConfig::seed(1), |runtime| async move {

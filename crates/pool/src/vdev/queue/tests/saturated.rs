@@ -1,20 +1,20 @@
-//! A queue that never runs dry, before a disk with a moving head: what theory promises each class and users.
+//! A queue that never runs dry, before a disk with a moving head: checks the theoretical bounds of each
+//! class.
 //!
-//! `CENOTE_SEEDS` says how many seeds are tried; a failure names its seed, and `CENOTE_SEED` repeats it.
+//! `CENOTE_SEEDS` sets the number of seeds; a failure names its seed, and `CENOTE_SEED` repeats it.
 
 use super::*;
 
-/// A disk that serves one operation at a time, in the order in which they are sent.
+/// Serves one operation at a time, in order of arrival.
 struct Disk {
     runtime: Runtime,
     head: tokio::sync::Mutex<u64>,
 }
 
 const DISK_BYTES: u64 = 1 << 40;
-/// Half a turn, and up to this much more for the head's way.
+/// Half a turn, and the longest seek.
 const TURN: Duration = Duration::from_micros(4200);
 const FULL_STROKE: Duration = Duration::from_micros(14_000);
-/// The longest that an operation takes.
 const SERVICE_MAX: Duration = Duration::from_micros(4200 + 14_000);
 
 impl Disk {
@@ -30,7 +30,6 @@ impl Disk {
     }
 }
 
-/// The seeds to try.
 pub(super) fn seeds() -> Vec<u64> {
     let number = |name| std::env::var(name).ok().and_then(|number| number.parse::<u64>().ok());
     match number("CENOTE_SEED") {
@@ -39,7 +38,7 @@ pub(super) fn seeds() -> Vec<u64> {
     }
 }
 
-/// One after the other, as long as it is asked for: enters, is served, leaves. Answers how long each took.
+/// Operates until the end; returns the time of each operation.
 async fn client(
     (queue, disk): (Arc<Queue>, Arc<Disk>),
     class: IoClass,
@@ -57,7 +56,7 @@ async fn client(
     took
 }
 
-/// Runs so many clients of each class; answers what each class's operations took, sorted.
+/// Returns each class's times, sorted.
 async fn run(runtime: &Runtime, seed: u64, clients: &[(IoClass, u64)], last: Duration) -> Vec<Vec<Duration>> {
     let (queue, disk) = (queue(runtime), Disk::new(runtime));
     let end = runtime.now() + last;
@@ -76,8 +75,8 @@ async fn run(runtime: &Runtime, seed: u64, clients: &[(IoClass, u64)], last: Dur
     took
 }
 
-/// All classes have more to do than the disk can. Each has its least number under way (background work: a few
-/// operations after each of the users'), so a round of the disk serves at least one of each.
+/// All classes have more work than the disk can do. Each has its minimum under way (background work: a few
+/// operations after each of the users'), so a round serves at least one of each.
 #[test]
 fn a_mix_of_classes_never_starves_one() {
     const CLIENTS: u64 = 12;
@@ -87,7 +86,7 @@ fn a_mix_of_classes_never_starves_one() {
             let clients = IoClass::ALL.map(|class| (class, CLIENTS));
             let took = run(&runtime, seed, &clients, Duration::from_secs(60)).await;
             let settings = QueueSettings::default();
-            // What the disk is sent at once: users up to their most, background work at its least.
+            // Operations on the disk at once: users at their maximum, background work at its minimum.
             let most = |class: &IoClass| match class.is_background() {
                 true => settings.min_active(*class),
                 false => settings.max_active_of(*class),
@@ -105,8 +104,8 @@ fn a_mix_of_classes_never_starves_one() {
     }
 }
 
-/// Readers wait for what is on the disk when they come, and for nothing else: all the async writes that may
-/// be, a scrub's few reads, and each other.
+/// Readers wait only for the operations on the disk when they come: the permitted async writes, a few scrub
+/// reads, and each other.
 #[test]
 fn users_read_within_their_bound_under_a_full_txg_and_a_scrub() {
     const READERS: u64 = 4;
@@ -122,7 +121,7 @@ fn users_read_within_their_bound_under_a_full_txg_and_a_scrub() {
             let reads = &took[0];
             let p99 = reads[reads.len() * 99 / 100];
             assert!(p99 <= bound, "CENOTE_SEED={seed}: p99 {p99:?} of {bound:?}, {} reads", reads.len());
-            // That the writes and the scrub go on meanwhile makes it a test.
+            // The test is meaningful only if the writes and the scrub progress meanwhile.
             assert!(took[1].len() > reads.len(), "CENOTE_SEED={seed}: {} writes", took[1].len());
             assert!(took[2].len() > 20, "CENOTE_SEED={seed}: {} scrub reads", took[2].len());
         });
