@@ -48,7 +48,7 @@ pub mod status {
 pub enum Trouble {
     /// With sense data.
     Sense(Sense),
-    /// With a status that says all.
+    /// With a status alone.
     Status(u8),
 }
 

@@ -1,9 +1,9 @@
-//! Who uses a block device: mounts, devices on top of it, swap, processes that have it open.
+//! Users of a block device: mounts, stacked devices, swap, processes that have it open.
 //!
-//! The driver does not say when somebody opens or closes a device, nor whether it is open. What is said here
-//! comes from proc(5) and sysfs, and asks nobody: it disturbs no one, and may miss what is mounted in another
-//! namespace. [`is_claimed`] misses no mount: whoever has mounted a device, or put another on top of it, has
-//! it for itself (`O_EXCL`). But for the moment of the question, nobody else can have it so.
+//! The driver does not report opens and closes, nor whether a device is open. This module reads proc(5) and
+//! sysfs, which disturbs no user, but may miss mounts in other namespaces. [`is_claimed`] misses no mount: a
+//! mount or a stacked device opens the device exclusively (`O_EXCL`). While it checks, it holds that claim
+//! itself.
 
 use std::fs::{File, OpenOptions, read_dir, read_link, read_to_string};
 use std::io::Read;
@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, StatxFlags, statx};
 use rustix::io::Errno;
 
-/// The largest table of mounts that is read.
+/// Most bytes read of the mount table.
 const MOUNTS_BYTES_MAX: u64 = 16 << 20;
 
-/// The block device of a number.
+/// Path of a block device.
 pub fn path_of(device: u32) -> PathBuf {
     format!("/dev/ublkb{device}").into()
 }
 
-/// Who uses a device, as people want to know it; none: nobody who can be seen.
+/// Describes a user of a device for people; `None` if none is visible.
 pub fn user_of(device: u32) -> Option<String> {
     let parts = parts(&Path::new("/sys/block").join(format!("ublkb{device}")));
     if parts.is_empty() {
@@ -30,20 +30,20 @@ pub fn user_of(device: u32) -> Option<String> {
     on_top(&parts).or_else(|| mounted(&parts)).or_else(|| swapped(&parts)).or_else(|| opened(&parts))
 }
 
-/// Whether somebody has a device, or a partition of it, for itself. Blocks for a moment.
+/// Whether a device or one of its partitions is opened exclusively. Blocks briefly.
 pub fn is_claimed(device: u32) -> bool {
     let flags = (OFlags::EXCL | OFlags::NONBLOCK | OFlags::CLOEXEC).bits();
     let opened = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path_of(device));
     opened.is_err_and(|error| error.raw_os_error() == Some(Errno::BUSY.raw_os_error()))
 }
 
-/// A device, or a partition of one.
+/// A device or a partition.
 struct Part {
-    /// Its folder in sysfs.
+    /// Folder in sysfs.
     folder: PathBuf,
-    /// Its path in `/dev`.
+    /// Path in `/dev`.
     path: String,
-    /// Its number: `259:3`.
+    /// Device number, such as `259:3`.
     number: String,
 }
 
@@ -59,7 +59,7 @@ fn parts(folder: &Path) -> Vec<Part> {
     all.filter_map(part).collect()
 }
 
-/// Devices on top of it: device mapper, MD.
+/// Stacked devices: device mapper, MD.
 fn on_top(parts: &[Part]) -> Option<String> {
     let mut holders = parts.iter().flat_map(|part| read_dir(part.folder.join("holders"))).flatten().flatten();
     holders.next().map(|holder| format!("{} is on it", holder.file_name().display()))
@@ -71,7 +71,8 @@ fn mounted(parts: &[Part]) -> Option<String> {
     table.lines().find_map(|line| mounted_by(line, parts))
 }
 
-/// Where a line of mountinfo has a device mounted. File systems with numbers of their own (btrfs) name it.
+/// Mount point, if this mountinfo line mounts a part. File systems with device numbers of their own (btrfs)
+/// are matched by source.
 fn mounted_by(line: &str, parts: &[Part]) -> Option<String> {
     let (about, source) = line.split_once(" - ")?;
     let mut about = about.split(' ');
@@ -87,7 +88,7 @@ fn swapped(parts: &[Part]) -> Option<String> {
     names.any(|name| parts.iter().any(|part| part.path == name)).then(|| "swap".into())
 }
 
-/// The first process that has it open.
+/// First process that has a part open.
 fn opened(parts: &[Part]) -> Option<String> {
     read_dir("/proc").ok()?.flatten().find_map(|process| {
         let (path, pid) = (process.path(), process.file_name());
@@ -101,7 +102,7 @@ fn opened(parts: &[Part]) -> Option<String> {
 }
 
 fn is_open(file: &Path, parts: &[Part]) -> bool {
-    // Only what is a path can be a device. What a server has is not asked for.
+    // Only absolute paths can be devices. STATX_DONT_SYNC: do not query a remote server.
     let Ok(true) = read_link(file).map(|to| to.is_absolute()) else { return false };
     let Ok(found) = statx(CWD, file, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE) else { return false };
     let number = || format!("{}:{}", found.stx_rdev_major, found.stx_rdev_minor);
