@@ -1,6 +1,6 @@
-//! Shared parts of network disk protocols (NBD, iSCSI): the disk, connections, limits on clients.
+//! The common part of network disk protocols (NBD, iSCSI): disks, connections, limits.
 //!
-//! Read in this order: [`Disk`], [`stream`] (connections), [`Limits`] (memory and time for clients).
+//! Read in this order: [`Disk`], [`stream`], [`Limits`].
 #![forbid(unsafe_code)]
 
 mod limits;
@@ -16,7 +16,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-/// An error reported to a client, with a message for the log.
+/// An error for a client and the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
@@ -33,7 +33,7 @@ impl Failure {
     }
 }
 
-/// Kinds of errors, by NBD's numbers.
+/// Error kinds, with NBD's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 #[allow(missing_docs)] // names of errno(3)
@@ -48,16 +48,16 @@ pub enum Errno {
     Shutdown = 108,
 }
 
-/// A served disk. Callers have checked ranges: they are not empty and lie within the disk.
+/// A served disk. Ranges are checked: not empty, and within the disk.
 ///
-/// [`Disk::flush`] makes all [`Disk::write`], [`Disk::zero`] and [`Disk::trim`] calls durable that were
-/// answered before it, on any connection.
+/// A [`Disk::flush`] makes durable all [`Disk::write`], [`Disk::zero`] and [`Disk::trim`] calls answered
+/// before it, on any connection.
 pub trait Disk: Send + Sync {
     /// Current size.
     fn size_bytes(&self) -> u64;
-    /// Block size: the preferred size of requests.
+    /// Preferred request size.
     fn block_bytes(&self) -> u32;
-    /// Whether the disk refuses changes.
+    /// Whether it refuses changes.
     fn is_read_only(&self) -> bool;
 
     /// Reads a range.
@@ -68,10 +68,10 @@ pub trait Disk: Send + Sync {
     fn zero(&self, range: Range<u64>) -> BoxFuture<'_, std::result::Result<(), Failure>>;
     /// Frees a range.
     fn trim(&self, range: Range<u64>) -> BoxFuture<'_, std::result::Result<(), Failure>>;
-    /// Makes completed changes durable.
+    /// Makes changes durable.
     fn flush(&self) -> BoxFuture<'_, std::result::Result<(), Failure>>;
     /// Reads ahead.
     fn prefetch(&self, range: Range<u64>) -> BoxFuture<'_, std::result::Result<(), Failure>>;
-    /// Whether a range begins with data, and the end of that extent, at most the range's.
+    /// Whether data begins the range, and where that extent ends within it.
     fn extent(&self, range: Range<u64>) -> BoxFuture<'_, std::result::Result<(bool, u64), Failure>>;
 }

@@ -1,23 +1,22 @@
-//! Limits on the memory and time that clients may take.
+//! Limits on clients' memory and time.
 //!
 //! ```text
-//!   half      split evenly among the maximum number of connections, as a reserve for each
+//!   half      divided among the possible connections, as a reserve for each
 //!   quarter   for requests of any size        at most 32 MiB per client
 //!   quarter   for requests up to 1 MiB        at most three quarters of it per client
 //! ```
 //!
-//! Idea: a request holds permits for the bytes it carries until its reply is sent. A request that fits into
-//! its connection's reserve never waits for others. A client is a user, a machine, or one connection of a
-//! trusted user. So a client that sends without reading, or promises data that does not arrive, delays only
-//! itself.
+//! Idea: a request holds permits for its bytes until its reply is sent. If it fits into its connection's
+//! reserve, it never waits for others. A client is a user, a machine, or one connection of a trusted user. So
+//! a client that sends without reading, or promises data that does not arrive, delays only itself.
 //!
-//! Many such clients together do delay others, until they are detected. So the longer a request has waited
-//! for memory, the less time messages of other connections get ([`WANTED`]). A connection waits with one
-//! request at a time, and small requests do not wait for large ones. So hundreds of stalled connections are
-//! gone within the time that one of them gets without contention.
+//! Many such clients do delay others, until detected. So the longer a request waits for memory, the less time
+//! messages of other connections get ([`WANTED`]). A connection waits with one request at a time, and small
+//! requests do not wait for large ones. So hundreds of stalled connections are gone within the time that one
+//! gets without contention.
 //!
-//! Locking: `clients` while a connection begins, a queue while a waiting request enters or leaves it. Each is
-//! a leaf lock.
+//! Locking: `clients` while a connection begins, a queue while a request enters or leaves it; both are leaf
+//! locks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -34,50 +33,48 @@ use crate::stream::{Ended, Result};
 
 /// Bytes per permit.
 const UNIT_BYTES: u64 = 4 << 10;
-/// Most bytes of large requests per client.
+/// A client's limit in the lane for any size.
 const CLIENT_BYTES: u64 = 32 << 20;
-/// Largest size of requests that may use the small lane.
+/// Limit of the lane for small requests.
 const SMALL_BYTES: u32 = 1 << 20;
 
-/// Time for a message plus the time that another connection has waited for memory...
+/// Limit for a message's time plus another connection's wait for memory...
 const WANTED: Duration = Duration::from_secs(10);
-/// ...but a message always gets this time, plus that of its bytes at a rate every network has. Under
-/// contention, no message gets more than `patience / IMPATIENCE`.
+/// ...but a message always gets this time, plus its bytes at a rate every network has. Under contention it
+/// gets at most `patience / IMPATIENCE`.
 const LEAST: Duration = Duration::from_millis(1500);
 const BYTES_PER_S: u32 = 4 << 20;
 const IMPATIENCE: u32 = 3;
-/// Interval between checks for waiting requests.
+/// Interval of these checks.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Lanes: requests of any size, small requests.
+/// Lanes of shared memory.
 const ANY: usize = 0;
 const SMALL: usize = 1;
 
-/// State shared by all connections.
 #[derive(Debug, Clone)]
 pub struct Limits {
     runtime: Runtime,
     lanes: [Arc<Semaphore>; 2],
     client_units: [usize; 2],
     own_units: usize,
-    /// Requests that wait for memory within their client's limit.
+    /// Requests short of shared memory.
     waiting: Arc<Queue>,
     clients: Arc<Mutex<BTreeMap<Origin, Weak<Client>>>>,
-    /// Number of connections so far.
+    /// Connections so far.
     count: Arc<AtomicU64>,
-    /// Time limit for a message once it has begun.
+    /// Time limit for a message.
     pub patience: Duration,
 }
 
-/// Waiting requests: since when, and of which connection.
+/// Waiting requests: since when, and their connections.
 #[derive(Debug, Default)]
 struct Queue(Mutex<BTreeSet<(Instant, u64)>>);
 
-/// One client's limits in the shared lanes.
 #[derive(Debug)]
 struct Client {
     parts: [Arc<Semaphore>; 2],
-    /// Requests that wait because their client is at its limit.
+    /// Requests of a client at its limit.
     waiting: Queue,
 }
 
@@ -87,11 +84,11 @@ pub struct Share {
     number: u64,
     own: Arc<Semaphore>,
     client: Arc<Client>,
-    /// Held by the connection's one request that waits for shared memory.
+    /// Admits one waiting request.
     turn: Arc<Semaphore>,
 }
 
-/// Memory held by a request until it is answered.
+/// Memory of a request in progress.
 #[derive(Debug)]
 pub struct Permits {
     _client: OwnedSemaphorePermit,
@@ -99,7 +96,7 @@ pub struct Permits {
 }
 
 impl Limits {
-    /// Limits for all clients: bytes in requests (at least 256 MiB), and number of connections.
+    /// Limits for all clients together (at least 256 MiB).
     pub fn new(runtime: &Runtime, memory_bytes: u64, connections: usize) -> Limits {
         let units = memory_bytes.max(8 * CLIENT_BYTES) / UNIT_BYTES / 2;
         let units = (units as usize).min(Semaphore::MAX_PERMITS);
@@ -116,7 +113,7 @@ impl Limits {
         }
     }
 
-    /// The share of a new connection. `from`: its client's origin; `None`: a client of its own.
+    /// Share of a new connection. `from`: its client's origin; `None`: a client of its own.
     pub fn share(&self, from: Option<Origin>) -> Share {
         let new = || {
             let parts = self.client_units.map(|units| Arc::new(Semaphore::new(units)));
@@ -140,7 +137,7 @@ impl Limits {
         Share { number, own, client, turn }
     }
 
-    /// Waits for permits for a request of this size.
+    /// Waits for permits for this many bytes.
     pub async fn take(&self, share: &Share, bytes: u32) -> Option<Permits> {
         if let Some(permits) = self.try_take(share, bytes) {
             return Some(permits);
@@ -170,7 +167,7 @@ impl Limits {
         }
     }
 
-    /// `place`: entry in the queues of waiting requests; `None` if the request has one elsewhere.
+    /// `place` in the queues; `None` if the request waits elsewhere, too.
     async fn take_from(
         &self,
         lane: usize,
@@ -186,7 +183,7 @@ impl Limits {
         Some(Permits { _client, _all: Some(_all) })
     }
 
-    /// Takes permits without waiting, if available.
+    /// Takes permits if available.
     pub fn try_take(&self, share: &Share, bytes: u32) -> Option<Permits> {
         let units = units(bytes);
         if let Ok(_client) = share.own.clone().try_acquire_many_owned(units) {
@@ -200,7 +197,7 @@ impl Limits {
         })
     }
 
-    /// Waits, as long as patience lasts, until a message of this size has been received or sent.
+    /// Waits within the time limit for a message to be received or sent.
     ///
     /// # Errors
     /// The message's own, or [`Ended::Stalled`].
@@ -231,7 +228,7 @@ impl Limits {
         }
     }
 
-    /// The earliest time since which another connection has waited for memory that this one may hold.
+    /// Since when another connection has waited for memory that this one may hold.
     fn wanted_since(&self, share: &Share) -> Option<Instant> {
         let first = |queue: &Queue| queue.lock().iter().find(|(_, of)| *of != share.number).copied();
         let first = [&self.waiting, &share.client.waiting].into_iter().filter_map(first).min();
@@ -249,7 +246,7 @@ fn units(bytes: u32) -> u32 {
     u64::from(bytes).div_ceil(UNIT_BYTES).max(1) as u32
 }
 
-/// An entry in a queue, until dropped. A connection has at most one.
+/// A queue entry, until dropped.
 struct Waiting<'a>(&'a Queue, (Instant, u64));
 
 impl<'a> Waiting<'a> {
@@ -292,14 +289,14 @@ mod tests {
             let taken_too = try_all(&others);
             assert_eq!(taken_too.len(), 1, "64 MiB for all");
 
-            // The rest is for small requests: a client gets three quarters of that lane.
+            // The rest is the lane for small requests.
             let small = |share| (0..99).map_while(|_| limits.try_take(share, MIB)).collect::<Vec<_>>();
             let (small, small_too) = (small(&shares[7]), small(&others[0]));
             assert_eq!((small.len(), small_too.len()), (48, 16));
 
             let own: Vec<_> = (0..64).map_while(|_| limits.try_take(&others[3], 4096)).collect();
             assert_eq!(own.len(), 32, "out of its own");
-            // The next one waits for the connection's own requests.
+            // The next one waits for its connection's own requests.
             let mut waits = std::pin::pin!(limits.take(&others[3], 128 << 10));
             assert!(waits.as_mut().now_or_never().is_none());
             drop(own);
@@ -309,7 +306,7 @@ mod tests {
         Runtime::simulate(SimConfig::default(), work);
     }
 
-    /// Seconds a stalled message may take, with or without contention for large requests.
+    /// Seconds that a stalled message gets, with or without contention.
     fn took(bytes: usize, is_wanted: bool) -> u64 {
         let stalls = |runtime: Runtime| async move {
             let limits = Limits::new(&runtime, 0, 1024);
@@ -350,7 +347,7 @@ mod tests {
         Runtime::simulate(SimConfig::default(), work);
     }
 
-    /// Hundreds of connections that do not read, and then one that does.
+    /// Hundreds of connections stop reading; the next one reads.
     #[test]
     fn a_request_comes_through_soon_behind_hundreds_of_clients_that_stall() {
         for (from, sizes, most_s) in [
@@ -365,7 +362,7 @@ mod tests {
                 for number in 0..300 {
                     let (limits, share, bytes) = (limits.clone(), limits.share(from), sizes[number % 2]);
                     let stalls = async move {
-                        // Requests more and more, and is disconnected when its first answer is not taken.
+                        // Takes more and more; ends when its first answer stalls.
                         let Some(_first) = limits.take(&share, bytes).await else { return };
                         let message = std::future::pending::<Result<()>>();
                         let sending = limits.patiently(&share, bytes as usize, message);

@@ -1,7 +1,7 @@
-//! Origins of clients, for accounting of shares.
+//! Origins of clients, by which shares are accounted.
 //!
-//! Idea: a user of this machine is identified by number, whichever protocol they use. A remote machine is
-//! identified by its address. An IPv6 machine usually has a whole /64 network, which counts as one.
+//! Idea: a local user is a user ID, through any protocol. A remote machine is its address, or its /64 network
+//! in IPv6, since a machine usually has a whole one.
 
 use std::net::{IpAddr, Ipv6Addr};
 

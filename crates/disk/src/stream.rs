@@ -12,7 +12,7 @@ pub const PIECES: usize = 64;
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// Reason for the end of a connection without a regular goodbye.
+/// Why a connection ended without a goodbye.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // the messages explain the fields
 pub enum Ended {
@@ -24,10 +24,10 @@ pub enum Ended {
     Stalled,
 }
 
-/// Result of using a connection.
+/// Result on a connection.
 pub type Result<T> = std::result::Result<T, Ended>;
 
-/// Reads `len` bytes: those already buffered, then the rest directly into the result.
+/// Reads bytes: buffered ones, then the rest directly.
 ///
 /// # Errors
 /// The connection ends first.
@@ -44,7 +44,7 @@ pub async fn payload<R: AsyncRead + Unpin>(
     Ok(whole.freeze())
 }
 
-/// Like [`payload`], appended to `whole`.
+/// Like [`payload`], but appends.
 ///
 /// # Errors
 /// The connection ends first.

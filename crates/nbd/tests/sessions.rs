@@ -382,7 +382,7 @@ fn holes_and_errors_come_in_chunks() {
 }
 
 impl Client {
-    /// Checks that nothing more was sent; returns 0.
+    /// Unread bytes, at most 1.
     fn chunk_count(&mut self) -> usize {
         let mut byte = [0];
         self.stream.read(&mut byte).now_or_never().map_or(0, |read| read.unwrap())

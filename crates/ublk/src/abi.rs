@@ -9,8 +9,8 @@
 //!   I/O command, 16   | queue 2 | tag 2 | result 4 | addr 8 |
 //! ```
 //!
-//! Linux 6.0 to 6.3 number the commands plainly. Since 6.4 they use the ioctl(2) encoding, and a kernel may
-//! be built without the plain numbers.
+//! Linux 6.0 to 6.3 use plain command numbers; since 6.4 ioctl(2) encoding, and plain numbers may be
+//! disabled.
 //!
 //! Source: Linux `include/uapi/linux/ublk_cmd.h`.
 
@@ -27,11 +27,11 @@ pub const INFO_BYTES: usize = 64;
 pub const PARAMS_BYTES: usize = 60;
 /// `sizeof(struct ublksrv_io_desc)`
 pub const DESCRIPTOR_BYTES: usize = 24;
-/// Most data of one request.
+/// Most data per request.
 pub const IO_BYTES_MAX: u32 = 1 << 20;
-/// Largest discard or write-zeroes request: 1 GiB.
+/// Most sectors to discard or zero at once: 1 GiB.
 const CLEARED_SECTORS_MAX: u32 = 1 << 21;
-/// Preferred size of large requests.
+/// Preferred request size.
 const BEST_BYTES: u32 = 128 << 10;
 
 /// `UBLK_F_NEED_GET_DATA`
@@ -101,10 +101,10 @@ impl Numbers {
 const READ: u32 = 2;
 const WRITE: u32 = 1;
 
-/// Operands of a control command, except its buffer.
+/// Operands of a control command.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject {
-    /// Device number; `u32::MAX`: none yet.
+    /// Device; `u32::MAX`: none yet.
     pub device: u32,
     /// Command-specific number.
     pub data: u64,
@@ -136,18 +136,18 @@ pub fn io_command(queue: u16, tag: u16, result: i32, address: u64) -> [u8; 80] {
     body
 }
 
-/// Device information that the driver keeps.
+/// Device information kept by the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Info {
     /// Number of queues.
     pub queues: u16,
-    /// Requests in progress per queue.
+    /// Requests per queue.
     pub depth: u16,
     /// Device number.
     pub device: u32,
     /// `UBLK_F_*`
     pub flags: u64,
-    /// `ublksrv_flags`, which the driver keeps for the server.
+    /// `ublksrv_flags`: opaque to the driver.
     pub owner: u64,
 }
 
@@ -162,7 +162,7 @@ impl Info {
         fields.put_u32_ne(0);
         fields.put_u32_ne(IO_BYTES_MAX);
         fields.put_u32_ne(self.device);
-        // Process, padding.
+        // PID, padding.
         fields.put_u64_ne(0);
         fields.put_u64_ne(self.flags);
         fields.put_u64_ne(self.owner);
@@ -183,9 +183,9 @@ impl Info {
 /// Geometry of a block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Size; a multiple of the sector.
+    /// In whole sectors.
     pub size_bytes: u64,
-    /// Physical block size, a power of two: smaller writes need a read first.
+    /// Physical block, a power of two: writing less means reading first.
     pub block_bytes: u32,
     /// Whether it refuses writes.
     pub is_read_only: bool,
@@ -198,7 +198,7 @@ impl Shape {
         Shape { size_bytes: disk.size_bytes(), block_bytes: disk.block_bytes(), is_read_only }
     }
 
-    /// `struct ublk_params`: logical blocks of one sector, physical blocks of the disk's size.
+    /// `struct ublk_params`: logical blocks are sectors, physical blocks the disk's.
     pub fn params(&self) -> [u8; PARAMS_BYTES] {
         const TYPE_BASIC: u32 = 1;
         const TYPE_DISCARD: u32 = 1 << 1;
@@ -215,7 +215,7 @@ impl Shape {
         };
         fields.put_u32_ne(types);
         fields.put_u32_ne(attributes);
-        // Shifts: logical block, physical block, optimal request, minimal request.
+        // Shifts: logical, physical, optimal, minimal block.
         let block_shift = block_bytes.ilog2() as u8;
         fields.put_slice(&[9, block_shift, block_shift.max(BEST_BYTES.ilog2() as u8), block_shift]);
         fields.put_u32_ne(IO_BYTES_MAX / SECTOR_BYTES as u32);
@@ -224,7 +224,7 @@ impl Shape {
         fields.put_u64_ne(self.size_bytes / SECTOR_BYTES);
         // virt_boundary_mask
         fields.put_u64_ne(0);
-        // Discard: alignment, granularity, most sectors; most sectors of write zeroes; most ranges.
+        // Discard: alignment, granularity, most sectors; most sectors to zero; most ranges.
         fields.put_u32_ne(0);
         fields.put_u32_ne(block_bytes);
         fields.put_u32_ne(CLEARED_SECTORS_MAX);
@@ -234,14 +234,14 @@ impl Shape {
     }
 }
 
-/// A request as the kernel describes it.
+/// A request from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptor {
     /// `UBLK_IO_OP_*`
     pub op: u8,
     /// `UBLK_IO_F_*`
     pub flags: u32,
-    /// Length in sectors.
+    /// Sector count.
     pub sectors: u32,
     /// First sector.
     pub first: u64,
@@ -261,12 +261,12 @@ impl Descriptor {
         Descriptor { op: op_and_flags as u8, flags: op_and_flags & !0xff, sectors, first }
     }
 
-    /// Length in bytes.
+    /// Byte count.
     pub fn bytes(&self) -> usize {
         self.sectors as usize * SECTOR_BYTES as usize
     }
 
-    /// Bytes of data to write.
+    /// Bytes to write.
     pub fn brings(&self) -> usize {
         if self.op == Descriptor::WRITE { self.bytes() } else { 0 }
     }

@@ -1,13 +1,13 @@
 //! The driver: control commands, and deletion of abandoned devices.
 //!
-//! A device outlives the process that served it, and other programs have devices, too. Ours carry [`MARK`]
-//! and the process ID in `ublksrv_flags`, which the driver stores. A device is abandoned if its process is
-//! gone (or has the ID of this one, so is an earlier one) and no process serves it: only one process at a
-//! time can open `/dev/ublkcN`. After a kill, the kernel keeps that file open for some seconds: Linux 6.1
-//! checks every five seconds whether the server is alive.
+//! A device outlives the process that serves it, and other programs have devices, too. Ours carry [`MARK`]
+//! and the process ID in `ublksrv_flags`. A device is abandoned if that process is dead (or has this one's
+//! ID, so is an earlier one) and no process serves it: only one at a time can open `/dev/ublkcN`. After a
+//! kill, the kernel holds that file for some seconds: Linux 6.1 checks every five whether the server is
+//! alive.
 //!
-//! `DEL_DEV` waits until the block device is closed, perhaps for hours, and blocks all other control commands
-//! meanwhile. So it is called only once the disk is gone. `SET_PARAMS` tells: it fails while the disk exists.
+//! `DEL_DEV` blocks until the block device is closed, perhaps for hours, and with it all other control
+//! commands. So it is called only once the disk is gone, which is when `SET_PARAMS` succeeds.
 
 use std::fs::{File, OpenOptions, read_dir};
 use std::io;
@@ -21,14 +21,12 @@ use crate::abi::{
 };
 use crate::ring::control;
 
-/// Control device of the driver.
 const CONTROL: &str = "/dev/ublk-control";
-/// Lists all devices.
 const DEVICES: &str = "/sys/class/ublk-char";
-/// Upper half of `ublksrv_flags` of our devices: "ceno".
+/// Marks our devices: "ceno".
 const MARK: u32 = 0x6f6e_6563;
 
-/// Reason why block devices are unavailable.
+/// Why block devices are unavailable.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // the messages explain the fields
 pub enum Missing {
@@ -45,7 +43,7 @@ pub enum Missing {
     Io(#[from] io::Error),
 }
 
-/// A handle to the driver.
+/// The ublk driver.
 #[derive(Debug)]
 pub struct Driver {
     control: OwnedFd,
@@ -65,7 +63,7 @@ impl Driver {
     fn at(path: &Path) -> Result<Driver, Missing> {
         let opened = OpenOptions::new().read(true).write(true).open(path);
         let file = opened.map_err(|error| match error.kind() {
-            // The device node may exist without the module.
+            // The node may exist without the module.
             io::ErrorKind::NotFound => Missing::Driver,
             io::ErrorKind::PermissionDenied => Missing::Permission(error),
             _ if is(&error, Errno::NXIO) || is(&error, Errno::NODEV) => Missing::Driver,
@@ -76,12 +74,12 @@ impl Driver {
         let none = Subject { device: u32::MAX, data: 0 };
         match driver.call(Control::GetFeatures, none, &mut features) {
             Ok(_) => driver.features = u64::from_ne_bytes(features) | CMD_IOCTL_ENCODE,
-            // Linux 6.0 to 6.4 lack GET_FEATURES and treat it as a command for a device.
+            // Linux 6.0 to 6.4 lack GET_FEATURES and take it for a device command.
             Err(error) if is(&error, Errno::NODEV) || is(&error, Errno::OPNOTSUPP) => {
                 driver.numbers = Numbers::Legacy;
             }
             Err(error) if is(&error, Errno::PERM) || is(&error, Errno::ACCESS) => {
-                // This error also occurs if io_uring is denied altogether.
+                // Also if io_uring is denied altogether.
                 return Err(Missing::Permission(error));
             }
             Err(error) if is(&error, Errno::NOSYS) => return Err(Missing::Ring(error)),
@@ -95,7 +93,7 @@ impl Driver {
         self.numbers
     }
 
-    /// Creates a device that is not visible yet.
+    /// Creates a device, invisible yet.
     pub fn add(&self, queues: u16, depth: u16) -> io::Result<Info> {
         let flags = NEED_GET_DATA | self.features & CMD_IOCTL_ENCODE;
         let wanted = Info { queues, depth, device: u32::MAX, flags, owner: owner() };
@@ -109,25 +107,24 @@ impl Driver {
         Ok(info)
     }
 
-    /// Sets a device's parameters.
+    /// Sets parameters.
     pub fn set_params(&self, device: u32, shape: &Shape) -> io::Result<()> {
         self.call(Control::SetParams, Subject { device, data: 0 }, &mut shape.params()).map(drop)
     }
 
-    /// Makes a device visible. Its queues must be fetching already: START_DEV waits for requests.
+    /// Makes a device visible. All its queues must be fetching, and requests must be answered meanwhile.
     pub fn start(&self, device: u32) -> io::Result<()> {
         let data = std::process::id().into();
         self.call(Control::StartDev, Subject { device, data }, &mut []).map(drop)
     }
 
-    /// Removes the block device, even while it is open. The kernel first writes its dirty pages, so requests
-    /// must be answered meanwhile.
+    /// Removes the block device, even while open. The kernel first writes dirty pages, so requests must be
+    /// answered meanwhile.
     pub fn stop(&self, device: u32) -> io::Result<()> {
         self.call(Control::StopDev, Subject { device, data: 0 }, &mut []).map(drop)
     }
 
-    /// Deletes a stopped device that has no server, unless its block device is still open. Returns whether it
-    /// is gone.
+    /// Deletes a stopped device without a server. Returns false if its block device is still open.
     pub fn delete(&self, device: u32) -> io::Result<bool> {
         let any = Shape { size_bytes: 1 << 20, block_bytes: 4096, is_read_only: true };
         match self.set_params(device, &any) {
@@ -141,7 +138,7 @@ impl Driver {
     /// Changes the size of a device.
     ///
     /// # Errors
-    /// The driver lacks support, which came with Linux 6.16.
+    /// Unsupported before Linux 6.16.
     pub fn resize(&self, device: u32, sectors: u64) -> io::Result<()> {
         if self.features & UPDATE_SIZE == 0 {
             return Err(io::ErrorKind::Unsupported.into());
@@ -149,8 +146,7 @@ impl Driver {
         self.call(Control::UpdateSize, Subject { device, data: sectors }, &mut []).map(drop)
     }
 
-    /// Deletes devices of dead processes, except those that `is_kept`. Returns whether all are gone: open
-    /// ones must be retried later.
+    /// Deletes devices of dead processes, except those that `is_kept`. Returns false if some are still open.
     pub fn sweep(&self, is_kept: impl Fn(u32) -> bool) -> bool {
         let listed = read_dir(DEVICES).into_iter().flatten().flatten();
         let number = |name: std::ffi::OsString| name.to_str()?.strip_prefix("ublkc")?.parse().ok();
@@ -175,7 +171,7 @@ impl Driver {
     }
 }
 
-/// Opens the device file through which a block device is served.
+/// Opens the server's end of a device.
 pub fn open_queues(device: u32) -> io::Result<OwnedFd> {
     let path = PathBuf::from(format!("/dev/ublkc{device}"));
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
@@ -191,7 +187,7 @@ fn owner() -> u64 {
     u64::from(MARK) << 32 | u64::from(std::process::id())
 }
 
-/// Whether a Cenote process made the device and has died.
+/// Whether an earlier Cenote process made the device.
 fn is_of_the_dead(owner: u64) -> bool {
     let process = owner as u32;
     let is_gone = || process == std::process::id() || !Path::new(&format!("/proc/{process}")).exists();

@@ -7,15 +7,14 @@
 //!                   write   arrived, wants a buffer --> NEED_GET_DATA --> filled --> COMMIT
 //! ```
 //!
-//! Idea: no tag has memory of its own (`UBLK_F_NEED_GET_DATA`). For a read, the kernel copies from any
-//! address that COMMIT names; for a write, it asks for a buffer before it hands over data. So the server
-//! decides how much memory is in use.
+//! Idea: tags have no memory of their own (`UBLK_F_NEED_GET_DATA`). COMMIT names the address of data read;
+//! for a write, the kernel asks for a buffer first. So the server decides how much memory is in use.
 //!
-//! Threads: the driver accepts a queue's commands only from the thread that fetched first, and copies in its
-//! context. So a [`Ring`] belongs to one thread.
+//! Threads: the driver accepts a queue's commands only from the thread that fetched first, in whose context
+//! it copies. So a [`Ring`] belongs to one thread.
 //!
-//! Ownership: the kernel owns a tag from FETCH or COMMIT until its completion arrives. The ring keeps the
-//! memory that a command names until then. COMMIT copies its data at submission.
+//! Ownership: the kernel owns a tag from FETCH or COMMIT to its completion. Until then the ring keeps the
+//! memory that the command names; COMMIT copies at submission.
 #![allow(unsafe_code)] // entries hold addresses; queues' descriptors are mapped; the kernel fills buffers
 
 use std::ffi::c_void;
@@ -37,19 +36,18 @@ use crate::abi::{
     DEPTH_MAX, DESCRIPTOR_BYTES, Descriptor, Io, Numbers, RES_NEED_GET_DATA, Subject, io_command,
 };
 
-/// Submission queue entries.
 const ENTRIES: u32 = 256;
-/// Completion queue entries. Further completions wait in the kernel.
+/// The kernel keeps further completions.
 const COMPLETIONS: u32 = 1024;
-/// Pause after a failed system call.
+/// Pause after a refused system call.
 const BREATH: Duration = Duration::from_millis(1);
-/// User data of the poll for the eventfd.
+/// User data of the eventfd poll.
 const WAKE: u64 = u64::MAX;
 
-/// Executes a control command and waits for it. `buffer`: input or output of the command.
+/// Executes a control command and waits for it. `buffer`: its input or output.
 ///
 /// # Errors
-/// The driver's error, or io_uring is unavailable.
+/// The driver's, or io_uring is unavailable.
 pub fn control(driver: &OwnedFd, number: u32, subject: Subject, buffer: &mut [u8]) -> io::Result<u32> {
     let mut kernel: IoUring<Entry128, cqueue::Entry> = IoUring::builder().dontfork().build(1)?;
     let address = if buffer.is_empty() { 0 } else { buffer.as_mut_ptr() as u64 };
@@ -74,10 +72,10 @@ pub fn control(driver: &OwnedFd, number: u32, subject: Subject, buffer: &mut [u8
     }
 }
 
-/// Address of one request: a tag of a queue.
+/// A tag of a queue: one request at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct At {
-    /// Index of the queue in its ring.
+    /// Its index in the ring.
     pub queue: u32,
     /// The tag.
     pub tag: u16,
@@ -88,20 +86,20 @@ pub struct At {
 pub enum Event {
     /// The eventfd was written to.
     Woken,
-    /// A request arrived; `true`: it needs [`Ring::get_data`] first.
+    /// A request; `true`: needs [`Ring::get_data`].
     Arrived(At, Descriptor, bool),
-    /// Data of a write arrived; shorter than requested if memory is short.
+    /// A write's data; cut short if memory is short.
     Filled(At, Descriptor, Bytes),
-    /// The device was stopped: this queue has ended.
+    /// The queue ended: the device was stopped.
     Gone(u32),
 }
 
-/// Queues of devices, served by one thread.
+/// Queues of devices. Belongs to one thread.
 pub struct Ring {
-    // Dropped first: afterwards the memory its commands name belongs to the ring alone.
+    // Dropped first: then its commands' memory belongs to the ring alone.
     kernel: IoUring<Entry128, cqueue::Entry>,
     queues: Vec<Option<Queue>>,
-    /// Data of commits not submitted yet.
+    /// Data of unsubmitted commits.
     committed: Vec<Bytes>,
     wake: Arc<OwnedFd>,
     numbers: Numbers,
@@ -111,14 +109,14 @@ struct Queue {
     device: OwnedFd,
     number: u16,
     descriptors: Descriptors,
-    /// Buffers that the kernel is filling, by tag.
+    /// Buffers in the kernel's hands, by tag.
     filling: Vec<Option<Vec<u8>>>,
     /// Tags not yet aborted.
     live: usize,
 }
 
 impl Ring {
-    /// Creates a ring without queues.
+    /// Creates an empty ring.
     ///
     /// # Errors
     /// io_uring is missing or denied.
@@ -130,12 +128,12 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Eventfd: writing 8 bytes makes [`Ring::wait`] return.
+    /// Eventfd that wakes [`Ring::wait`].
     pub fn wake(&self) -> &Arc<OwnedFd> {
         &self.wake
     }
 
-    /// Starts to fetch requests of a queue. Returns its index.
+    /// Serves a queue. Returns its index.
     ///
     /// # Errors
     /// Its descriptors cannot be mapped.
@@ -156,21 +154,21 @@ impl Ring {
         Ok(place)
     }
 
-    /// Asks the kernel for a write's data, in a new buffer.
+    /// Asks for a write's data.
     pub fn get_data(&mut self, at: At) {
         let Some(queue) = self.queue(at) else { return };
-        // The kernel fills the length in the descriptor, and wants an address even for length 0.
+        // The kernel fills the descriptor's length, and wants an address even for none.
         let mut buffer = Vec::with_capacity(queue.descriptors.get(at.tag).brings().max(1));
         let address = buffer.as_mut_ptr() as u64;
         queue.filling[usize::from(at.tag)] = Some(buffer);
         self.submit(Io::NeedGetData, at, 0, address);
     }
 
-    /// Answers a request and fetches the next. `data`: data read.
+    /// Answers with data read, and fetches the next request.
     pub fn commit(&mut self, at: At, result: i32, data: Bytes) {
         let Some(queue) = self.queue(at) else { return };
         let address = data.as_ptr() as u64;
-        // The kernel copies as many bytes of a read as the result says.
+        // The result is the length that the kernel copies.
         let result = match queue.descriptors.get(at.tag) {
             read if read.op == Descriptor::READ => result.min(data.len().min(read.bytes()) as i32),
             _ => result,
@@ -179,7 +177,7 @@ impl Ring {
         self.submit(Io::CommitAndFetchReq, at, result, address);
     }
 
-    /// Submits queued commands and waits for an event.
+    /// Submits commands and waits for events.
     pub fn wait(&mut self, events: &mut Vec<Event>) {
         match self.kernel.submit_and_wait(1) {
             Ok(_) => {}
@@ -195,7 +193,7 @@ impl Ring {
         for (user_data, result) in done {
             match user_data {
                 WAKE => {
-                    // If the counter is 0, the read just fails.
+                    // Fails if the counter is 0.
                     rustix::io::read(&self.wake, &mut [0; 8]).ok();
                     self.await_wake();
                     events.push(Event::Woken);
@@ -251,14 +249,14 @@ impl Ring {
     }
 
     fn push(&mut self, entry: &Entry128) {
-        // SAFETY: the ring owns what the entry points to, until the kernel has given it up.
+        // SAFETY: the ring owns the memory that the entry points to, until the kernel has given it up.
         while unsafe { self.kernel.submission().push(entry) }.is_err() {
             self.kernel.submit().ok();
         }
     }
 }
 
-/// A queue's request descriptors, written by the kernel.
+/// Request descriptors, written by the kernel.
 struct Descriptors {
     memory: *mut c_void,
     bytes: usize,

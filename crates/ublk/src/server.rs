@@ -5,10 +5,10 @@
 //!   remove  STOP_DEV: the kernel writes dirty pages, queues end --> DEL_DEV
 //! ```
 //!
-//! All functions here block.
+//! All of it blocks.
 //!
-//! Locking: `ours` is held while a device is added and while abandoned ones are searched for, so that a new
-//! device is not taken for abandoned.
+//! Locking: `ours` is held while a device is added and during sweeps, lest a new device be taken for
+//! abandoned.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -25,9 +25,9 @@ use crate::abi::{Info, SECTOR_BYTES, Shape};
 use crate::driver::{Driver, Missing, open_queues};
 use crate::worker::{NewQueue, Served, Worker};
 
-/// Threads for all devices, and so queues per device.
+/// Threads, and so queues per device.
 const THREADS_MAX: usize = 4;
-/// Requests in progress per queue.
+/// Requests per queue.
 const DEPTH: u16 = 128;
 
 /// Serves block devices.
@@ -36,21 +36,21 @@ pub struct Server {
     workers: Vec<Worker>,
     limits: Limits,
     ours: Mutex<BTreeSet<u32>>,
-    /// A device could not be deleted yet.
+    /// A deletion is pending.
     has_left: AtomicBool,
 }
 
-/// A served block device. Must be [removed](Device::remove).
+/// A served device. Must be [removed](Device::remove).
 pub struct Device {
     server: Arc<Server>,
     number: u32,
     shape: Shape,
-    /// Disconnects when all queues have ended.
+    /// Disconnected when all queues have ended.
     queues: Receiver<()>,
 }
 
 impl Server {
-    /// Opens the driver and deletes devices of dead Cenote processes.
+    /// Opens the driver and deletes abandoned devices.
     ///
     /// # Errors
     /// The driver is missing, or access is denied.
@@ -65,7 +65,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Retries the deletion of abandoned devices that were still open.
+    /// Retries pending deletions.
     pub fn sweep(&self) {
         if self.has_left.swap(false, Ordering::Relaxed) {
             let ours = self.ours.lock();
@@ -77,7 +77,7 @@ impl Server {
     /// Serves a disk as a block device.
     ///
     /// # Errors
-    /// Errors of the driver or the system.
+    /// The driver's, or the system's.
     pub fn serve(self: &Arc<Server>, shape: Shape, source: Arc<dyn Source>) -> io::Result<Device> {
         let info = {
             let mut ours = self.ours.lock();
@@ -104,14 +104,14 @@ impl Server {
             let (device, served) = (device.try_clone()?, served.clone());
             worker.attach(NewQueue { device, number, depth: info.depth, served })?;
         }
-        // Queues hold their own duplicates.
+        // Queues have duplicates.
         drop((device, served));
         self.driver.start(info.device)
     }
 }
 
 impl Device {
-    /// Device number N in `/dev/ublkbN`.
+    /// N in `/dev/ublkbN`.
     pub fn number(&self) -> u32 {
         self.number
     }
@@ -124,21 +124,21 @@ impl Device {
     /// Changes the size.
     ///
     /// # Errors
-    /// The driver lacks support, which came with Linux 6.16.
+    /// Unsupported before Linux 6.16.
     pub fn resize(&mut self, size_bytes: u64) -> io::Result<()> {
         self.server.driver.resize(self.number, size_bytes / SECTOR_BYTES)?;
         self.shape.size_bytes = size_bytes;
         Ok(())
     }
 
-    /// Removes the device, even while it is open. The kernel first writes its dirty pages.
+    /// Removes the device, even while open, after the kernel has written its dirty pages.
     ///
     /// # Errors
-    /// The driver's. [`Server::sweep`] deletes the rest later.
+    /// The driver's. [`Server::sweep`] retries.
     pub fn remove(self) -> io::Result<()> {
         let stopped = self.server.driver.stop(self.number);
         if stopped.is_ok() {
-            // Nothing is sent: this waits for the disconnect.
+            // Waits for the disconnect.
             self.queues.recv().ok();
         }
         let is_gone = stopped.and_then(|()| self.server.driver.delete(self.number));

@@ -1,9 +1,8 @@
-//! Users of a block device: mounts, stacked devices, swap, processes that have it open.
+//! Users of a block device: mounts, stacked devices, swap, processes.
 //!
-//! The driver does not report opens and closes, nor whether a device is open. This module reads proc(5) and
-//! sysfs, which disturbs no user, but may miss mounts in other namespaces. [`is_claimed`] misses no mount: a
-//! mount or a stacked device opens the device exclusively (`O_EXCL`). While it checks, it holds that claim
-//! itself.
+//! The driver does not report opens and closes. This module reads proc(5) and sysfs, which disturbs no user,
+//! but may miss mounts in other namespaces. [`is_claimed`] misses none: mounts and stacked devices open
+//! exclusively (`O_EXCL`). During its check it holds that claim itself.
 
 use std::fs::{File, OpenOptions, read_dir, read_link, read_to_string};
 use std::io::Read;
@@ -13,7 +12,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, StatxFlags, statx};
 use rustix::io::Errno;
 
-/// Most bytes read of the mount table.
 const MOUNTS_BYTES_MAX: u64 = 16 << 20;
 
 /// Path of a block device.
@@ -21,7 +19,7 @@ pub fn path_of(device: u32) -> PathBuf {
     format!("/dev/ublkb{device}").into()
 }
 
-/// Describes a user of a device for people; `None` if none is visible.
+/// Describes a user; `None` if none is visible.
 pub fn user_of(device: u32) -> Option<String> {
     let parts = parts(&Path::new("/sys/block").join(format!("ublkb{device}")));
     if parts.is_empty() {
@@ -30,24 +28,22 @@ pub fn user_of(device: u32) -> Option<String> {
     on_top(&parts).or_else(|| mounted(&parts)).or_else(|| swapped(&parts)).or_else(|| opened(&parts))
 }
 
-/// Whether a device or one of its partitions is opened exclusively. Blocks briefly.
+/// Whether a device or a partition is open exclusively. Blocks briefly.
 pub fn is_claimed(device: u32) -> bool {
     let flags = (OFlags::EXCL | OFlags::NONBLOCK | OFlags::CLOEXEC).bits();
     let opened = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path_of(device));
     opened.is_err_and(|error| error.raw_os_error() == Some(Errno::BUSY.raw_os_error()))
 }
 
-/// A device or a partition.
 struct Part {
-    /// Folder in sysfs.
+    /// In sysfs.
     folder: PathBuf,
-    /// Path in `/dev`.
+    /// In `/dev`.
     path: String,
-    /// Device number, such as `259:3`.
+    /// Such as `259:3`.
     number: String,
 }
 
-/// A device and its partitions.
 fn parts(folder: &Path) -> Vec<Part> {
     let within = read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let all = std::iter::once(folder.to_owned()).chain(within.filter(|path| path.join("partition").exists()));
@@ -71,8 +67,8 @@ fn mounted(parts: &[Part]) -> Option<String> {
     table.lines().find_map(|line| mounted_by(line, parts))
 }
 
-/// Mount point, if this mountinfo line mounts a part. File systems with device numbers of their own (btrfs)
-/// are matched by source.
+/// The mount point, if this mountinfo line mounts a part. btrfs has device numbers of its own: its source is
+/// compared.
 fn mounted_by(line: &str, parts: &[Part]) -> Option<String> {
     let (about, source) = line.split_once(" - ")?;
     let mut about = about.split(' ');
@@ -88,7 +84,7 @@ fn swapped(parts: &[Part]) -> Option<String> {
     names.any(|name| parts.iter().any(|part| part.path == name)).then(|| "swap".into())
 }
 
-/// First process that has a part open.
+/// The first process with a part open.
 fn opened(parts: &[Part]) -> Option<String> {
     read_dir("/proc").ok()?.flatten().find_map(|process| {
         let (path, pid) = (process.path(), process.file_name());
@@ -102,7 +98,7 @@ fn opened(parts: &[Part]) -> Option<String> {
 }
 
 fn is_open(file: &Path, parts: &[Part]) -> bool {
-    // Only absolute paths can be devices. STATX_DONT_SYNC: do not query a remote server.
+    // Devices have absolute paths. STATX_DONT_SYNC: asks no remote server.
     let Ok(true) = read_link(file).map(|to| to.is_absolute()) else { return false };
     let Ok(found) = statx(CWD, file, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE) else { return false };
     let number = || format!("{}:{}", found.stx_rdev_major, found.stx_rdev_minor);

@@ -6,7 +6,7 @@
 //!     '---- letters <------'   an answer, or memory for a write's data
 //! ```
 //!
-//! Locking: the mailbox is locked only to add a letter or to take all.
+//! Locking: the mailbox is locked to add a letter or to take all.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -29,7 +29,7 @@ use crate::abi::{Descriptor, Numbers};
 use crate::request::Request;
 use crate::ring::{At, Event, Ring};
 
-/// A thread that serves queues. Once dropped, it ends with its last queue.
+/// A serving thread. Once dropped, it ends with its last queue.
 pub struct Worker {
     mailbox: Arc<Mailbox>,
 }
@@ -40,13 +40,13 @@ pub struct NewQueue {
     pub device: OwnedFd,
     /// Queue number.
     pub number: u16,
-    /// Requests in progress.
+    /// Requests at a time.
     pub depth: u16,
-    /// Target of its requests.
+    /// The disk, and limits.
     pub served: Served,
 }
 
-/// Target of a queue's requests.
+/// The disk behind a queue.
 #[derive(Clone)]
 pub struct Served {
     /// The disk's source.
@@ -59,7 +59,7 @@ pub struct Served {
 
 enum Letter {
     Attach(NewQueue, Sender<io::Result<()>>),
-    /// Memory for a write's data is granted.
+    /// Memory for a write is granted.
     Room(At, Option<Permits>),
     Answer(At, i32, Bytes, Option<Permits>),
     End,
@@ -67,7 +67,7 @@ enum Letter {
 
 struct Mailbox {
     letters: Mutex<Vec<Letter>>,
-    /// The thread waits for the kernel, or is about to.
+    /// Set before the thread checks for letters.
     is_waiting: AtomicBool,
     wake: Arc<OwnedFd>,
 }
@@ -76,7 +76,7 @@ impl Mailbox {
     fn put(&self, letter: Letter) {
         self.letters.lock().push(letter);
         if self.is_waiting.swap(false, Ordering::SeqCst) {
-            // Fails only if the 64-bit counter overflows.
+            // Fails only on overflow of 64 bits.
             rustix::io::write(&self.wake, &1u64.to_ne_bytes()).ok();
         }
     }
@@ -99,7 +99,7 @@ impl Worker {
         Ok(Worker { mailbox })
     }
 
-    /// Starts to serve a queue. Blocks until its FETCH commands are submitted.
+    /// Serves a queue. Blocks until the thread has taken it.
     pub fn attach(&self, queue: NewQueue) -> io::Result<()> {
         let (reply, answer): (_, Receiver<io::Result<()>>) = channel();
         self.mailbox.put(Letter::Attach(queue, reply));
@@ -113,7 +113,6 @@ impl Drop for Worker {
     }
 }
 
-/// State of the thread.
 struct Work {
     ring: Ring,
     mailbox: Arc<Mailbox>,
@@ -126,14 +125,14 @@ struct Work {
 
 struct Queue {
     served: Served,
-    /// Permits of writes whose data the kernel is copying, by tag.
+    /// Permits of writes awaiting their data, by tag.
     held: Vec<Option<Permits>>,
 }
 
 impl Work {
     fn run(mut self) {
-        // When memory is short, the kernel may wait for this thread to write; this thread must not wait for
-        // that in turn.
+        // When memory is short, the kernel may wait for this thread to write, so this thread must not wait
+        // for it.
         configure_io_flusher_behavior(true).ok();
         let (mut answered, mut events) = (Vec::new(), Vec::new());
         while !self.is_over || self.queues.iter().any(Option::is_some) {
@@ -190,7 +189,7 @@ impl Work {
         }
     }
 
-    /// Acquires memory for a write's data.
+    /// Acquires memory for a write.
     fn make_room(&mut self, at: At, descriptor: Descriptor) {
         let Some(queue) = self.queues.get(at.queue as usize).and_then(Option::as_ref) else { return };
         let bytes = Request::of(&descriptor).data_bytes();
@@ -203,7 +202,6 @@ impl Work {
         self.begin(Box::pin(work));
     }
 
-    /// Executes a request. `data`: data of a write.
     fn carry_out(&mut self, at: At, descriptor: &Descriptor, data: Option<Bytes>) {
         let request = Request::of(descriptor);
         let Some(queue) = self.queue(at) else { return };
@@ -236,8 +234,7 @@ impl Work {
     }
 }
 
-/// Obligation to answer a request. If dropped without an answer (panic), it answers `EIO`, so that no user
-/// hangs.
+/// Obligation to answer. Dropped without (after a panic), it answers `EIO`, so that no user hangs.
 struct Duty {
     mailbox: Arc<Mailbox>,
     at: At,

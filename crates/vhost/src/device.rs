@@ -1,11 +1,11 @@
 //! A connection: a virtual machine uses a disk.
 //!
-//! Threads: the library has one thread for the socket and one for all queues. The latter calls
-//! `handle_event`, which only takes requests from a ring. `stop_vring` waits until all of them are answered;
-//! afterwards the rings belong to the guest alone.
+//! Threads: the library has one for the socket and one for all queues. The latter calls `handle_event`, which
+//! only takes requests from a ring. `stop_vring` waits until they are answered; then the rings are the
+//! guest's alone.
 //!
-//! A guest that violates the ring rules is disconnected. An index ahead of the ring's contents would never be
-//! reached, and descriptors offered again before their answers would allow unbounded requests.
+//! A guest that breaks the ring rules is disconnected. An index ahead of the ring would never be reached, and
+//! requests offered again before their answers would be unbounded.
 //!
 //! Locking: a ring is locked to take requests or to add an answer, never across a wait.
 
@@ -35,7 +35,6 @@ use crate::request::{
     DATA_BYTES_MAX, HEADER_BYTES, QUEUE_SIZE, QUEUES, Request, Status, config, features, range, segments,
 };
 
-/// Length of a serial number.
 const ID_BYTES: usize = 20;
 
 type Memory = Arc<GuestMemoryMmap>;
@@ -45,7 +44,7 @@ type Ring = VringMutex<GuestMemoryAtomic<GuestMemoryMmap>>;
 /// A connected virtual machine.
 pub struct Connection(VhostUserDaemon<Shared>);
 
-/// Handle that ends a connection.
+/// Ends a connection.
 pub struct Disconnect(Option<ShutdownHandle>);
 
 impl Disconnect {
@@ -58,10 +57,10 @@ impl Disconnect {
 }
 
 impl Connection {
-    /// Accepts a waiting client and gives it a disk. `serial`: ASCII, cut to 20 characters.
+    /// Accepts a client for a disk. `serial`: ASCII, cut to 20 characters.
     ///
     /// # Errors
-    /// No descriptors or threads left.
+    /// Out of descriptors or threads.
     pub fn accept(
         listener: UnixListener,
         disk: Arc<dyn Disk>,
@@ -81,24 +80,24 @@ impl Connection {
         Ok(Connection(daemon))
     }
 
-    /// Returns a handle that ends it.
+    /// Handle to end it.
     pub fn disconnect(&self) -> Disconnect {
         Disconnect(self.0.shutdown_handle())
     }
 
     /// Blocks until the connection ends.
     pub fn wait(mut self) {
-        // All causes of its end are equal here.
+        // Its cause does not matter.
         self.0.wait().ok();
     }
 }
 
-/// One queue without a socket, on guest memory in this process (for tests and fuzzing).
+/// One queue without a socket, on memory of this process (for fuzzing).
 pub struct LoneQueue(Shared, Ring);
 
 impl LoneQueue {
-    /// Creates a queue of this size with its descriptor table, available ring and used ring at these
-    /// addresses; `None` if they are invalid for a guest.
+    /// Creates a queue with these addresses of its descriptor table, available ring and used ring; `None` if
+    /// a guest could not have it.
     pub fn new(
         memory: GuestMemoryMmap,
         size: u16,
@@ -119,18 +118,17 @@ impl LoneQueue {
         Some(LoneQueue(shared, ring))
     }
 
-    /// Kicks the queue, as the guest would.
+    /// Kicks the queue.
     pub fn kick(&self) {
         self.0.handle_event(0, EventSet::IN, std::slice::from_ref(&self.1), 0).ok();
     }
 
-    /// Requests taken and not yet answered.
+    /// Unanswered requests.
     pub fn under_way(&self) -> usize {
         self.0.queues.lock()[0].under_way
     }
 }
 
-/// A disk as a virtio device.
 struct Device {
     disk: Arc<dyn Disk>,
     id: [u8; ID_BYTES],
@@ -140,26 +138,25 @@ struct Device {
     share: Share,
     queues: Mutex<[Taken; QUEUES as usize]>,
     answered: Condvar,
-    /// Current guest memory, and former memory that requests still use.
+    /// Guest memory: current, and former while in use.
     watched: Mutex<Vec<Watched>>,
-    /// Ends the connection; set once it exists.
+    /// Set once the connection exists.
     end: OnceLock<ShutdownHandle>,
-    /// Descriptor that the library leaks.
+    /// The descriptor that the library leaks.
     forgotten: OnceLock<OwnedFd>,
 }
 
-/// Requests taken from a queue.
 #[derive(Default)]
 struct Taken {
     under_way: usize,
-    /// Head descriptors of unanswered requests.
+    /// Heads of unanswered requests.
     heads: BTreeSet<u16>,
 }
 
-/// The guest violated the ring rules, or its memory is gone.
+/// Ring rules broken, or memory lost.
 struct Broken;
 
-/// Counts a request as in progress until dropped.
+/// Counts a request until dropped.
 struct UnderWay(Arc<Device>, usize);
 
 impl Drop for UnderWay {
@@ -169,7 +166,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// Shared handle to the device, as the library needs it.
+/// Shared with the library.
 #[derive(Clone)]
 struct Shared(Arc<Device>);
 
@@ -257,7 +254,7 @@ impl VhostUserBackend for Shared {
 }
 
 impl Shared {
-    /// Takes waiting requests from a ring. Returns their number.
+    /// Takes waiting requests. Returns their number.
     fn take(&self, queue: usize, ring: &Ring) -> Result<usize, Broken> {
         let memory: Memory = self.memory.memory().into_inner();
         let mut count = 0;
@@ -286,7 +283,7 @@ impl Shared {
             let answering = async move {
                 let device = &under_way.0;
                 let written = device.answer(&chain).await;
-                // Once answered, the guest may reuse the descriptors.
+                // Once answered, the guest may offer it again.
                 device.queues.lock()[queue].heads.remove(&chain.head_index());
                 if ring.add_used(chain.head_index(), written).is_ok()
                     && ring.needs_notification().unwrap_or(true)
@@ -328,13 +325,13 @@ impl Device {
         self.watched.lock().iter().any(Watched::is_lost)
     }
 
-    /// Executes a request. Returns the bytes written to guest memory.
+    /// Executes a request. Returns the bytes written to the guest.
     async fn answer(&self, chain: &Chain) -> u32 {
         let Ok((request, brings, takes)) = outline(chain) else { return 0 };
         let permits = self.limits.take(&self.share, (brings + takes).min(DATA_BYTES_MAX) as u32).await;
         let (data, status) = match permits {
             Some(_) if brings.max(takes) <= DATA_BYTES_MAX => {
-                // A panic in the engine must not leave the guest without an answer.
+                // A panic in the engine must not leave the guest waiting.
                 let work =
                     std::panic::AssertUnwindSafe(self.work(chain, request, brings, takes)).catch_unwind();
                 match work.await.unwrap_or(Err(Status::IoError)) {
@@ -371,7 +368,7 @@ impl Device {
                 if !range.is_empty() {
                     let data = payload(chain, brings)?;
                     if self.has_lost_memory() {
-                        // The data may be zeros that replaced lost memory.
+                        // The data may be zeros in place of lost memory.
                         return Err(Status::IoError);
                     }
                     disk.write(range.start, data).await.map_err(told)?;
@@ -395,7 +392,7 @@ impl Device {
     }
 }
 
-/// Parses a request. Returns it with its data length and its room for data, without the status.
+/// Parses a request. Returns it with the bytes to write, and the room for data read.
 fn outline(chain: &Chain) -> io::Result<(Request, usize, usize)> {
     let wrong = |_| io::Error::from(io::ErrorKind::InvalidData);
     let mut reader = chain.clone().reader(chain.memory()).map_err(wrong)?;
@@ -406,7 +403,6 @@ fn outline(chain: &Chain) -> io::Result<(Request, usize, usize)> {
     Ok((Request::parse(&header), reader.available_bytes(), takes))
 }
 
-/// Reads the data of a request.
 fn payload(chain: &Chain, bytes: usize) -> Result<Bytes, Status> {
     let mut reader = chain.clone().reader(chain.memory()).map_err(|_| Status::IoError)?;
     let mut data = vec![0; HEADER_BYTES + bytes];
@@ -414,7 +410,7 @@ fn payload(chain: &Chain, bytes: usize) -> Result<Bytes, Status> {
     Ok(Bytes::from(data).slice(HEADER_BYTES..))
 }
 
-/// Writes data and status. Returns their length.
+/// Returns the bytes written.
 fn reply(chain: &Chain, takes: usize, data: &[u8], status: Status) -> io::Result<u32> {
     let wrong = |_| io::Error::from(io::ErrorKind::InvalidData);
     let mut writer = chain.clone().writer(chain.memory()).map_err(wrong)?;

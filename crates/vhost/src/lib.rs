@@ -1,23 +1,21 @@
-//! Disks for virtual machines over vhost-user-blk. Requests of the virtio-blk device are served directly from
-//! guest memory, without the emulator in between.
+//! Disks for virtual machines (vhost-user-blk): serves a virtio-blk device directly from guest memory.
 //!
 //! ```text
 //!   QEMU --socket--> memory, queues, features  (vhost-user-backend, a thread)
 //!   guest --kick--> queue thread --> task per request: request, disk, status in guest memory --> used ring
 //! ```
 //!
-//! Idea: rust-vmm implements protocol, rings and memory mapping; this crate parses requests ([`request`]) and
-//! runs them ([`device`]). The queue thread only takes requests. Runtime tasks answer them in order of
-//! completion. Loss of guest memory is contained ([`lost`]).
+//! Idea: rust-vmm implements protocol, rings and memory mapping. This crate parses requests ([`request`]) and
+//! runs them as tasks ([`device`]), in order of completion. Lost guest memory does no harm ([`lost`]).
 //!
 //! Supported: read, write, flush, discard, write zeroes, four queues, event indexes, indirect descriptors.
-//! Not supported: reconnecting with requests in flight, migration, resizing while connected. The last needs
-//! `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`, which the library's `Backend` (vhost 0.18) cannot send, and its
-//! socket is private.
+//! Not supported: reconnecting with requests in flight, migration, resizing while connected. Resizing needs
+//! `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`, which `Backend` (vhost 0.18) cannot send, and its socket is
+//! private.
 //!
-//! Bounds: requests of 32 MiB; [`Limits`](cenote_disk::Limits) bounds the data in progress; a queue has at
-//! most as many requests in progress as descriptors. A guest that violates the ring rules, or whose memory
-//! goes away, is disconnected. A guest that changes memory during a request harms only itself.
+//! Bounds: requests of 32 MiB; data in progress by [`Limits`](cenote_disk::Limits); requests in progress by a
+//! queue's descriptors. A guest that breaks the ring rules or loses memory is disconnected. One that changes
+//! memory during a request harms only itself.
 //!
 //! Source: Virtual I/O Device (VIRTIO) 1.2, section 5.2; QEMU's `docs/interop/vhost-user.rst`.
 #![deny(unsafe_code)]

@@ -1,10 +1,9 @@
-//! Loss of guest memory: an emulator may truncate the file that it shares with the daemon. Access to the rest
-//! raises SIGBUS, which would end the daemon with all its pools.
+//! Lost guest memory: an emulator may truncate the file it shares with the daemon. Access then raises SIGBUS,
+//! which would end the daemon with all its pools.
 //!
-//! Idea: the signal handler maps a page of zeros over the lost memory and marks the region as lost. The
-//! access succeeds, and the connection ends soon after ([`crate::device`]). Faults elsewhere end the program
-//! as before. A process per socket would contain the fault as well, but would copy all data between
-//! processes, which vhost-user avoids.
+//! Idea: the signal handler maps zeros there and marks the region as lost. The access succeeds, and the
+//! connection ends soon after ([`crate::device`]). Faults elsewhere end the program as before. A process per
+//! socket would also contain the fault, but would copy all data between processes, which vhost-user avoids.
 //!
 //! Locking: none. The handler only reads [`REGIONS`]. A region is entered end first, start last, and removed
 //! start first. [`Watched`] owns the memory, so it stays mapped while entered.
@@ -18,10 +17,10 @@ use std::sync::{Arc, Once, OnceLock};
 
 use vm_memory::{GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion};
 
-/// Regions of all guests; a guest has at most eight.
+/// A guest has at most eight.
 const REGIONS_MAX: usize = 1024;
 
-/// A mapping of guest memory, as addresses in this process. `start` is 0 if the slot is free.
+/// A guest mapping in this process. `start` is 0 if the slot is free.
 struct Region {
     start: AtomicUsize,
     end: AtomicUsize,
@@ -38,17 +37,17 @@ static REGIONS: [Region; REGIONS_MAX] = [const {
     }
 }; REGIONS_MAX];
 
-/// Previous SIGBUS action.
+/// The previous action.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Guest memory under watch.
+/// Watched guest memory.
 pub struct Watched {
     memory: Arc<GuestMemoryMmap>,
     regions: Vec<&'static Region>,
 }
 
 impl Watched {
-    /// Watches a guest's memory.
+    /// Watches guest memory.
     ///
     /// # Errors
     /// Too many regions.
@@ -122,7 +121,7 @@ extern "C" fn on_bus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
     pass_on(signal, info, context);
 }
 
-/// Maps zeros over the page of an address. If that fails, as with huge pages, over the whole region.
+/// Maps zeros over the address's page, or if that fails (huge pages), over the region.
 fn replace(address: usize, start: usize, end: usize) -> bool {
     const FLAGS: libc::c_int =
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
@@ -141,7 +140,7 @@ fn replace(address: usize, start: usize, end: usize) -> bool {
     }
 }
 
-/// Handles a fault outside guest memory as if this module did not exist.
+/// Treats a fault outside guest memory as if this module did not exist.
 fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the handler from before is called as the kernel would have called it; or the default action is
     // set, and follows when the access is made again.

@@ -1,4 +1,4 @@
-//! virtio-blk requests and the device configuration. All integers are little-endian.
+//! virtio-blk requests and configuration. All integers are little-endian.
 //!
 //! ```text
 //!   readable: | type, 4 | reserved, 4 | sector, 8 | data to write, or segments, 16 bytes each |
@@ -10,19 +10,19 @@ use std::ops::Range;
 use bytes::BufMut;
 use cenote_disk::Disk;
 
-/// The protocol's unit of offsets and lengths.
+/// Unit of offsets and lengths.
 pub const SECTOR_BYTES: u64 = 512;
-/// Size of a request header.
+/// Size of a header.
 pub const HEADER_BYTES: usize = 16;
-/// Most data of one request.
+/// Most data per request.
 pub const DATA_BYTES_MAX: usize = 32 << 20;
 /// Queues, so that vCPUs need not share one.
 pub const QUEUES: u16 = 4;
 /// Descriptors per queue.
 pub const QUEUE_SIZE: u16 = 256;
-/// Most segments of one DISCARD or WRITE ZEROES.
+/// Most segments per DISCARD or WRITE ZEROES.
 pub const SEGMENTS_MAX: usize = 32;
-/// Most sectors of one segment: 1 GiB.
+/// Most sectors per segment: 1 GiB.
 const SEGMENT_SECTORS_MAX: u32 = 1 << 21;
 const SEGMENT_BYTES: usize = 16;
 
@@ -55,20 +55,20 @@ pub enum Status {
     Unsupported = 2,
 }
 
-/// A guest's request. Ranges are unchecked.
+/// A request. Ranges are unchecked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Reads from an offset, as much as the buffers hold.
+    /// Reads from an offset, to fill the buffers.
     Read(u64),
-    /// Writes the request's data at an offset.
+    /// Writes at an offset.
     Write(u64),
-    /// Makes completed writes durable.
+    /// Makes writes durable.
     Flush,
     /// Reads the serial number.
     Id,
-    /// Frees the segments.
+    /// Frees segments.
     Discard,
-    /// Zeroes the segments.
+    /// Zeroes segments.
     Zero,
     /// Unsupported.
     Unknown,
@@ -79,7 +79,7 @@ impl Request {
     pub fn parse(header: &[u8; HEADER_BYTES]) -> Request {
         let kind = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
         let sector = header[8..].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
-        // Saturates, so that an overflow stays out of range.
+        // Saturates: an overflow stays out of range.
         let offset = sector.saturating_mul(SECTOR_BYTES);
         match kind {
             0 => Request::Read(offset),
@@ -93,13 +93,13 @@ impl Request {
     }
 }
 
-/// Byte range of a request; `None` unless it is whole sectors within the disk.
+/// A request's bytes; `None` unless whole sectors within the disk.
 pub fn range(disk: &dyn Disk, offset: u64, len: u64) -> Option<Range<u64>> {
     let end = offset.checked_add(len)?;
     (len.is_multiple_of(SECTOR_BYTES) && end <= disk.size_bytes()).then_some(offset..end)
 }
 
-/// Ranges of a DISCARD or WRITE ZEROES; `None` if any is invalid.
+/// Ranges of DISCARD or WRITE ZEROES; `None` if one is invalid.
 pub fn segments(disk: &dyn Disk, data: &[u8]) -> Option<Vec<Range<u64>>> {
     let (segments, []) = data.as_chunks::<SEGMENT_BYTES>() else { return None };
     if segments.is_empty() || segments.len() > SEGMENTS_MAX {
@@ -113,7 +113,7 @@ pub fn segments(disk: &dyn Disk, data: &[u8]) -> Option<Vec<Range<u64>>> {
     segments.iter().map(range_of).collect()
 }
 
-/// Feature bits of a disk and of the rings.
+/// Features of disk and rings.
 pub fn features(disk: &dyn Disk) -> u64 {
     use feature::*;
     let always = [
@@ -142,7 +142,7 @@ pub fn config(disk: &dyn Disk) -> Vec<u8> {
     // Cylinders, heads, sectors: none.
     config.put_u32_le(0);
     config.put_u32_le(SECTOR_BYTES as u32);
-    // Topology: sectors per block (log2), alignment, minimal and optimal I/O size.
+    // Sectors per block (log2), alignment, minimal and optimal request.
     config.extend([block_sectors.ilog2() as u8, 0]);
     config.put_u16_le(u16::try_from(block_sectors).unwrap_or(0));
     config.put_u32_le(block_sectors.max(128));
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// A disk of 1 MiB whose content is unused.
+    /// A disk of 1 MiB without content.
     struct Blank(bool);
 
     type Done<T> = Result<T, Failure>;
