@@ -52,6 +52,7 @@ const TICK: Duration = Duration::from_millis(250);
 const ANY: usize = 0;
 const SMALL: usize = 1;
 
+/// Limits shared by all connections.
 #[derive(Debug, Clone)]
 pub struct Limits {
     runtime: Runtime,
