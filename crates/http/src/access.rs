@@ -53,6 +53,7 @@ impl Tokens {
     }
 
     /// Creates a file, readable only by this user, with a random token of role `change`.
+    ///
     /// # Errors
     /// The file can't be written.
     pub fn make(path: &Path, secret: [u8; 32]) -> io::Result<Tokens> {

@@ -62,7 +62,7 @@ struct Used {
     /// Units by number.
     guests: BTreeMap<u8, Arc<Guest>>,
     numbers: Vec<u8>,
-    /// Signals that the session ends once its answers are queued.
+    /// Signals the reader to stop. Queued answers are still sent.
     ending: Notify,
     /// The reason: solicited data did not arrive.
     has_stalled: AtomicBool,
@@ -259,7 +259,7 @@ async fn receive(
 }
 
 impl Used {
-    /// Ends the session once its answers are queued.
+    /// Stops the reader. The session ends once queued answers are sent.
     fn end(&self, has_stalled: bool) {
         self.has_stalled.fetch_or(has_stalled, Ordering::Relaxed);
         self.ending.notify_one();
@@ -272,7 +272,7 @@ fn answers(bhs: &Bhs) -> Answers {
 }
 
 impl Session {
-    /// Waits until the session is to end and pending answers are queued.
+    /// Waits for the signal to stop. Fails if the initiator has stalled.
     async fn ending(&self) -> Result<()> {
         let Some(used) = &self.used else { return std::future::pending().await };
         used.ending.notified().await;
