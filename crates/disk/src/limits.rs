@@ -12,8 +12,8 @@
 //!
 //! Many such clients do delay others, until detected. So the longer a request waits for memory, the less time
 //! messages of other connections get ([`WANTED`]). A connection waits with one request at a time, and small
-//! requests do not wait for large ones. So hundreds of stalled connections are gone within the time that one
-//! gets without contention.
+//! requests do not wait for large ones. So hundreds of stalled connections are gone within the time that a
+//! single one gets without contention.
 //!
 //! Locking: `clients` while a connection begins, a queue while a request enters or leaves it; both are leaf
 //! locks.
@@ -59,7 +59,7 @@ pub struct Limits {
     lanes: [Arc<Semaphore>; 2],
     client_units: [usize; 2],
     own_units: usize,
-    /// Requests short of shared memory.
+    /// Requests that wait for memory within their client's limit.
     waiting: Arc<Queue>,
     clients: Arc<Mutex<BTreeMap<Origin, Weak<Client>>>>,
     /// Connections so far.
@@ -85,7 +85,7 @@ pub struct Share {
     number: u64,
     own: Arc<Semaphore>,
     client: Arc<Client>,
-    /// Admits one waiting request.
+    /// Admits one waiting request at a time.
     turn: Arc<Semaphore>,
 }
 
@@ -168,7 +168,7 @@ impl Limits {
         }
     }
 
-    /// `place` in the queues; `None` if the request waits elsewhere, too.
+    /// `place`: the entry in the queues; `None` if the request has one elsewhere.
     async fn take_from(
         &self,
         lane: usize,

@@ -1,8 +1,8 @@
 //! The server: from connections to answers.
 //!
 //! Limits: a client has [`PATIENCE`] for each request's head and for its fields, whose size is at most
-//! [`FIELDS_BYTES_MAX`]. At most [`COMMANDS_MAX`] commands run at a time, half of that for one user
-//! or address ([`room`](crate::room)). A client that reads slowly holds one pipe buffer of output; one that
+//! [`FIELDS_BYTES_MAX`]. At most [`COMMANDS_MAX`] commands run at a time, half of that for one user or
+//! address ([`room`](crate::room)). A client that reads slowly holds one pipe buffer of output; one that
 //! stops reading is disconnected ([`Patient`]).
 
 use std::convert::Infallible;

@@ -3,7 +3,7 @@
 //! A device outlives the process that serves it, and other programs have devices, too. Ours carry [`MARK`]
 //! and the process ID in `ublksrv_flags`. A device is abandoned if that process is dead (or has this one's
 //! ID, so is an earlier one) and no process serves it: only one at a time can open `/dev/ublkcN`. After a
-//! kill, the kernel holds that file for some seconds: Linux 6.1 checks every five whether the server is
+//! kill, the kernel holds that file for a while: Linux 6.1 checks every five seconds whether the server is
 //! alive.
 //!
 //! `DEL_DEV` blocks until the block device is closed, perhaps for hours, and with it all other control
@@ -93,7 +93,7 @@ impl Driver {
         self.numbers
     }
 
-    /// Creates a device, invisible yet.
+    /// Creates a device that is not visible yet.
     pub fn add(&self, queues: u16, depth: u16) -> io::Result<Info> {
         let flags = NEED_GET_DATA | self.features & CMD_IOCTL_ENCODE;
         let wanted = Info { queues, depth, device: u32::MAX, flags, owner: owner() };
@@ -187,7 +187,7 @@ fn owner() -> u64 {
     u64::from(MARK) << 32 | u64::from(std::process::id())
 }
 
-/// Whether an earlier Cenote process made the device.
+/// Whether a dead Cenote process made the device.
 fn is_of_the_dead(owner: u64) -> bool {
     let process = owner as u32;
     let is_gone = || process == std::process::id() || !Path::new(&format!("/proc/{process}")).exists();

@@ -17,7 +17,7 @@
 //! unnoticed by its users. But writes that were confirmed and not flushed are lost, as in a power cut, and a
 //! file system must learn of that. So it gets errors, and recovers at the next mount.
 //!
-//! Bounds: requests of 1 MiB; [128](server) at a time per queue; four queues per device.
+//! Bounds: requests of 1 MiB; [128](server) at a time per queue; up to four queues per device.
 //!
 //! Source: Linux `Documentation/block/ublk.rst`, `include/uapi/linux/ublk_cmd.h`, `drivers/block/ublk_drv.c`
 //! (6.1: blocking and failure of commands).

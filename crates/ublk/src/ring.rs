@@ -37,7 +37,7 @@ use crate::abi::{
 };
 
 const ENTRIES: u32 = 256;
-/// The kernel keeps further completions.
+/// Completion queue entries. The kernel keeps further completions.
 const COMPLETIONS: u32 = 1024;
 /// Pause after a refused system call.
 const BREATH: Duration = Duration::from_millis(1);

@@ -67,7 +67,7 @@ enum Letter {
 
 struct Mailbox {
     letters: Mutex<Vec<Letter>>,
-    /// Set before the thread checks for letters.
+    /// The thread waits, or is about to.
     is_waiting: AtomicBool,
     wake: Arc<OwnedFd>,
 }
@@ -234,7 +234,7 @@ impl Work {
     }
 }
 
-/// Obligation to answer. Dropped without (after a panic), it answers `EIO`, so that no user hangs.
+/// Obligation to answer. If dropped unfulfilled (panic), it answers `EIO`, so that no user hangs.
 struct Duty {
     mailbox: Arc<Mailbox>,
     at: At,

@@ -166,7 +166,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// Shared with the library.
+/// The device, as shared with the library.
 #[derive(Clone)]
 struct Shared(Arc<Device>);
 
@@ -410,7 +410,7 @@ fn payload(chain: &Chain, bytes: usize) -> Result<Bytes, Status> {
     Ok(Bytes::from(data).slice(HEADER_BYTES..))
 }
 
-/// Returns the bytes written.
+/// Writes data and status. Returns the bytes written.
 fn reply(chain: &Chain, takes: usize, data: &[u8], status: Status) -> io::Result<u32> {
     let wrong = |_| io::Error::from(io::ErrorKind::InvalidData);
     let mut writer = chain.clone().writer(chain.memory()).map_err(wrong)?;

@@ -1,9 +1,10 @@
 //! Lost guest memory: an emulator may truncate the file it shares with the daemon. Access then raises SIGBUS,
 //! which would end the daemon with all its pools.
 //!
-//! Idea: the signal handler maps zeros there and marks the region as lost. The access succeeds, and the
-//! connection ends soon after ([`crate::device`]). Faults elsewhere end the program as before. A process per
-//! socket would also contain the fault, but would copy all data between processes, which vhost-user avoids.
+//! Idea: the signal handler maps zeros over the lost page and marks its region as lost. The access succeeds,
+//! and the connection ends soon after ([`crate::device`]). Faults elsewhere end the program as before. A
+//! process per socket would also contain the fault, but would copy all data between processes, which
+//! vhost-user avoids.
 //!
 //! Locking: none. The handler only reads [`REGIONS`]. A region is entered end first, start last, and removed
 //! start first. [`Watched`] owns the memory, so it stays mapped while entered.
@@ -17,7 +18,7 @@ use std::sync::{Arc, Once, OnceLock};
 
 use vm_memory::{GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion};
 
-/// A guest has at most eight.
+/// Regions of all guests; a guest has at most eight.
 const REGIONS_MAX: usize = 1024;
 
 /// A guest mapping in this process. `start` is 0 if the slot is free.
@@ -37,7 +38,7 @@ static REGIONS: [Region; REGIONS_MAX] = [const {
     }
 }; REGIONS_MAX];
 
-/// The previous action.
+/// The previous SIGBUS action.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// Watched guest memory.
