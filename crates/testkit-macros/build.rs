@@ -1,7 +1,7 @@
-//! Has the macros expanded again when the material that they look for comes or goes.
+//! Expands the macros again when test material appears or disappears.
 //!
-//! Cargo can't watch a folder that does not exist. If `../shared` appears later, `cenote_testkit::shared`
-//! fails and says what to do.
+//! Cargo cannot watch a missing folder. If `../shared` appears later, `cenote_testkit::shared` panics with
+//! instructions.
 #![allow(clippy::print_stdout, reason = "a build script talks to cargo this way")]
 
 use std::path::Path;

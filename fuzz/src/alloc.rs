@@ -1,7 +1,7 @@
-//! A counting allocator: how many bytes are allocated now, and the most so far.
+//! A counting allocator: current and peak allocation in bytes.
 //!
-//! Locking: none; the counters are relaxed atomics for the whole process. Peaks are exact because the
-//! driver parses on one thread and its watchdog allocates nothing meanwhile.
+//! Locking: none; the counters are relaxed atomics for the whole process. Peaks are exact because the driver
+//! parses on one thread, and its watchdog does not allocate meanwhile.
 #![allow(unsafe_code)] // GlobalAlloc is an unsafe trait; every call goes unchanged to the system's.
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -7,7 +7,7 @@ pub fn folder(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target)
 }
 
-/// (file name, content) of each input of a target, by name. A target without a folder starts from nothing.
+/// Name and content of a target's inputs, by name. Without a folder there are none.
 pub fn load(target: &str) -> Vec<(String, Vec<u8>)> {
     let Ok(entries) = std::fs::read_dir(folder(target)) else { return Vec::new() };
     let mut inputs: Vec<(String, Vec<u8>)> = entries

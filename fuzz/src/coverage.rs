@@ -1,12 +1,12 @@
-//! Which code the cases reach, in a program built with LLVM's coverage counters (`fuzz/run --coverage`).
+//! Code coverage of the cases, if built with LLVM's coverage counters (`fuzz/run --coverage`).
 //!
-//! Idea: the compiler gives each edge between blocks of code a counter of one byte, and the program tells
-//! [`__sanitizer_cov_8bit_counters_init`] at its start where they lie. A case that passes an edge as often as
-//! none before it (once, twice, up to 4, 8 ...) is worth mutating further. Without counters nothing is news,
+//! Idea: the compiler gives each edge between basic blocks a one-byte counter, and the program registers the
+//! counters with [`__sanitizer_cov_8bit_counters_init`] at startup. A case is worth mutating further if it
+//! passes an edge in a new class of counts (once, twice, up to 4, 8 ...). Without counters nothing is news,
 //! and mutation is blind.
 //!
-//! Locking: instrumented code counts without locks or atomics. A count that is lost or read late in another
-//! thread costs nothing but a case that is kept or not.
+//! Locking: instrumented code counts without locks or atomics. A lost or late count in another thread only
+//! affects whether a case is kept.
 //!
 //! Source: LLVM's SanitizerCoverage (inline 8-bit counters); the classes are AFL's.
 #![allow(unsafe_code)] // The counters come as two pointers from the compiler.
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 
 static COUNTERS: OnceLock<&[AtomicU8]> = OnceLock::new();
 
-/// Called before `main` by what the compiler adds: the counters lie from `start` up to `stop`.
+/// Registers the counters from `start` to `stop`. Code added by the compiler calls this before `main`.
 ///
 /// # Safety
 /// Both point into one array that lives as long as the program.
@@ -27,18 +27,18 @@ pub unsafe extern "C" fn __sanitizer_cov_8bit_counters_init(start: *const Atomic
     COUNTERS.get_or_init(|| unsafe { std::slice::from_raw_parts(start, stop.offset_from_unsigned(start)) });
 }
 
-/// What cases have reached so far: by edge, a bit for each class of counts.
+/// Coverage so far: per edge, a bit for each class of counts.
 pub struct Coverage {
     seen: Vec<u8>,
 }
 
 impl Coverage {
-    /// Nothing yet; `None` if the program has no counters.
+    /// Empty coverage; `None` if the program has no counters.
     pub fn new() -> Option<Coverage> {
         COUNTERS.get().map(|counters| Coverage { seen: vec![0; counters.len()] })
     }
 
-    /// Adds what was reached since the last call; answers whether any of it is news.
+    /// Adds coverage since the last call. Returns whether any of it is new.
     pub fn add(&mut self) -> bool {
         let mut is_news = false;
         drain(|edge, count| {
@@ -49,19 +49,19 @@ impl Coverage {
         is_news
     }
 
-    /// Forgets what was reached since the last call.
+    /// Discards coverage since the last call.
     pub fn skip(&self) {
         drain(|_, _| ());
     }
 
-    /// Edges reached.
+    /// Number of edges reached.
     pub fn edges(&self) -> usize {
         self.seen.iter().filter(|seen| **seen != 0).count()
     }
 }
 
-/// Calls `each` with the place and value of each counter that is not zero, and sets it to zero. It looks at
-/// eight at a time, since there are very many; a few at the ends, which are no whole word, are left out.
+/// Takes all nonzero counters and calls `each` with index and count. Reads eight at a time, since there are
+/// very many, and skips the few at the ends outside whole words.
 fn drain(mut each: impl FnMut(usize, u8)) {
     let counters = COUNTERS.get().copied().unwrap_or_default();
     // SAFETY: any eight bytes are a number.

@@ -1,8 +1,8 @@
 //! Flattens a pool: every block reachable from its uberblock, uncompressed and without checksums.
 //!
-//! Mutating a real image tests little besides its checksums. A flattened pool has none: all block pointers
-//! are rewritten bottom-up to say `checksum=off, compression=off`, which every pool may do. So a changed
-//! block is always accepted, all the way to the uberblock, and reaches the parser above unfiltered.
+//! Mutating a real image would mostly test its checksums. A flattened pool has none: all block pointers are
+//! rewritten bottom-up to `checksum=off, compression=off`, which every pool may use. So a changed block is
+//! always accepted, up to the uberblock, and reaches its parser unfiltered.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,17 +12,17 @@ use cenote_format::bytes::{Endian, Writer};
 use cenote_format::dnode::ObjectType;
 use cenote_pool::{Pool, ReadContext, Zbookmark};
 
-/// Total file content kept; the rest becomes holes.
+/// Bytes of file content kept; the rest becomes holes.
 const CONTENT_BYTES: usize = 64 << 10;
-/// Longest space map block that is kept if the pool is only read.
+/// Longest space map block kept if the pool is only read.
 const SPACE_MAP_BYTES: usize = 4 << 10;
-/// Words of a block pointer.
+/// Index of a block pointer's property word.
 const PROP: usize = 6;
 const SECTOR_BYTES: u64 = 512;
 
 /// A flattened pool.
 pub struct Flat {
-    /// The pointer for its uberblock.
+    /// Pointer for the uberblock.
     pub rootbp: Blkptr,
     /// All blocks, children before their parents.
     pub blocks: Vec<FlatBlock>,
@@ -30,9 +30,9 @@ pub struct Flat {
 
 /// A block of a flattened pool.
 pub struct FlatBlock {
-    /// Its new offset on the vdev.
+    /// Offset on the vdev.
     pub offset_bytes: u64,
-    /// The type of its content at level 0.
+    /// Type of the content at level 0.
     pub object_type: ObjectType,
     /// 0 for content, 1 and up for an indirect block.
     pub level: u8,
@@ -40,18 +40,18 @@ pub struct FlatBlock {
     pub bytes: Vec<u8>,
 }
 
-/// Where flattened blocks go, and what to leave out.
+/// Space for flattened blocks, and blocks to leave out.
 pub struct Room {
-    /// Space of vdev 0, in order.
+    /// Free ranges of vdev 0, in order.
     pub extents: Vec<Range<u64>>,
-    /// Keep long space maps, because the pool will be written to.
+    /// Keep long space maps, for a pool that will be written.
     pub keep_space_maps: bool,
 }
 
 /// Flattens a pool on one disk.
 ///
 /// # Panics
-/// If there is not enough room.
+/// If the room is too small.
 pub async fn flatten(pool: &Pool, room: Room) -> Flat {
     let mut flattener = Flattener { pool, room, blocks: Vec::new(), moved: HashMap::new(), content_bytes: 0 };
     let rootbp = Box::pin(flattener.block(&pool.uberblock().rootbp)).await;
@@ -67,7 +67,7 @@ struct Flattener<'a> {
 }
 
 impl Flattener<'_> {
-    /// Copies a block and everything below it; returns a hole if it can't be read or isn't wanted.
+    /// Copies a block and everything below it. Returns a hole if it is unreadable or left out.
     async fn block(&mut self, bp: &Blkptr) -> Blkptr {
         if bp.is_hole() || bp.is_embedded() {
             return *bp;
@@ -155,7 +155,7 @@ impl Flattener<'_> {
         start
     }
 
-    /// Places a block, and returns the pointer to it.
+    /// Places a block. Returns the pointer to it.
     fn append(&mut self, bp: &Blkptr, mut bytes: Vec<u8>) -> Blkptr {
         const OFF: u64 = 2; // ZIO_CHECKSUM_OFF and ZIO_COMPRESS_OFF both
         bytes.resize(bytes.len().next_multiple_of(SECTOR_BYTES as usize), 0);

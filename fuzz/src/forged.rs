@@ -1,14 +1,16 @@
-//! A pool with forged structures: words of its metadata are changed, yet every checksum is right.
+//! A pool with forged structures: metadata words are changed, yet every checksum is right.
 //!
-//! Idea: the engine makes a small pool in the simulator ([`pool`]), with snapshots, clones, deadlists,
-//! tables, a volume and intent logs waiting to be replayed. The pool is flattened into space that one of
-//! its own large files holds, so that it can be written to as well. Locking: the base pool is made once per
-//! process, behind a `OnceLock`, and never changes; every case gets its own copy of the image.
+//! Idea: the engine creates a small pool in the simulator ([`pool`]) with snapshots, clones, deadlists,
+//! tables, a volume and intent logs to replay. The pool is flattened into space that one of its own large
+//! files holds, so that it can also be written.
+//!
+//! Locking: the base pool is made once per process, behind a `OnceLock`, and never changes; every case gets
+//! its own copy of the image.
 //!
 //! An input is a list of changes, 16 bytes each; any bytes are valid:
 //!
 //! ```text
-//!   block (u16) | word in it (u16) | what (u8) | which part (u8) | - (u16) | number (u64)
+//!   block (u16) | word in it (u16) | kind of change (u8) | part (u8) | - (u16) | number (u64)
 //! ```
 
 mod pool;
@@ -22,27 +24,27 @@ use cenote_testkit::image::Image;
 
 pub use pool::{POOL, devices};
 
-/// The byte order that the engine writes in.
+/// Byte order in which the engine writes.
 const NATIVE: Endian = if cfg!(target_endian = "little") { Endian::Little } else { Endian::Big };
-/// Bytes of a change.
+/// Size of a change.
 const CHANGE_BYTES: usize = 16;
-/// The most changes of one input.
+/// Most changes per input.
 const MOST_CHANGES: usize = 6;
 
-/// The pool as made, and the parts of it that may be changed.
+/// The unchanged pool, and the blocks that may be changed.
 struct Base {
     image: Image,
     blocks: Vec<Block>,
 }
 
-/// A block of metadata.
+/// A metadata block.
 struct Block {
     /// Offset on the disk.
     offset_bytes: u64,
     bytes: Vec<u8>,
-    /// Offsets of the pointers in it.
+    /// Offsets of its block pointers.
     pointers: Vec<usize>,
-    /// For an intent-log block, the pointer to it; the block holds its own checksum.
+    /// For an intent-log block, the pointer to it. The block contains its own checksum.
     log: Option<Blkptr>,
 }
 
@@ -51,7 +53,7 @@ fn base() -> &'static Base {
     BASE.get_or_init(pool::make)
 }
 
-/// The pool's disk with these changes applied.
+/// Returns the pool's disk with these changes.
 pub fn forge(changes: &[u8]) -> Image {
     let base = base();
     let mut image = base.image.clone();
@@ -118,7 +120,7 @@ impl Change {
         word.copy_from_slice(&new.to_le_bytes());
     }
 
-    /// Redirects a pointer to the target of another pointer of the pool.
+    /// Redirects a pointer to another block of the pool.
     fn redirect(&self, base: &Base, block: &Block, bytes: &mut [u8]) {
         let other = &base.blocks[self.number as usize % base.blocks.len()];
         let pick = |pointers: &[usize], by: usize| pointers.get(by % pointers.len().max(1)).copied();

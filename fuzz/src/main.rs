@@ -1,17 +1,16 @@
-//! `cenote-fuzz`: runs the targets on mutations of their corpus, with stable Rust and nothing else.
+//! `cenote-fuzz`: runs the targets on mutations of their corpus. Needs only stable Rust.
 //!
-//! A case is (target, seed, number); these three always make the same input: `cenote-fuzz TARGET --seed S
-//! --case N`. A case fails if it panics, allocates more than the target's bound or takes longer than
-//! `--limit-ms`. Failing inputs are written to `fuzz/failures/TARGET-N`; add them to the corpus once they
-//! are fixed.
+//! A case is (target, seed, number), which determine its input: `cenote-fuzz TARGET --seed S --case N`. A
+//! case fails if it panics, allocates more than the target's bound, or takes longer than `--limit-ms`.
+//! Failing inputs are written to `fuzz/failures/TARGET-N`; add them to the corpus once they are fixed.
 //!
-//! Mutation is blind, and reaches far because the corpus holds real structures. Built with counters
-//! ([`cenote_fuzz::coverage`]), the driver adds to the corpus in memory what reaches something new; a case
-//! then depends on those before it, so a failure is repeated from its file (`--input`). Exit status: 0 if
-//! nothing was found, 1 otherwise.
+//! Mutation is blind, and reaches far because the corpus holds real structures. If built with counters
+//! ([`cenote_fuzz::coverage`]), the driver also mutates inputs that reached new code. A case then depends on
+//! earlier ones, so a failure is repeated from its file (`--input`). Exit status: 0 if nothing was found, 1
+//! otherwise.
 //!
-//! Locking: two static mutexes, never held together: `RUNNING` tells the watchdog thread which case runs,
-//! `PANIC` takes the last panic's message. Each is held only to copy its content.
+//! Locking: two static mutexes, never held together. `RUNNING` tells the watchdog thread the current case,
+//! `PANIC` receives the last panic's message. Each is held only to copy its content.
 
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program that only prints")]
 
@@ -58,7 +57,7 @@ struct Args {
     list: bool,
 }
 
-/// The running case, for the watchdog.
+/// The current case, for the watchdog.
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 /// Message and location of the last panic.
 static PANIC: Mutex<String> = Mutex::new(String::new());
@@ -97,7 +96,7 @@ fn main() -> ExitCode {
     if found > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Keeps a panic's message instead of printing it: a target that panics does so thousands of times.
+/// Stores panic messages instead of printing them: a failing target panics thousands of times.
 fn note_panics() {
     std::panic::set_hook(Box::new(|panic| {
         if let Ok(mut last) = PANIC.lock() {
@@ -114,12 +113,12 @@ struct Running {
     input: Arc<Vec<u8>>,
 }
 
-/// Ends the process if a case takes too long: nothing else can stop a thread that loops.
+/// Ends the process if a case takes too long, since a looping thread cannot be stopped.
 ///
-/// Processor time counts, because on a busy machine a case may wait for long. A case that waits for ever is
-/// caught as well, but later.
+/// Counts processor time, because a case may wait long on a busy machine. A case that waits for ever is
+/// caught later.
 fn watch(limit: Duration) {
-    /// How many times the limit a case may last if it does not compute.
+    /// Wall-clock limit of a case that does not compute, in multiples of `limit`.
     const MOST_WAITING: u32 = 100;
     std::thread::spawn(move || {
         let mut seen: Option<((&str, u64), Duration, Instant)> = None;
@@ -151,7 +150,7 @@ impl Running {
         (self.target.name, self.case)
     }
 
-    /// Runs the case; answers why it failed.
+    /// Runs the case. Returns the reason if it failed.
     fn run(&self) -> Option<String> {
         set_running(Some(self.clone()));
         let why = parse(self.target, &self.input);
@@ -180,7 +179,7 @@ fn parse(target: &Target, data: &[u8]) -> Option<String> {
     if panicked {
         return Some(PANIC.lock().map_or_else(|_| "a panic".into(), |last| last.clone()));
     }
-    // Rounded, so that one fault is not reported again for every size.
+    // Rounded, so that a fault is not reported again for every size.
     let over = peak > target.bound_bytes(data.len());
     over.then(|| format!("held about {} MiB", (peak >> 20).next_power_of_two()))
 }
@@ -192,7 +191,7 @@ struct Fuzzer {
 }
 
 impl Fuzzer {
-    /// Runs cases until the time is up; returns the number of distinct failures.
+    /// Runs cases until the time is up. Returns the number of distinct failures.
     fn run(&mut self, share: Duration) -> u64 {
         let start = Instant::now();
         let mut coverage = self.reached_by_corpus();
@@ -216,7 +215,7 @@ impl Fuzzer {
         failures as u64
     }
 
-    /// What the corpus reaches, if the program has counters.
+    /// Coverage of the corpus, if the program has counters.
     fn reached_by_corpus(&self) -> Option<Coverage> {
         let mut coverage = Coverage::new()?;
         coverage.skip();
@@ -230,7 +229,7 @@ impl Fuzzer {
         Running { target: self.target, seed: self.seed, case, input: input.into() }
     }
 
-    /// Runs one case of a seed; answers whether it failed.
+    /// Runs one case of a seed. Returns whether it failed.
     fn repeat(&self, case: u64) -> bool {
         let running = self.case(case);
         running.run().inspect(|why| running.report(why)).is_some()

@@ -1,16 +1,16 @@
-//! Mutates inputs, by a seeded generator: the same seed makes the same input.
+//! Mutates inputs with a seeded generator: the same seed makes the same input.
 //!
-//! On-disk structures consist of words, so most mutations put a troublesome number (zero, one next to a
-//! power of two, the input's own length) into an aligned field of one to eight bytes, in either byte order.
+//! On-disk structures consist of words. So most mutations put a troublesome number (zero, one next to a power
+//! of two, the input's length) into an aligned field of one to eight bytes, in either byte order.
 
 use cenote_runtime::Rng;
 
-/// Greatest length of an input made from shorter ones.
+/// Longest input made from shorter ones.
 pub const MAX_INPUT_BYTES: usize = 256 << 10;
-/// An input gets at least 1 and at most 2 to this power changes.
+/// log2 of the most changes per input.
 const MAX_CHANGES_SHIFT: u64 = 4;
 
-/// A case: one of the inputs (or noise), with a few changes.
+/// Builds a case: an input (or noise) with a few changes.
 pub fn case(rng: &mut Rng, inputs: &[(String, Vec<u8>)]) -> Vec<u8> {
     let mut data = match rng.below(50) {
         0 => noise(rng),
@@ -47,8 +47,7 @@ fn change(rng: &mut Rng, data: &mut Vec<u8>, inputs: &[(String, Vec<u8>)]) {
     }
 }
 
-/// An offset in the data: half of the time near the front, where headers are; otherwise mostly where the
-/// data are not zero.
+/// Picks an offset: half of the time near the front, where headers are, else mostly in nonzero data.
 fn place(rng: &mut Rng, data: &[u8]) -> usize {
     let len = data.len() as u64;
     if rng.chance(0.5) && len <= MAX_INPUT_BYTES as u64 {
@@ -78,7 +77,7 @@ fn set_byte(rng: &mut Rng, data: &mut [u8]) {
     }
 }
 
-/// An aligned field of 1, 2, 4 or 8 bytes.
+/// Picks an aligned field of 1, 2, 4 or 8 bytes.
 fn field<'a>(rng: &mut Rng, data: &'a mut [u8]) -> &'a mut [u8] {
     let bytes = 1 << rng.below(4);
     let at = place(rng, data) / bytes * bytes;

@@ -1,4 +1,4 @@
-//! All targets, one per line: the parsers by crate, clients, state files, then the whole stack.
+//! All targets, one per line: parsers by crate, clients, state files, then the whole stack.
 
 use crate::Target;
 
@@ -22,19 +22,19 @@ const MIB: usize = 1 << 20;
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
-    // What pools say about themselves.
+    // Pool configuration.
     Target { name: "nvlist", run: config::nvlist, spare_bytes: 64 * KIB },
     Target { name: "label_config", run: config::label_config, spare_bytes: MIB },
     Target { name: "label", run: config::label, spare_bytes: 2 * MIB },
     Target { name: "uberblock", run: config::uberblock, spare_bytes: 64 * KIB },
     Target { name: "boot_env", run: config::boot_env, spare_bytes: 64 * KIB },
-    // Blocks that point to blocks.
+    // Blocks of block pointers.
     Target { name: "blkptr", run: blocks::blkptr, spare_bytes: 64 * KIB },
     Target { name: "gang", run: blocks::gang, spare_bytes: 64 * KIB },
     Target { name: "dnode", run: blocks::dnode, spare_bytes: 64 * KIB },
     Target { name: "objset", run: blocks::objset, spare_bytes: 64 * KIB },
     Target { name: "zil", run: blocks::zil, spare_bytes: 64 * KIB },
-    // Objects of the pool.
+    // Pool objects.
     Target { name: "zap_block0", run: zap::block0, spare_bytes: 64 * KIB },
     Target { name: "zap_leaf", run: zap::leaf, spare_bytes: 64 * KIB },
     Target { name: "dsl", run: tables::dsl, spare_bytes: 64 * KIB },
@@ -61,16 +61,14 @@ pub const TARGETS: &[Target] = &[
     Target { name: "zstd", run: codec::zstd, spare_bytes: 4 * MIB },
     Target { name: "embedded_checksum", run: codec::embedded_checksum, spare_bytes: 64 * KIB },
     Target { name: "crypt_layout", run: codec::crypt_layout, spare_bytes: 64 * KIB },
-    // What clients of network disks send.
-    // A request may be of 32 MiB, whatever the limit of all together.
+    // Network disk clients. A request may have 32 MiB even if the common limit is less.
     Target { name: "nbd", run: network::nbd, spare_bytes: 40 * MIB },
     Target { name: "iscsi", run: network::iscsi, spare_bytes: 16 * MIB },
-    // What comes in at doors of this machine.
-    // A request may say that it is of 16 MiB.
+    // Local clients. A request may declare 16 MiB.
     Target { name: "socket", run: doors::socket, spare_bytes: 20 * MIB },
     Target { name: "fuse", run: doors::fuse, spare_bytes: 256 * MIB },
     Target { name: "vhost", run: doors::vhost, spare_bytes: 40 * MIB },
-    // What was written down.
+    // State files and configuration.
     Target { name: "state_pools", run: state::pools, spare_bytes: MIB },
     Target { name: "state_reservations", run: state::reservations, spare_bytes: MIB },
     Target { name: "state_tokens", run: state::tokens, spare_bytes: MIB },
@@ -81,7 +79,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "state_options", run: state::options, spare_bytes: MIB },
     // All layers together.
     Target { name: "tree", run: stack::tree, spare_bytes: 64 * MIB },
-    // The same with forged structures, and with commands that change a pool.
+    // The stack with forged structures, read and changed by commands.
     Target { name: "forged_read", run: forged::read, spare_bytes: 256 * MIB },
     Target { name: "forged_write", run: forged::write, spare_bytes: 256 * MIB },
 ];
@@ -96,7 +94,7 @@ fn both(data: &[u8], mut parse: impl FnMut(Bytes, Endian)) {
     }
 }
 
-/// Uses a value, so that reading it is not optimised away.
+/// Uses a value, so that its computation is not optimised away.
 fn consume<T>(value: T) {
     std::hint::black_box(value);
 }

@@ -1,10 +1,10 @@
-//! The corpus passes: every real structure and every input that ever failed, whole and truncated.
+//! Runs the corpus: every real structure and every input that ever failed, whole and truncated.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use cenote_fuzz::corpus;
 use cenote_fuzz::targets::TARGETS;
 
-/// Lengths at which each input is cut.
+/// Truncations per input.
 const CUTS: usize = 32;
 
 #[test]

@@ -1,9 +1,9 @@
-//! `#[boxed]`: an async function that returns its future in a box.
+//! `#[boxed]`: makes an async function return a boxed future.
 //!
-//! Idea: the compiler translates the body of an async function where its future is polled, again in each
-//! crate that does so: the program alone would compile most of the engine, and so would each test. Behind a
-//! box, the body is compiled once, in its own crate. A call costs one small allocation, next to nothing
-//! beside a read; loops over cached blocks call functions that are not boxed.
+//! Idea: an async function's body is compiled in every crate that polls its future: the program alone would
+//! compile most of the engine, and so would each test. Behind a box, the body is compiled once, in its own
+//! crate. A call costs a small allocation, next to nothing beside a read. Loops over cached blocks call
+//! unboxed functions.
 //!
 //! ```text
 //!   #[boxed]                              fn read<'boxed>(&'boxed self, at: &'boxed Place)
@@ -11,10 +11,9 @@
 //!       -> Bytes { ... }                  { Box::pin(async move { ... }) }
 //! ```
 //!
-//! All references and `'_` get one lifetime, that of the future (but for what closures take); named lifetimes
-//! must outlive it. Functions
-//! with type parameters or `impl Trait` arguments can't be boxed: they are compiled where they are called in
-//! any case.
+//! All references and `'_` share one lifetime, the future's (except in closure arguments); named lifetimes
+//! must outlive it. Functions with type parameters or `impl Trait` arguments cannot be boxed: each caller
+//! compiles them anyway.
 #![forbid(unsafe_code)]
 
 use proc_macro::TokenStream;
@@ -25,7 +24,7 @@ use syn::{
     ReturnType, Signature, TypeReference, WherePredicate, parse_macro_input, parse_quote,
 };
 
-/// Compiles an async function in its own crate: see the top of this crate.
+/// Boxes an async function's future: see the crate.
 #[proc_macro_attribute]
 pub fn boxed(_: TokenStream, function: TokenStream) -> TokenStream {
     let function = parse_macro_input!(function as ItemFn);
@@ -57,7 +56,7 @@ fn expand(function: ItemFn) -> Result<proc_macro2::TokenStream, Error> {
     })
 }
 
-/// Gives all elided lifetimes the name `'boxed`, which all others outlive.
+/// Names all elided lifetimes `'boxed`, which others outlive.
 fn share_lifetime(sig: &mut Signature) -> Result<(), Error> {
     for parameter in &sig.generics.params {
         if !matches!(parameter, GenericParam::Lifetime(_)) {
@@ -85,7 +84,7 @@ fn share_lifetime(sig: &mut Signature) -> Result<(), Error> {
     Ok(())
 }
 
-/// Moves all arguments into the future, since those that its body does not use live as long as it too.
+/// Moves all arguments into the future, as unused ones must live as long, too.
 fn take_arguments(sig: &mut Signature) -> Vec<proc_macro2::TokenStream> {
     let typed = sig.inputs.iter_mut().enumerate().filter_map(|(index, argument)| match argument {
         FnArg::Typed(typed) => Some((index, typed)),
@@ -107,7 +106,6 @@ fn boxed_lifetime() -> Lifetime {
     parse_quote!('boxed)
 }
 
-/// Names elided lifetimes.
 struct Elided;
 
 impl VisitMut for Elided {
@@ -116,7 +114,7 @@ impl VisitMut for Elided {
         visit_type_reference_mut(self, reference);
     }
 
-    /// What a closure takes lives for its call only.
+    /// Closure arguments live only for their call.
     fn visit_parenthesized_generic_arguments_mut(&mut self, _: &mut ParenthesizedGenericArguments) {}
 
     fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {

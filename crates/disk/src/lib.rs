@@ -1,7 +1,6 @@
-//! What the protocols of network disks (NBD, iSCSI) share: the disk, connections, and limits on clients.
+//! The common part of network disk protocols (NBD, iSCSI): disks, connections, limits.
 //!
-//! Read in this order: [`Disk`] (what is served), [`stream`] (what clients talk through), [`Limits`] (what
-//! they may take).
+//! Read in this order: [`Disk`], [`stream`], [`Limits`].
 #![forbid(unsafe_code)]
 
 mod limits;
@@ -17,27 +16,27 @@ use std::ops::Range;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
-/// An error that a client is told: its kind, and words for a log.
+/// An error for a client and the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// What kind of error.
+    /// Kind of error.
     pub errno: Errno,
-    /// What happened, in words.
+    /// Human-readable message.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure of this kind.
+    /// Creates a failure.
     pub fn new(errno: Errno, message: impl Into<String>) -> Failure {
         Failure { errno, message: message.into() }
     }
 }
 
-/// Kinds of errors, with NBD's numbers.
+/// Error kinds, with NBD's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-#[allow(missing_docs)] // they are those of errno(3)
+#[allow(missing_docs)] // names of errno(3)
 pub enum Errno {
     Perm = 1,
     Io = 5,
@@ -49,30 +48,30 @@ pub enum Errno {
     Shutdown = 108,
 }
 
-/// A disk that is served. Ranges were checked: they are not empty and lie within it.
+/// A served disk. Ranges are checked: not empty, and within the disk.
 ///
-/// What [`Disk::write`], [`Disk::zero`] and [`Disk::trim`] have answered is durable after a later
-/// [`Disk::flush`], whichever connection asked for either.
+/// A [`Disk::flush`] makes durable all [`Disk::write`], [`Disk::zero`] and [`Disk::trim`] calls answered
+/// before it, on any connection.
 pub trait Disk: Send + Sync {
-    /// Its size now.
+    /// Current size.
     fn size_bytes(&self) -> u64;
-    /// The size of requests that it prefers: that of its blocks.
+    /// Preferred request size.
     fn block_bytes(&self) -> u32;
-    /// Whether it can't be changed.
+    /// Whether it refuses changes.
     fn is_read_only(&self) -> bool;
 
     /// Reads a range.
     fn read(&self, range: Range<u64>) -> BoxFuture<'_, std::result::Result<Bytes, Failure>>;
     /// Writes at an offset.
     fn write(&self, offset: u64, data: Bytes) -> BoxFuture<'_, std::result::Result<(), Failure>>;
-    /// Makes a range read as zeros.
+    /// Zeroes a range.
     fn zero(&self, range: Range<u64>) -> BoxFuture<'_, std::result::Result<(), Failure>>;
-    /// What a range holds is not needed any more.
+    /// Frees a range.
     fn trim(&self, range: Range<u64>) -> BoxFuture<'_, std::result::Result<(), Failure>>;
-    /// Makes durable what was written.
+    /// Makes changes durable.
     fn flush(&self) -> BoxFuture<'_, std::result::Result<(), Failure>>;
-    /// A range will be read soon.
+    /// Reads ahead.
     fn prefetch(&self, range: Range<u64>) -> BoxFuture<'_, std::result::Result<(), Failure>>;
-    /// Whether there is data at the start of a range, and where that ends: at the latest with the range.
+    /// Whether data begins the range, and where that extent ends within it.
     fn extent(&self, range: Range<u64>) -> BoxFuture<'_, std::result::Result<(bool, u64), Failure>>;
 }

@@ -1,23 +1,22 @@
-//! What clients may take of this machine's memory and patience.
+//! Limits on clients' memory and time.
 //!
 //! ```text
-//!   half      divided among the connections that there may be: a part of its own for each
-//!   quarter   for requests of every size      one client gets half of it
-//!   quarter   for requests up to 1 MiB        one client gets three quarters of it
+//!   half      divided among the possible connections, as a reserve for each
+//!   quarter   for requests of any size        at most 32 MiB per client
+//!   quarter   for requests up to 1 MiB        at most three quarters of it per client
 //! ```
 //!
-//! Idea: requests take permits for the bytes that they carry, and give them back when their replies are sent.
-//! A request that fits into its connection's own part never waits for others. A client is a user, a machine,
-//! or a connection of somebody trusted. So a client that sends and does not read, or promises data that does
-//! not come, holds up itself alone.
+//! Idea: a request holds permits for its bytes until its reply is sent. If it fits into its connection's
+//! reserve, it never waits for others. A client is a user, a machine, or one connection of a trusted user. So
+//! a client that sends without reading, or promises data that does not arrive, delays only itself.
 //!
-//! Many that do hold up others until they are found out. So the longer a request has waited for memory, the
-//! less time messages of other connections may take ([`WANTED`]). A connection waits with one request at a
-//! time, and small requests don't wait for large ones: then hundreds of connections that stall are gone
-//! within the time that one of them may take when nobody is in a hurry.
+//! Many such clients do delay others, until detected. So the longer a request waits for memory, the less time
+//! messages of other connections get ([`WANTED`]). A connection waits with one request at a time, and small
+//! requests do not wait for large ones. So hundreds of stalled connections are gone within the time that a
+//! single one gets without contention.
 //!
-//! Locking: `clients` while a connection begins, queues of those that wait while one comes or goes; nothing
-//! else is locked meanwhile.
+//! Locking: `clients` while a connection begins, a queue while a request enters or leaves it; both are leaf
+//! locks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -32,66 +31,65 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::origin::Origin;
 use crate::stream::{Ended, Result};
 
-/// What one permit stands for.
+/// Bytes per permit.
 const UNIT_BYTES: u64 = 4 << 10;
-/// What large requests of one client carry at most.
+/// A client's limit in the lane for any size.
 const CLIENT_BYTES: u64 = 32 << 20;
-/// Requests up to this size have memory that larger ones can't take.
+/// Limit of the lane for small requests.
 const SMALL_BYTES: u32 = 1 << 20;
 
-/// How long a message may take together with the time that another connection has waited for memory...
+/// Limit for a message's time plus another connection's wait for memory...
 const WANTED: Duration = Duration::from_secs(10);
-/// ...but it always has this time, and that of its bytes at a rate that every network has; no message has
-/// more than this part of patience.
+/// ...but a message always gets this time, plus its bytes at a rate every network has. Under contention it
+/// gets at most `patience / IMPATIENCE`.
 const LEAST: Duration = Duration::from_millis(1500);
 const BYTES_PER_S: u32 = 4 << 20;
 const IMPATIENCE: u32 = 3;
-/// How often to look whether somebody waits.
+/// Interval of these checks.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Places of what requests share: for every size, for small ones.
+/// Lanes of shared memory.
 const ANY: usize = 0;
 const SMALL: usize = 1;
 
-/// What all connections share.
+/// Limits shared by all connections.
 #[derive(Debug, Clone)]
 pub struct Limits {
     runtime: Runtime,
     lanes: [Arc<Semaphore>; 2],
     client_units: [usize; 2],
     own_units: usize,
-    /// Requests that wait for memory, though their client has not got its part.
+    /// Requests that wait for memory within their client's limit.
     waiting: Arc<Queue>,
     clients: Arc<Mutex<BTreeMap<Origin, Weak<Client>>>>,
     /// Connections so far.
     count: Arc<AtomicU64>,
-    /// How long a message may take that has begun.
+    /// Time limit for a message.
     pub patience: Duration,
 }
 
-/// Since when connections have waited, and which.
+/// Waiting requests: since when, and their connections.
 #[derive(Debug, Default)]
 struct Queue(Mutex<BTreeSet<(Instant, u64)>>);
 
-/// A client's part of what is everybody's.
 #[derive(Debug)]
 struct Client {
     parts: [Arc<Semaphore>; 2],
-    /// Requests that wait because the client has got its part.
+    /// Requests of a client at its limit.
     waiting: Queue,
 }
 
-/// What one connection may take.
+/// One connection's share.
 #[derive(Debug, Clone)]
 pub struct Share {
     number: u64,
     own: Arc<Semaphore>,
     client: Arc<Client>,
-    /// To wait for memory.
+    /// Admits one waiting request at a time.
     turn: Arc<Semaphore>,
 }
 
-/// What a request holds until it is answered.
+/// Memory of a request in progress.
 #[derive(Debug)]
 pub struct Permits {
     _client: OwnedSemaphorePermit,
@@ -99,7 +97,7 @@ pub struct Permits {
 }
 
 impl Limits {
-    /// At most so many bytes for the requests of all clients together, over at most so many connections.
+    /// Limits for all clients together (at least 256 MiB).
     pub fn new(runtime: &Runtime, memory_bytes: u64, connections: usize) -> Limits {
         let units = memory_bytes.max(8 * CLIENT_BYTES) / UNIT_BYTES / 2;
         let units = (units as usize).min(Semaphore::MAX_PERMITS);
@@ -116,7 +114,7 @@ impl Limits {
         }
     }
 
-    /// The share of a connection. `from`: where its client comes from; none: it is a client by itself.
+    /// Share of a new connection. `from`: its client's origin; `None`: a client of its own.
     pub fn share(&self, from: Option<Origin>) -> Share {
         let new = || {
             let parts = self.client_units.map(|units| Arc::new(Semaphore::new(units)));
@@ -140,7 +138,7 @@ impl Limits {
         Share { number, own, client, turn }
     }
 
-    /// Waits until a request that carries so many bytes may be taken.
+    /// Waits for permits for this many bytes.
     pub async fn take(&self, share: &Share, bytes: u32) -> Option<Permits> {
         if let Some(permits) = self.try_take(share, bytes) {
             return Some(permits);
@@ -170,7 +168,7 @@ impl Limits {
         }
     }
 
-    /// `place`: among those that wait, unless the request has one elsewhere.
+    /// `place`: the entry in the queues; `None` if the request has one elsewhere.
     async fn take_from(
         &self,
         lane: usize,
@@ -186,7 +184,7 @@ impl Limits {
         Some(Permits { _client, _all: Some(_all) })
     }
 
-    /// The same at once, or not at all.
+    /// Takes permits if available.
     pub fn try_take(&self, share: &Share, bytes: u32) -> Option<Permits> {
         let units = units(bytes);
         if let Ok(_client) = share.own.clone().try_acquire_many_owned(units) {
@@ -200,11 +198,10 @@ impl Limits {
         })
     }
 
-    /// Waits for a message of so many bytes to come from a connection, or to leave for it: as long as
-    /// patience lasts.
+    /// Waits within the time limit for a message to be received or sent.
     ///
     /// # Errors
-    /// Its own, or it takes too long.
+    /// The message's own, or [`Ended::Stalled`].
     pub async fn patiently<T>(
         &self,
         share: &Share,
@@ -232,7 +229,7 @@ impl Limits {
         }
     }
 
-    /// Since when another connection has waited for memory that this one may have.
+    /// Since when another connection has waited for memory that this one may hold.
     fn wanted_since(&self, share: &Share) -> Option<Instant> {
         let first = |queue: &Queue| queue.lock().iter().find(|(_, of)| *of != share.number).copied();
         let first = [&self.waiting, &share.client.waiting].into_iter().filter_map(first).min();
@@ -250,7 +247,7 @@ fn units(bytes: u32) -> u32 {
     u64::from(bytes).div_ceil(UNIT_BYTES).max(1) as u32
 }
 
-/// A place in a queue, as long as this lives. A connection has one at most.
+/// A queue entry, until dropped.
 struct Waiting<'a>(&'a Queue, (Instant, u64));
 
 impl<'a> Waiting<'a> {
@@ -293,14 +290,14 @@ mod tests {
             let taken_too = try_all(&others);
             assert_eq!(taken_too.len(), 1, "64 MiB for all");
 
-            // The rest is for small requests, of which one client gets three quarters.
+            // The rest is the lane for small requests.
             let small = |share| (0..99).map_while(|_| limits.try_take(share, MIB)).collect::<Vec<_>>();
             let (small, small_too) = (small(&shares[7]), small(&others[0]));
             assert_eq!((small.len(), small_too.len()), (48, 16));
 
             let own: Vec<_> = (0..64).map_while(|_| limits.try_take(&others[3], 4096)).collect();
             assert_eq!(own.len(), 32, "out of its own");
-            // One more waits for those before it, whatever the others do.
+            // The next one waits for its connection's own requests.
             let mut waits = std::pin::pin!(limits.take(&others[3], 128 << 10));
             assert!(waits.as_mut().now_or_never().is_none());
             drop(own);
@@ -310,8 +307,7 @@ mod tests {
         Runtime::simulate(SimConfig::default(), work);
     }
 
-    /// How long a message of so many bytes may take, in seconds, while all memory for large requests is
-    /// taken.
+    /// Seconds that a stalled message gets, with or without contention.
     fn took(bytes: usize, is_wanted: bool) -> u64 {
         let stalls = |runtime: Runtime| async move {
             let limits = Limits::new(&runtime, 0, 1024);
@@ -352,7 +348,7 @@ mod tests {
         Runtime::simulate(SimConfig::default(), work);
     }
 
-    /// Hundreds of connections that don't read what they asked for, and then one that does.
+    /// Hundreds of connections stop reading; the next one reads.
     #[test]
     fn a_request_comes_through_soon_behind_hundreds_of_clients_that_stall() {
         for (from, sizes, most_s) in [
@@ -367,7 +363,7 @@ mod tests {
                 for number in 0..300 {
                     let (limits, share, bytes) = (limits.clone(), limits.share(from), sizes[number % 2]);
                     let stalls = async move {
-                        // It asks for more and more, and is gone when the first answer does not leave.
+                        // Takes more and more; ends when its first answer stalls.
                         let Some(_first) = limits.take(&share, bytes).await else { return };
                         let message = std::future::pending::<Result<()>>();
                         let sending = limits.patiently(&share, bytes as usize, message);

@@ -1,21 +1,21 @@
-//! Where clients come from: shares are counted by it.
+//! Origins of clients, by which shares are accounted.
 //!
-//! Idea: a user of this machine is known by number, whatever they connect through. A machine elsewhere is its
-//! address. A machine of IPv6 usually has a whole network of addresses (64 bits), which counts as one.
+//! Idea: a local user is a user ID, through any protocol. A remote machine is its address, or its /64 network
+//! in IPv6, since a machine usually has a whole one.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Where a client comes from.
+/// Origin of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// A user of this machine.
+    /// User of this machine.
     User(u32),
-    /// A machine, or a network of IPv6.
+    /// IPv4 address or IPv6 /64 network.
     Address(IpAddr),
 }
 
 impl Origin {
-    /// The machine at an address.
+    /// Origin of a remote address.
     pub fn at(address: IpAddr) -> Origin {
         Origin::Address(match address.to_canonical() {
             IpAddr::V6(address) => {

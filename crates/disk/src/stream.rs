@@ -1,20 +1,20 @@
-//! What clients talk through, and how much is read and sent with one call.
+//! Connections: streams, and batched reading and sending.
 
 use std::io::{self, IoSlice};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Pieces sent with one call.
+/// Most pieces per system call.
 pub const PIECES: usize = 64;
 
-/// What both sides talk over.
+/// A bidirectional byte stream.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// Why a connection ended before the client said so.
+/// Why a connection ended without a goodbye.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // the messages say what the fields are
+#[allow(missing_docs)] // the messages explain the fields
 pub enum Ended {
     #[error("the connection failed: {0}")]
     Io(#[from] io::Error),
@@ -24,13 +24,13 @@ pub enum Ended {
     Stalled,
 }
 
-/// How a connection came to its end, or what failed.
+/// Result on a connection.
 pub type Result<T> = std::result::Result<T, Ended>;
 
-/// The next bytes: what is in the buffer already, then the rest straight to where it stays.
+/// Reads bytes: buffered ones, then the rest directly.
 ///
 /// # Errors
-/// The connection ends before.
+/// The connection ends first.
 pub async fn payload<R: AsyncRead + Unpin>(
     reader: &mut R,
     buffer: &mut BytesMut,
@@ -44,10 +44,10 @@ pub async fn payload<R: AsyncRead + Unpin>(
     Ok(whole.freeze())
 }
 
-/// Appends the next bytes to others.
+/// Like [`payload`], but appends.
 ///
 /// # Errors
-/// The connection ends before.
+/// The connection ends first.
 pub async fn append<R: AsyncRead + Unpin>(
     reader: &mut R,
     buffer: &mut BytesMut,
@@ -67,7 +67,7 @@ pub async fn append<R: AsyncRead + Unpin>(
     Ok(())
 }
 
-/// Sends pieces, many with one call.
+/// Sends pieces, batched.
 ///
 /// # Errors
 /// The connection fails.

@@ -1,15 +1,14 @@
-//! Who may do what: tokens with roles.
+//! Access control: tokens with roles.
 //!
 //! ```text
-//!   # a line for each token: its role, then the token, at least 32 characters
+//!   # each line: a role, then a token of at least 32 characters
 //!   look    0f6c...      may list, and see states and properties
 //!   change  91d2...      may run every command
 //! ```
 //!
-//! Idea: a request carries `Authorization: Bearer TOKEN`; there are no cookies. A browser never sends such a
-//! header by itself, so neither forged requests of other sites (CSRF) nor names that resolve to this machine
-//! (DNS rebinding) have anything to ride on. Clients of a socket in the file system, which only the daemon's
-//! user and root can open, need no token.
+//! Idea: a request carries `Authorization: Bearer TOKEN`; there are no cookies. Browsers never send this
+//! header by themselves, so neither forged requests from other sites (CSRF) nor DNS rebinding works. Clients
+//! of a Unix socket that only the daemon's user and root can open need no token.
 
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,20 +17,20 @@ use std::path::Path;
 use cenote_host::own;
 use sha2::{Digest, Sha256};
 
-/// The shortest token that is accepted.
+/// Shortest accepted token.
 const TOKEN_CHARS_MIN: usize = 32;
 
-/// What somebody may do.
+/// Role of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// See names, states, properties and counters; no content of files.
+    /// May see names, states, properties and counters, but no file content.
     Look,
-    /// Everything.
+    /// May do everything.
     Change,
 }
 
 impl Access {
-    /// As files of tokens call it.
+    /// Name in token files.
     pub fn name(self) -> &'static str {
         match self {
             Access::Look => "look",
@@ -40,20 +39,20 @@ impl Access {
     }
 }
 
-/// The tokens that are accepted. Only their hashes are kept.
+/// Accepted tokens. Only their hashes are kept.
 #[derive(Debug, Default)]
 pub struct Tokens(Vec<([u8; 32], Access)>);
 
 impl Tokens {
-    /// Reads a file of tokens.
+    /// Reads a token file.
     ///
     /// # Errors
-    /// It can't be read, others can read it, or a line is not a role and a token; the text says which.
+    /// The file is unreadable, is readable by others, or has a malformed line; the text says which.
     pub fn read(path: &Path) -> Result<Tokens, String> {
         Tokens::parse(&own::secret_text(path).map_err(|error| error.to_string())?)
     }
 
-    /// Makes a token of a random number, which may change everything, in a file that only this user can read.
+    /// Creates a file, readable only by this user, with a random token of role `change`.
     ///
     /// # Errors
     /// The file can't be written.
@@ -68,10 +67,10 @@ impl Tokens {
         Ok(Tokens(vec![(hash(&token), Access::Change)]))
     }
 
-    /// Reads the text of such a file.
+    /// Parses the text of a token file.
     ///
     /// # Errors
-    /// A line is not a role and a token; the text says which.
+    /// A line is malformed; the text says which.
     pub fn parse(text: &str) -> Result<Tokens, String> {
         let mut tokens = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -102,10 +101,10 @@ impl Tokens {
         }
     }
 
-    /// What the bearer of this header may do.
+    /// Role of the bearer of this header.
     pub fn access(&self, authorization: &str) -> Option<Access> {
         let token = authorization.strip_prefix("Bearer ")?.trim();
-        // Hashes are compared, so the time taken says nothing about tokens.
+        // Comparing hashes: timing reveals nothing about tokens.
         let asked = hash(token);
         self.0.iter().find(|(known, _)| *known == asked).map(|(_, access)| *access)
     }

@@ -1,14 +1,14 @@
-//! A command's output as an answer.
+//! Command output as an HTTP answer.
 //!
 //! ```text
-//!   JSON     {"output": [DOCUMENT, ...], "messages": [...], "status": 0}    as it is asked for by default
-//!   events   text/event-stream: `output` and `message` as they come, `end` with the status
+//!   JSON     {"output": [DOCUMENT, ...], "messages": [...], "status": 0}    the default
+//!   events   text/event-stream: `output` and `message` as they arrive, `end` with the status
 //!   raw      application/octet-stream: the bytes of standard output
 //! ```
 //!
-//! Idea: output is passed on as it comes, so a list of millions of files takes no memory here. The HTTP
-//! status is that of a command that fails before it writes anything; once output flows, its own status, at
-//! the end, says how it went.
+//! Idea: output is passed on as it arrives, so a list of millions of files takes no memory here. The HTTP
+//! status reports only commands that fail before any output. After output, the command's own status follows
+//! at the end.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,22 +26,22 @@ use serde_json::{Value, json};
 use crate::documents::{Documents, Part};
 use cenote_serve::run::{Next, Running, keep};
 
-/// An answer's content.
+/// Answer body.
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// How an answer is written.
+/// Format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// One JSON document.
     Json,
     /// Server-sent events.
     Events,
-    /// Bytes as they are.
+    /// Raw bytes.
     Raw,
 }
 
 impl Form {
-    /// What the `Accept` header asks for.
+    /// Format that an `Accept` header asks for.
     pub fn accepted(header: &str) -> Form {
         if header.contains("text/event-stream") {
             Form::Events
@@ -61,13 +61,13 @@ impl Form {
     }
 }
 
-/// An answer with this content.
+/// A complete answer.
 pub fn whole(status: StatusCode, content_type: &'static str, content: impl Into<Bytes>) -> Response<Body> {
     let body = Full::new(content.into()).map_err(|never| match never {}).boxed_unsync();
     with_headers(status, content_type, body)
 }
 
-/// Says why a request is not carried out.
+/// Refuses a request with a reason.
 pub fn refusal(status: StatusCode, error: &str) -> Response<Body> {
     whole(status, "application/json", json!({ "error": error }).to_string())
 }
@@ -90,7 +90,7 @@ fn with_headers(status: StatusCode, content_type: &'static str, body: Body) -> R
     response
 }
 
-/// The HTTP status of a command that ended without output.
+/// HTTP status of a command that ended without output.
 fn http_status(status: u8) -> StatusCode {
     match status {
         0 => StatusCode::OK,
@@ -99,7 +99,7 @@ fn http_status(status: u8) -> StatusCode {
     }
 }
 
-/// Answers what a command does, until its end or that of the connection.
+/// Answers with a command's output, until the command or the connection ends.
 pub async fn of_command(mut running: Running, form: Form) -> Response<Body> {
     let mut messages = Vec::new();
     if form == Form::Events {
@@ -121,16 +121,16 @@ pub async fn of_command(mut running: Running, form: Form) -> Response<Body> {
     }
 }
 
-/// Output on its way.
+/// An answer in progress.
 struct Stream {
     running: Running,
     form: Form,
     messages: Vec<u8>,
     documents: Documents,
-    /// Documents that have begun.
+    /// Documents begun so far.
     count: u64,
     is_over: bool,
-    /// What was read before the form of the answer was known.
+    /// Output read before the answer's format was chosen.
     ahead: VecDeque<Next>,
 }
 
@@ -148,7 +148,7 @@ impl Stream {
         Stream { running, form, messages, documents: Documents::default(), count: 0, is_over: false, ahead }
     }
 
-    /// The next bytes of the answer; `None` at its end.
+    /// Next bytes of the answer; `None` at its end.
     async fn frame(&mut self) -> Option<Vec<u8>> {
         while !self.is_over {
             let next = match self.ahead.pop_front() {
@@ -174,7 +174,7 @@ impl Stream {
         None
     }
 
-    /// Documents as elements of an array, or as events.
+    /// Formats documents as array elements or as events.
     fn documents(&mut self, chunk: &[u8]) -> Vec<u8> {
         let (form, count) = (self.form, &mut self.count);
         let mut out = Vec::with_capacity(chunk.len() + 64);
@@ -198,7 +198,7 @@ impl Stream {
             .into_bytes()
     }
 
-    /// Messages go out between documents; those that come within one wait.
+    /// Emits complete messages between documents. Messages within a document wait for its end.
     fn messages_so_far(&mut self, chunk: &[u8]) -> Vec<u8> {
         keep(&mut self.messages, chunk);
         let whole = self.messages.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
@@ -223,7 +223,7 @@ fn message_events(messages: &[u8]) -> Vec<u8> {
     lines(messages).into_iter().map(event).collect::<String>().into_bytes()
 }
 
-/// Each line as the JSON document that it is, or else as text.
+/// Parses each line as JSON, else keeps it as text.
 fn lines(text: &[u8]) -> Vec<Value> {
     let lines = String::from_utf8_lossy(text);
     let read = |line: &str| serde_json::from_str(line).unwrap_or_else(|_| line.into());

@@ -1,18 +1,18 @@
-//! From the fields of a request to a command line.
+//! Converts request fields to a command line.
 //!
-//! Idea: every field is checked against the command's own description before anything runs, and every word
-//! from outside follows `--name=` or `--`, so that no value can pass for an option.
+//! Idea: every field is checked against the command's description before anything runs. Every word from
+//! outside follows `--name=` or `--`, so no value can pass for an option.
 
 use serde_json::{Map, Value};
 
 use crate::catalogue::{Input, Kind, Verb};
 
-/// Values of all fields together.
+/// Most values in all fields together.
 const VALUES_MAX: usize = 100_000;
 
-/// Why fields are not those of a command.
+/// Reason for rejecting fields.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs)] // the messages say what the fields are
+#[allow(missing_docs)] // the messages explain the fields
 pub enum BadFields {
     #[error("there is no field '{name}' in {command}; /v1/openapi.json lists its fields")]
     Unknown { name: String, command: String },
@@ -24,7 +24,7 @@ pub enum BadFields {
     TooMany,
 }
 
-/// The words of the command, without the program's name. `in_json`: its output is to be JSON.
+/// Returns the command's words, without the program's name. `in_json`: request JSON output.
 ///
 /// # Errors
 /// A field is unknown, missing, or of another type.
@@ -64,7 +64,7 @@ pub fn words(verb: &Verb, fields: &Map<String, Value>, in_json: bool) -> Result<
     Ok(words)
 }
 
-/// How often a flag is typed: `true`, or a number for those that may be repeated.
+/// Number of times to pass a flag: `true`, or a number for repeatable flags.
 fn times(input: &Input, value: &Value) -> Result<usize, BadFields> {
     let wanted = if input.is_list { "true, false or a small number" } else { "true or false" };
     let wrong = || BadFields::WrongType { name: input.name.clone(), wanted };
@@ -79,7 +79,7 @@ fn times(input: &Input, value: &Value) -> Result<usize, BadFields> {
     }
 }
 
-/// The values of a field, as text.
+/// A field's values as text.
 fn texts(input: &Input, value: &Value) -> Result<Vec<String>, BadFields> {
     let wanted = if input.is_list { "a text or a list of texts" } else { "one text or number" };
     let wrong = || BadFields::WrongType { name: input.name.clone(), wanted };

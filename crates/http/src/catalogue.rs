@@ -1,4 +1,4 @@
-//! The commands that the API offers: their words, their fields, and which of them only look.
+//! Commands of the API: words, fields, and whether they are read-only.
 
 /// All commands, sorted by their words.
 #[derive(Debug, Clone)]
@@ -7,15 +7,15 @@ pub struct Catalogue {
     only_looks: fn(&[String]) -> bool,
 }
 
-/// Whether a command changes nothing and shows no content of files: then it answers GET, and a token that may
-/// only look may run it.
+/// Whether a command changes nothing and shows no file content. Such a command answers GET, and the `look`
+/// role may run it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Looks {
-    /// Whatever its fields are.
+    /// With any fields.
     Always,
-    /// Its fields decide: `zfs mount` lists or mounts.
+    /// Depends on its fields: `zfs mount` lists or mounts.
     Sometimes,
-    /// It changes something, or shows content.
+    /// It changes something, or shows file content.
     Never,
 }
 
@@ -24,50 +24,50 @@ pub enum Looks {
 pub struct Verb {
     /// `["zfs", "list"]`.
     pub words: Vec<String>,
-    /// What it does, in a line.
+    /// One-line description.
     pub about: String,
-    /// Whether it only looks.
+    /// Whether it is read-only.
     pub looks: Looks,
-    /// Its options, then its operands in order.
+    /// Options, then operands in order.
     pub inputs: Vec<Input>,
 }
 
-/// An option or operand of a command: a field of a request.
+/// An option or operand of a command, as a request field.
 #[derive(Debug, Clone)]
 pub struct Input {
-    /// The field's name: the long option without dashes, or what help calls the operand, in lower case.
+    /// Field name: the long option without dashes, or the operand's name in lower case.
     pub name: String,
-    /// Help.
+    /// Help text.
     pub about: String,
-    /// How it is typed.
+    /// Form on the command line.
     pub kind: Kind,
-    /// Takes a list.
+    /// Accepts a list.
     pub is_list: bool,
-    /// Must be given.
+    /// Required.
     pub is_required: bool,
-    /// The only values that it takes; none: any.
+    /// Permitted values; if empty, any.
     pub values: Vec<String>,
 }
 
-/// How a field becomes words of a command line.
+/// Form of a field on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// An option without a value, as it is typed: `--recursive`, `-r`.
+    /// Option without a value: `--recursive`, `-r`.
     Flag(String),
-    /// An option with a value: `--depth`, `-o`.
+    /// Option with a value: `--depth`, `-o`.
     Option(String),
-    /// A word after all options.
+    /// Operand, after all options.
     Operand,
 }
 
 impl Catalogue {
-    /// A catalogue of these. `only_looks` judges the words of a command that [`Looks::Sometimes`].
+    /// Builds a catalogue. `only_looks` judges the words of commands that are [`Looks::Sometimes`].
     pub fn new(mut verbs: Vec<Verb>, only_looks: fn(&[String]) -> bool) -> Catalogue {
         verbs.sort_by(|one, other| one.words.cmp(&other.words));
         Catalogue { verbs, only_looks }
     }
 
-    /// Whether a command, all of whose words are known, only looks.
+    /// Whether a command with these words is read-only.
     pub fn only_looks(&self, verb: &Verb, words: &[String]) -> bool {
         match verb.looks {
             Looks::Always => true,
@@ -76,12 +76,12 @@ impl Catalogue {
         }
     }
 
-    /// The command whose words are these path segments.
+    /// Finds the command of a path.
     pub fn get<'a>(&self, words: impl Iterator<Item = &'a str> + Clone) -> Option<&Verb> {
         self.verbs.iter().find(|verb| words.clone().eq(verb.words.iter().map(String::as_str)))
     }
 
-    /// All of them.
+    /// All commands.
     pub fn verbs(&self) -> &[Verb] {
         &self.verbs
     }

@@ -1,9 +1,9 @@
-//! Finds where the JSON documents of a command's output begin and end, as it comes in pieces.
+//! Splits command output, which arrives in pieces, into JSON documents.
 //!
-//! Idea: documents follow each other on lines of their own, but one may take many lines (a list that is
-//! written as it is found). A line's end within a document says nothing in JSON, so it is left out.
+//! Idea: documents are on separate lines, but one may span many lines (a list written as it is found). JSON
+//! ignores newlines within a document, so they are dropped.
 
-/// Where in the output the last piece ended.
+/// State of the parser between pieces.
 #[derive(Debug, Default)]
 pub struct Documents {
     depth: usize,
@@ -12,24 +12,24 @@ pub struct Documents {
     is_within: bool,
 }
 
-/// What comes next.
+/// A parser event.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// A document begins.
+    /// Start of a document.
     Begin,
-    /// Some of its text, without ends of lines.
+    /// Text of the document, without newlines.
     Text(&'a [u8]),
-    /// It ends.
+    /// End of the document.
     End,
 }
 
 impl Documents {
-    /// Whether a document has begun and not ended.
+    /// Whether the parser is inside a document.
     pub fn is_within(&self) -> bool {
         self.is_within
     }
 
-    /// Goes through the next piece of output.
+    /// Parses the next piece of output.
     pub fn read<'a>(&mut self, piece: &'a [u8], mut part: impl FnMut(Part<'a>)) {
         for line in piece.split_inclusive(|byte| *byte == b'\n') {
             let (text, has_end) = match line.split_last() {
@@ -45,7 +45,7 @@ impl Documents {
                 part(Part::Text(text));
             }
             if has_end && self.is_within && self.depth == 0 {
-                // A string can't go beyond a line: what was open was no JSON.
+                // A string cannot span lines, so the open text was not JSON.
                 *self = Documents::default();
                 part(Part::End);
             }
@@ -75,7 +75,7 @@ impl Documents {
 mod tests {
     use super::*;
 
-    /// Documents in lines of their own, whatever pieces the text comes in.
+    /// Parses text in pieces of some size; returns one document per line.
     fn read(text: &str, piece_bytes: usize) -> String {
         let (mut documents, mut out) = (Documents::default(), String::new());
         for piece in text.as_bytes().chunks(piece_bytes) {

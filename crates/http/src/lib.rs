@@ -1,20 +1,19 @@
-//! The daemon over HTTP: an API for every command, metrics, and a page.
+//! The daemon's HTTP server: an API for every command, metrics, and a web page.
 //!
 //! ```text
-//!   /                     the page (static files; all it shows comes from the API)
-//!   /v1/zfs/list ...      the command `zfs list`: fields become its options, its JSON the answer
-//!   /v1/openapi.json      what commands there are, with their fields
-//!   /metrics              counters for Prometheus, by the names that dashboards know
+//!   /                     the page (static files; its data comes from the API)
+//!   /v1/zfs/list ...      the command `zfs list`: fields are its options, the answer is its JSON output
+//!   /v1/openapi.json      description of all commands and fields
+//!   /metrics              Prometheus metrics, under the names that dashboards use
 //! ```
 //!
-//! Idea: commands are values. The command line describes each command once (names, options, help); the API is
-//! that description spoken over HTTP, so that a new command is in the API, and in its document, by itself.
-//! A request runs the command in the daemon, exactly as the socket does.
+//! Idea: commands are data. The command line describes each command once (names, options, help), and the API
+//! is derived from that description. So a new command appears in the API and in its document by itself. A
+//! request runs its command in the daemon, exactly as the socket does.
 //!
-//! Read in this order: [`server`] (from a connection to an answer), [`access`] (who may do what), `room` (how
-//! many commands run at a time),
-//! [`catalogue`] (the commands), [`call`] (fields to a command line), [`answer`] and [`documents`] (its
-//! output as an answer), [`openapi`], [`metrics`], [`page`].
+//! Read in this order: [`server`] (from connection to answer), [`access`] (tokens and roles), `room`
+//! (concurrent commands), [`catalogue`] (commands), [`call`] (fields to a command line), [`answer`] and
+//! [`documents`] (output to an answer), [`openapi`], [`metrics`], [`page`].
 
 pub mod access;
 mod answer;

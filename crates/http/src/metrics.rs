@@ -1,13 +1,13 @@
-//! Counters for Prometheus, by the names that dashboards know.
+//! Prometheus metrics, under the names that dashboards use.
 //!
 //! ```text
-//!   node_zfs_*        as node_exporter makes them of /proc/spl/kstat/zfs
-//!   zfs_pool_*        as zfs_exporter makes them of `zpool list`
-//!   zfs_dataset_*     as zfs_exporter makes them of `zfs list`: file systems and volumes
-//!   zpool_*           as zpool_influxdb makes them of `zpool iostat`; also as lines for Telegraf
-//!   cenote_pool_*     whether it takes changes
+//!   node_zfs_*        as node_exporter derives them from /proc/spl/kstat/zfs
+//!   zfs_pool_*        as zfs_exporter derives them from `zpool list`
+//!   zfs_dataset_*     as zfs_exporter derives them from `zfs list`: file systems and volumes
+//!   zpool_*           as zpool_influxdb derives them from `zpool iostat`; also as Telegraf lines
+//!   cenote_pool_*     whether the pool is suspended or waits to be opened
 //!   cenote_vdev_*     latencies, bytes, queues and errors of each vdev
-//!   cenote_dataset_*  how long users of the busiest datasets waited
+//!   cenote_dataset_*  wait times of the busiest datasets
 //! ```
 //!
 //! Source: node_exporter `collector/zfs_linux.go`; pdf/zfs_exporter `collector/pool.go`, `dataset.go`;
@@ -31,7 +31,7 @@ use families::Families;
 pub use families::Format;
 use zpool::Figures;
 
-/// All of them now.
+/// All current metrics.
 #[boxed]
 pub async fn all(pools: &Pools, commands: &Arc<dyn Serving>, format: Format) -> Vec<u8> {
     let mut families = Families::new(format);
@@ -49,7 +49,7 @@ pub async fn all(pools: &Pools, commands: &Arc<dyn Serving>, format: Format) -> 
     families.written()
 }
 
-/// What `zpool_influxdb` prints, now: nanoseconds since 1970.
+/// Output of `zpool_influxdb`. `now_ns`: nanoseconds since 1970.
 #[boxed]
 pub async fn influx(pools: &Pools, now_ns: u64) -> String {
     Figures::of(pools).await.lines(now_ns)

@@ -1,4 +1,4 @@
-//! The API's own description, for programs that make clients of it: OpenAPI 3.1.
+//! OpenAPI 3.1 description of the API, for client generators.
 //!
 //! `docs/openapi.json` is this document; a test of the program compares them.
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::catalogue::{Catalogue, Input, Kind, Looks, Verb};
 
-/// The document.
+/// Builds the document.
 pub fn document(catalogue: &Catalogue) -> Value {
     let paths: Map<String, Value> =
         catalogue.verbs().iter().map(|verb| (format!("/v1/{}", verb.words.join("/")), path(verb))).collect();

@@ -1,19 +1,20 @@
-//! The page's files, as they are in `page/`: no build step, nothing from elsewhere.
+//! Files of the web page, embedded from `page/`. There is no build step, and nothing is loaded from
+//! elsewhere.
 //!
 //! ```text
-//!   app.js   from the address to a view; the token     dom.js     elements, tables, how figures are written
+//!   app.js   routes, token                             dom.js     elements, tables, number formats
 //!   api.js   commands of the daemon                    action.js  buttons that run a command
 //!   pools.js, health.js, datasets.js, dataset.js, browse.js, volumes.js, cache.js, history.js    the views
 //! ```
 //!
-//! Idea: every view is what a command prints, and every button shows the command that it runs.
+//! Idea: every view is a command's output, and every button shows the command it runs.
 
 /// A file of the page.
 pub struct File {
     path: &'static str,
-    /// For the header.
+    /// Content-Type value.
     pub content_type: &'static str,
-    /// Its bytes.
+    /// Content.
     pub content: &'static [u8],
 }
 
@@ -47,7 +48,7 @@ static FILES: [File; 15] = files![
     ("/page/history.js", SCRIPT, "history.js"),
 ];
 
-/// The file at a path.
+/// Finds the file of a path.
 pub fn file(path: &str) -> Option<&'static File> {
     FILES.iter().find(|file| file.path == path)
 }

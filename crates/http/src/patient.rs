@@ -1,14 +1,13 @@
-//! A connection on which a client can't keep an answer waiting for ever, nor be gone unnoticed.
+//! A connection that detects clients that stop reading or disconnect.
 //!
-//! Ideas: every write has [`PATIENCE`] until the system takes some of it, and less if others want the room of
-//! the client's command ([`room`](crate::room)). A client that does not read would otherwise keep its
-//! connection, and the command whose output it does not read.
+//! Ideas: each write must make progress within [`PATIENCE`], or sooner if other clients need the room of the
+//! client's command ([`room`](crate::room)). Otherwise a client that does not read would hold its connection
+//! and its command.
 //!
-//! A server of HTTP does not read on while a request waits for its turn, so it does not see that the client
-//! has gone, and a command that says nothing (it waits for events) would stay. So [`Ahead`] reads up to
-//! [`AHEAD_BYTES_MAX`] before they are asked for.
+//! An HTTP server stops reading while a request is processed, so it misses a disconnect, and a silent command
+//! (waiting for events) would stay. So [`Ahead`] reads up to [`AHEAD_BYTES_MAX`] ahead.
 //!
-//! Locking: the two halves of a connection are polled by one task, so their mutex is always free.
+//! Locking: one task polls both halves of a connection, so their mutex is never contended.
 
 use std::io;
 use std::pin::Pin;
@@ -25,18 +24,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::room::Connection;
 
-/// How long a client may take nothing of what is sent.
+/// Time limit for a write without progress.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bytes that are read before they are asked for.
+/// Limit of read-ahead.
 const AHEAD_BYTES_MAX: usize = 16 << 10;
 
-/// The stream, and what has been read of it and not been asked for.
+/// The stream and the data read ahead.
 struct Half {
     stream: Box<dyn Stream>,
     ahead: Vec<u8>,
     is_over: bool,
-    /// The server waits for more.
+    /// The server waits for data.
     is_awaited: bool,
 }
 
@@ -56,7 +55,7 @@ impl Half {
         read
     }
 
-    /// Ready once the client has sent its last byte although the ones before have not been asked for.
+    /// Ready once the client has closed its end while data read ahead is still unprocessed.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.is_over && self.ahead.len() < AHEAD_BYTES_MAX {
             let mut bytes = [0; 1 << 10];
@@ -76,23 +75,23 @@ impl Half {
 pub struct Ahead(Arc<Mutex<Half>>);
 
 impl Ahead {
-    /// Comes back once the client has gone while a request of it waits for its turn.
+    /// Returns once the client has disconnected while one of its requests is processed.
     pub async fn gone(self) {
         std::future::poll_fn(|cx| self.0.lock().poll_gone(cx)).await;
     }
 }
 
-/// The connection.
+/// A connection with a time limit on writes.
 pub struct Patient {
     half: Arc<Mutex<Half>>,
     runtime: Runtime,
     connection: Arc<Connection>,
-    /// The end of patience, while a write waits.
+    /// Deadline of the pending write.
     until: Option<BoxFuture<'static, ()>>,
 }
 
 impl Patient {
-    /// Wraps one.
+    /// Wraps a stream.
     pub fn new(stream: Box<dyn Stream>, runtime: &Runtime, connection: Arc<Connection>) -> (Patient, Ahead) {
         let half =
             Arc::new(Mutex::new(Half { stream, ahead: Vec::new(), is_over: false, is_awaited: false }));
@@ -100,7 +99,7 @@ impl Patient {
         (Patient { half, runtime: runtime.clone(), connection, until: None }, ahead)
     }
 
-    /// What a write came to, or that it has waited for too long.
+    /// The result of a write, or an error once it has waited too long.
     fn waited<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.until = None;

@@ -1,12 +1,12 @@
-//! Room for commands: how many run at a time, whose they are, and who makes room for others.
+//! Room for concurrent commands: limits, and eviction of stalled clients.
 //!
-//! Idea: a client that does not read keeps its command, which waits for it. That harms nobody as long as
-//! there is room (people pause downloads), so it has the whole patience of
-//! [`Patient`](crate::patient::Patient). When there is none, a client that wants some waits for [`WAIT`], and
-//! meanwhile the one that has read nothing for longest, and for [`GRACE`] at least, is cut off. One user of
-//! this machine, or one address, has half of the room, and can only push out its own.
+//! Idea: a client that does not read blocks its command. That is harmless while there is room (people pause
+//! downloads), so it has the full patience of [`Patient`](crate::patient::Patient). When room runs out, a new
+//! command waits up to [`WAIT`], and the client that has stalled longest, and at least [`GRACE`], is
+//! disconnected. A user of this machine, or an address, gets at most half of the room. One at that limit can
+//! only displace its own commands.
 //!
-//! Locking: `inside` for the time of counting; nothing else is locked meanwhile.
+//! Locking: `inside` is a leaf lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,42 +18,42 @@ use cenote_runtime::{Instant, Runtime};
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 
-/// Commands at a time.
+/// Most concurrent commands.
 pub const COMMANDS_MAX: usize = 64;
-/// How long one may read nothing while others want room.
+/// Stall time tolerated when room is short.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long to wait for room: until somebody who stalls now is beyond grace, and its command has ended.
+/// Time to wait for room. Longer than `GRACE`, so that a stalled command can be evicted and end.
 const WAIT: Duration = Duration::from_secs(7);
-/// How often to look.
+/// Interval between attempts.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A client's connection, which runs a command at a time.
+/// A client's connection. It runs one command at a time.
 #[derive(Debug)]
 pub struct Connection {
-    /// None: it is root's or the daemon's user's, who may take all.
+    /// Origin of the client; `None` for root and the daemon's user, who have no limit of their own.
     stranger: Option<Origin>,
-    /// Since when it takes nothing of what is sent, in nanoseconds of the runtime; [`READING`]: it does.
+    /// Runtime clock, in nanoseconds, when the current stall began, or [`READING`].
     stalled_ns: AtomicU64,
     is_cut: AtomicBool,
     waker: AtomicWaker,
 }
 
-/// No write waits.
+/// No write is pending.
 const READING: u64 = u64::MAX;
 
 impl Connection {
-    /// One from there; none: of somebody who needs no share.
+    /// Creates a connection. `stranger`: origin of a client that is limited to a share.
     pub fn new(stranger: Option<Origin>) -> Arc<Connection> {
         let (stalled_ns, is_cut) = (READING.into(), false.into());
         Arc::new(Connection { stranger, stalled_ns, is_cut, waker: AtomicWaker::new() })
     }
 
-    /// It has taken something, or all.
+    /// Records progress of a write.
     pub fn reads(&self) {
         self.stalled_ns.store(READING, Ordering::Relaxed);
     }
 
-    /// It takes nothing now. Ready once it is to be cut off.
+    /// Records a stall. Ready once the connection is to be cut.
     pub fn poll_stalls(&self, cx: &mut Context<'_>, now: Instant) -> Poll<()> {
         self.stalled_ns.compare_exchange(READING, now.as_ns(), Ordering::Relaxed, Ordering::Relaxed).ok();
         self.waker.register(cx.waker());
@@ -71,14 +71,14 @@ impl Connection {
     }
 }
 
-/// All the room there is.
+/// The room for all commands.
 #[derive(Debug)]
 pub struct Rooms {
     most: usize,
     inside: Mutex<Vec<Arc<Connection>>>,
 }
 
-/// Room for a command, until this is dropped.
+/// Room held by one command until dropped.
 #[derive(Debug)]
 pub struct Room {
     rooms: Arc<Rooms>,
@@ -86,12 +86,12 @@ pub struct Room {
 }
 
 impl Rooms {
-    /// So much.
+    /// Room for `most` commands.
     pub fn new(most: usize) -> Arc<Rooms> {
         Arc::new(Rooms { most, inside: Mutex::default() })
     }
 
-    /// Room for a connection's next command, if there is any within some seconds.
+    /// Waits up to [`WAIT`] for room for a connection's next command.
     pub async fn enter(self: &Arc<Rooms>, runtime: &Runtime, connection: &Arc<Connection>) -> Option<Room> {
         let begun = runtime.now();
         loop {
@@ -105,7 +105,7 @@ impl Rooms {
         }
     }
 
-    /// Room now; or else somebody is cut off, if anybody deserves it.
+    /// Takes room if available, else cuts the longest-stalled connection past `GRACE`, if any.
     fn try_enter(self: &Arc<Rooms>, connection: &Arc<Connection>, now: Instant) -> Option<Room> {
         let mut inside = self.inside.lock();
         let is_from_there = |other: &Arc<Connection>| other.stranger == connection.stranger;
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// A client at an address whose command holds room until it is cut off.
+    /// A client whose command holds room until it is cut off.
     async fn stall(runtime: &Runtime, room: Room) -> Duration {
         let begun = runtime.now();
         let connection = room.connection.clone();
@@ -163,7 +163,7 @@ mod tests {
                 inside.push(rooms.enter(&runtime, &at(from)).await.unwrap());
             }
             let [first, second, third, fourth] = <[Room; 4]>::try_from(inside).unwrap();
-            // Two stall, the first one for longer; two read.
+            // Two stall, the first for longer; two read.
             let begun = runtime.now();
             let first = async { stall(&runtime, first).await };
             let second = async {

@@ -1,9 +1,9 @@
-//! From a connection to answers.
+//! The server: from connections to answers.
 //!
-//! Limits: a connection has [`PATIENCE`] for each request's head and for its fields, which take
-//! [`FIELDS_BYTES_MAX`] at most; [`COMMANDS_MAX`] commands run at a time for all clients together, half of
-//! them for one user or address ([`room`](crate::room)). A client that reads slowly holds one pipe's worth of
-//! its command's output; one that does not read is left ([`Patient`]).
+//! Limits: a client has [`PATIENCE`] for each request's head and for its fields, whose size is at most
+//! [`FIELDS_BYTES_MAX`]. At most [`COMMANDS_MAX`] commands run at a time, half of that for one user or
+//! address ([`room`](crate::room)). A client that reads slowly holds one pipe buffer of output; one that
+//! stops reading is disconnected ([`Patient`]).
 
 use std::convert::Infallible;
 use std::io;
@@ -42,16 +42,16 @@ use crate::patient::Patient;
 use crate::room::{COMMANDS_MAX, Connection, Rooms};
 use crate::{call, metrics, openapi, page};
 
-/// How long a client may take for the head of a request, or for its fields.
+/// Time limit for the head of a request, and for its fields.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Fields of a request.
+/// Largest fields of a request.
 const FIELDS_BYTES_MAX: usize = 8 << 20;
-/// The head of a request.
+/// Largest head of a request.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Tells the page how much its token may do, so that it offers nothing that would be refused.
+/// Tells the page the token's role, so that it offers only permitted actions.
 const ACCESS: HeaderName = HeaderName::from_static("cenote-access");
 
-/// What is served.
+/// The HTTP server.
 pub struct HttpServer {
     commands: Arc<dyn Serving>,
     pools: Arc<Pools>,
@@ -62,17 +62,17 @@ pub struct HttpServer {
     rooms: Arc<Rooms>,
 }
 
-/// Who is at the other end of a connection.
+/// Client class of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
-    /// Whoever has a token.
+    /// A client that needs a token.
     Anybody,
-    /// The daemon's user or root: the socket is theirs.
+    /// The daemon's user or root, on a socket that only they can open.
     Owner,
 }
 
 impl HttpServer {
-    /// A server of these commands and pools.
+    /// Creates a server of these commands and pools.
     pub fn new(
         commands: Arc<dyn Serving>,
         pools: Arc<Pools>,
@@ -85,11 +85,11 @@ impl HttpServer {
         HttpServer { commands, pools, catalogue, document, tokens, tls, rooms }
     }
 
-    /// Serves one connection to its end. `stranger`: where the client comes from; none: it is root's or the
-    /// daemon's user's.
+    /// Serves one connection to its end. `stranger`: origin of the client; `None` for root and the daemon's
+    /// user.
     ///
     /// # Errors
-    /// The client does not speak HTTP, stalls, or is gone.
+    /// The client violates HTTP, stalls, or disconnects.
     pub async fn serve(
         self: Arc<Self>,
         runtime: &Runtime,
@@ -151,7 +151,7 @@ impl HttpServer {
         answer
     }
 
-    /// The answer for a client that has shown how much it may do.
+    /// Answers a client whose role is known.
     async fn answer_with(
         &self,
         runtime: &Runtime,
@@ -239,17 +239,17 @@ impl HttpServer {
     }
 }
 
-/// Tells a client that there is no room for it.
+/// Refuses a connection: too many clients.
 ///
 /// # Errors
-/// It has gone.
+/// The connection is lost.
 pub async fn turn_away(mut stream: Box<dyn Stream>) -> io::Result<()> {
     let content = json!({ "error": NO_ROOM }).to_string();
     let head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 10\r\n";
     let answer = format!("{head}Connection: close\r\nContent-Length: {}\r\n\r\n{content}", content.len());
     stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await?;
-    // A request that is not read would have the system throw the answer away.
+    // Closing with unread data would discard the answer (TCP reset).
     tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.map(drop)
 }
 
@@ -265,8 +265,8 @@ fn too_many() -> Response<Body> {
     refusal(StatusCode::SERVICE_UNAVAILABLE, "too many commands are under way")
 }
 
-/// Whether a request comes from a browser, or may: then the socket's owner has put a proxy in front of it,
-/// and any page that the browser shows could have sent this. Names that resolve to this machine have a dot.
+/// Whether a request may come from a browser. That means the socket's owner runs a proxy in front of it, and
+/// any web page could have sent the request. Host names that could be rebound to this machine contain a dot.
 fn is_of_a_browser(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_address = host.parse::<SocketAddr>().is_ok() || host.parse::<IpAddr>().is_ok();
@@ -274,7 +274,7 @@ fn is_of_a_browser(headers: &HeaderMap) -> bool {
     has("origin") || has("sec-fetch-site") || host.contains('.') && !is_address
 }
 
-/// The fields of a query: `name=value`, repeated for lists.
+/// Parses query fields: `name=value`, repeated for lists.
 fn query(query: &str) -> Map<String, Value> {
     let mut fields = Map::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -299,11 +299,11 @@ fn fields_of(content: &[u8]) -> Result<Map<String, Value>, String> {
     }
 }
 
-/// Hands a request's content to the command that reads it.
+/// Streams the request body to the command.
 async fn feed(mut body: Incoming, mut stdin: Sender) {
     while let Some(Ok(frame)) = body.frame().await {
         let Ok(bytes) = frame.into_data() else { continue };
-        // It may end without reading everything.
+        // The command may end before it has read everything.
         if stdin.write_all(&bytes).await.is_err() {
             return;
         }

@@ -1,5 +1,4 @@
-//! A target whose disk is in memory, or forgets everything: for client suites, and for the
-//! protocol's own cost.
+//! A target with a RAM disk or a null disk, for client test suites and for measuring the protocol's cost.
 //!
 //! `ram ADDRESS MIB [null]`: the target is `iqn.2026-11.org.cenote:ram`.
 #![allow(clippy::unwrap_used, reason = "a tool that can't go on must stop")]

@@ -1,4 +1,4 @@
-//! CHAP: both sides show that they know a secret without saying it.
+//! CHAP: each side proves that it knows a secret without revealing it.
 //!
 //! ```text
 //!   initiator: CHAP_A=algorithms     target: CHAP_A=one CHAP_I=id CHAP_C=challenge
@@ -12,22 +12,22 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest;
 use md5::{Digest, Md5};
 
-/// Bytes of a challenge of ours.
+/// Size of our challenges.
 pub const CHALLENGE_BYTES: usize = 16;
-/// The longest challenge of an initiator.
+/// Longest challenge accepted from an initiator.
 const CHALLENGE_BYTES_MAX: usize = 1024;
 
-/// A hash that CHAP uses.
+/// CHAP hash algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
-    /// `5`, which every initiator has.
+    /// `5`, which every initiator supports.
     Md5,
     /// `7`
     Sha256,
 }
 
 impl Algorithm {
-    /// The best one of an initiator's list.
+    /// Chooses the first supported algorithm of an initiator's list.
     pub fn choose(list: &str) -> Option<Algorithm> {
         list.split(',').find_map(|number| match number {
             "5" => Some(Algorithm::Md5),
@@ -36,7 +36,7 @@ impl Algorithm {
         })
     }
 
-    /// Its number.
+    /// Its number in the protocol.
     pub fn number(self) -> &'static str {
         match self {
             Algorithm::Md5 => "5",
@@ -44,7 +44,7 @@ impl Algorithm {
         }
     }
 
-    /// The response to a challenge.
+    /// Computes the response to a challenge.
     pub fn response(self, id: u8, secret: &str, challenge: &[u8]) -> Vec<u8> {
         let said = [&[id], secret.as_bytes(), challenge].concat();
         match self {
@@ -53,19 +53,19 @@ impl Algorithm {
         }
     }
 
-    /// Whether a response is right.
+    /// Verifies a response.
     pub fn is_right(self, id: u8, secret: &str, challenge: &[u8], response: &[u8]) -> bool {
         verify_slices_are_equal(&self.response(id, secret, challenge), response).is_ok()
     }
 }
 
-/// Binary values as text.
+/// Formats a binary value as text.
 pub fn hex(bytes: &[u8]) -> String {
     let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
     std::iter::once("0x".to_owned()).chain(digits).collect()
 }
 
-/// Reads a binary value, in either notation.
+/// Parses a binary value in either notation.
 pub fn binary(text: &str) -> Option<Vec<u8>> {
     if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         let digits = digits.as_bytes();

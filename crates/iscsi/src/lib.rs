@@ -1,20 +1,20 @@
-//! An iSCSI target: disks for those who speak SCSI over TCP.
+//! An iSCSI target: serves disks to hosts as SCSI over TCP.
 //!
 //! ```text
-//!   connection --> login: who, which target --> session: commands, many at once --> SCSI --> Unit (a Disk)
+//!   connection --> login: account, target --> session: concurrent commands --> SCSI --> Unit (a Disk)
 //!                                               one Lun for all sessions: reservations, attentions
 //! ```
 //!
-//! Read in this order: [`target`] (what is served, to whom), [`pdu`] and [`text`] (messages), [`login`] with
-//! [`chap`], [`session`] with [`tasks`] (and the data of writes) and `send`, [`lun`] (what sessions share),
-//! [`scsi`] and below it the commands.
+//! Read in this order: [`target`] (served disks, accounts), [`pdu`] and [`text`] (messages), [`login`] with
+//! [`chap`], [`session`] with [`tasks`] (and the data of writes) and `send`, [`lun`] (state that sessions
+//! share), [`scsi`] and its command modules.
 //!
-//! Offered: discovery, CHAP in one direction and both, digests, immediate and unsolicited data, task
-//! management, all commands of SBC-3 that hosts ask for, persistent reservations. Not offered, because nobody
-//! uses them: several connections in a session, error recovery above level 0, markers.
+//! Supported: discovery, one-way and mutual CHAP, digests, immediate and unsolicited data, task management,
+//! all SBC-3 commands that hosts send, persistent reservations. Not supported, because hosts do not use them:
+//! several connections per session, error recovery above level 0, markers.
 //!
-//! Bounds: for each connection 128 commands, 8 MiB of data that came unasked, 64 MiB in flight, and for all
-//! together what [`Limits`](cenote_disk::Limits) allows. A client that stalls is disconnected.
+//! Bounds: each connection has at most 128 commands, 8 MiB of unsolicited data and 64 MiB in flight;
+//! [`Limits`](cenote_disk::Limits) bounds all connections together. A client that stalls is disconnected.
 //!
 //! Source: RFC 7143; SAM-5, SPC-4 and SBC-3 of T10.
 #![forbid(unsafe_code)]

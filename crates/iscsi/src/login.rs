@@ -1,12 +1,12 @@
-//! Login: who the initiator is, which target it wants, and how both will talk.
+//! Login: identifies the initiator and its target, and negotiates parameters.
 //!
 //! ```text
 //!   stage 0, security: AuthMethod, CHAP --> stage 1, operational: everything else --> stage 3, full feature
 //! ```
 //!
-//! Idea: a request is text, which is answered key by key; the initiator asks for each transition, and gets it
-//! if what the stage is for is done. The target is opened last, so that who has not shown who it is learns
-//! nothing of targets.
+//! Idea: a login request is text, answered key by key. The initiator asks for each stage transition and gets
+//! it once the stage has served its purpose. The target is opened last, so an initiator that has not
+//! authenticated learns nothing about targets.
 //!
 //! Source: RFC 7143, sections 6.3 and 11.12, 11.13.
 
@@ -25,17 +25,17 @@ use crate::pdu::{Bhs, CONTINUES, Digests, FINAL, PduReader, at, opcode, put_pdu}
 use crate::target::{Account, Accounts, Targets};
 use crate::text::{self, Pairs, Params, TEXT_BYTES_MAX};
 
-/// The longest name, as the protocol has it.
+/// Longest name the protocol allows.
 const NAME_BYTES_MAX: usize = 223;
-/// What names begin with.
+/// Prefixes of valid names.
 const NAME_TYPES: [&str; 3] = ["iqn.", "eui.", "naa."];
-/// Requests in one login: no honest initiator needs as many.
+/// Requests per login. No honest initiator needs this many.
 const REQUESTS_MAX: usize = 64;
 const SECURITY: u8 = 0;
 const OPERATIONAL: u8 = 1;
 const FULL_FEATURE: u8 = 3;
 
-/// Why a login is refused: class and detail.
+/// Reason for refusing a login: status class and detail.
 type Status = u16;
 const INITIATOR_ERROR: Status = 0x0200;
 const AUTHENTICATION_FAILURE: Status = 0x0201;
@@ -48,7 +48,7 @@ const NO_SUCH_SESSION: Status = 0x020a;
 const TARGET_ERROR: Status = 0x0300;
 const OUT_OF_RESOURCES: Status = 0x0302;
 
-/// An initiator port: its name, and the session identifier that it chose.
+/// An initiator port: its name and the session identifier it chose.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Initiator {
     /// iSCSI name.
@@ -58,8 +58,9 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// A name as it is compared and kept; none if it can't be one. Names are of lower-case letters, digits,
-    /// `-`, `.` and `:`, and of letters beyond ASCII; hosts whose names have `_` come with that, too.
+    /// Normalizes a name for comparison and storage; `None` if it is invalid. Names consist of lower-case
+    /// letters, digits, `-`, `.`, `:` and non-ASCII letters. `_` is accepted because some hosts have it in
+    /// their names.
     ///
     /// Source: RFC 7143, section 4.2.7.2.
     pub fn name_of(text: &str) -> Option<String> {
@@ -72,27 +73,27 @@ impl Initiator {
     }
 }
 
-/// What a session is for.
+/// Purpose of a session.
 pub enum Purpose {
     /// Finding targets.
     Discovery,
-    /// Using one: its name, who uses it, and its units by number.
+    /// Access to a target: its name, the nexus, and its units by number.
     Target(String, Arc<Nexus>, BTreeMap<u8, Stay>),
 }
 
-/// A login that has succeeded.
+/// A successful login.
 pub struct LoggedIn {
-    /// What for.
+    /// Purpose of the session.
     pub purpose: Purpose,
-    /// How both will talk.
+    /// Negotiated parameters.
     pub params: Params,
-    /// The next command's number.
+    /// Next expected CmdSN.
     pub exp_cmd_sn: u32,
-    /// The next response's number.
+    /// StatSN of the next response.
     pub stat_sn: u32,
 }
 
-/// What CHAP has come to.
+/// Progress of CHAP.
 enum Chap {
     Outside,
     Chosen,
@@ -114,10 +115,10 @@ struct Login<'a> {
     tsih: u16,
 }
 
-/// Logs a client in; none if it is refused, or leaves.
+/// Logs a client in; `None` if it is refused or leaves.
 ///
 /// # Errors
-/// It does not speak the protocol, or has gone.
+/// Protocol error, or the connection is lost.
 pub async fn login<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     reader: &mut PduReader<R>,
     writer: &mut W,
@@ -186,10 +187,10 @@ pub async fn login<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     Err(Ended::Protocol("its login has no end"))
 }
 
-/// Tells a client that there is no room for it.
+/// Refuses a login: the target is out of resources.
 ///
 /// # Errors
-/// It does not speak the protocol, or has gone.
+/// Protocol error, or the connection is lost.
 pub async fn turn_away(stream: Box<dyn Stream>) -> Result<()> {
     let (reader, mut writer) = tokio::io::split(stream);
     let Some(bhs) = PduReader::new(reader).head().await? else { return Ok(()) };
@@ -221,8 +222,8 @@ async fn send(writer: &mut (impl AsyncWrite + Unpin), bhs: Bhs, data: Bytes) -> 
 }
 
 impl Login<'_> {
-    /// Answers a request: what to say, which stage follows if another does, and what the session is for if
-    /// it begins.
+    /// Answers a request. Returns the reply's text, the next stage if the transition is granted, and the
+    /// session's purpose if the login is complete.
     async fn answer(
         &mut self,
         bhs: &Bhs,
@@ -256,7 +257,7 @@ impl Login<'_> {
             return Err(INITIATOR_ERROR);
         }
         if !self.is_known() {
-            // It goes on as soon as it has shown who it is.
+            // The login proceeds once the initiator has authenticated.
             return match self.chap {
                 Chap::Outside => Err(AUTHENTICATION_FAILURE),
                 _ => Ok((answer, None, None)),
@@ -330,7 +331,8 @@ impl Login<'_> {
                 let target = self.accounts.target.as_ref().ok_or(AUTHENTICATION_FAILURE)?;
                 let id = id.parse().map_err(|_| INITIATOR_ERROR)?;
                 let theirs = chap::binary(theirs).ok_or(INITIATOR_ERROR)?;
-                // Who sends our challenge back wants us to answer it in its place.
+                // An initiator that sends our challenge back wants us to compute its own response (reflection
+                // attack).
                 if theirs.is_empty() || theirs == challenge {
                     return Err(AUTHENTICATION_FAILURE);
                 }

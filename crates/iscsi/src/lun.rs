@@ -1,15 +1,16 @@
-//! What the sessions of one disk share: who is there, reservations, what each must be told.
+//! State that the sessions of one disk share: guests, reservations, pending unit attentions.
 //!
 //! ```text
-//!   session: Nexus --- a Guest at each unit of the target --- Lun, of all sessions of that disk
+//!   session: Nexus --- one Guest per unit of the target --- Lun, shared by all sessions of the disk
 //! ```
 //!
-//! Idea: a guest is an initiator port at a disk. Who logs in with the name and identifier of a session that
-//! is there takes its place, as the protocol demands: a host that lost its connection gets in again. But only
-//! the account that the session has may do so.
+//! Idea: a guest is an initiator port at a disk. A login with the name and identifier of an existing session
+//! replaces that session, as the protocol demands: a host that lost its connection gets back in. The login
+//! must use the account of that session.
 //!
-//! Locking: `guests`, `reservations` and a guest's attentions are locked for one look or change, in that
-//! order. `alone` is held across a change of the disk: shared, or alone by commands that read and then write.
+//! Locking: `guests`, `reservations` and a guest's attentions are each locked for one lookup or change, in
+//! that order. `alone` is held across changes to the disk: exclusively by commands that read and then write,
+//! shared by the others.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::scsi::reservations::Reservations;
 use crate::target::{Identity, Unit, Units};
 use crate::tasks::Tasks;
 
-/// Attentions that wait for one guest; older ones go first.
+/// Pending attentions per guest. The oldest are dropped first.
 const ATTENTIONS_MAX: usize = 8;
 
 /// A unit attention: additional sense code and qualifier.
@@ -39,31 +40,31 @@ pub mod attention {
     pub const CAPACITY_CHANGED: u16 = 0x2a09;
 }
 
-/// The disks that were ever used, by who they are.
+/// All disks used so far, by [`Identity::id`].
 #[derive(Clone, Default)]
 pub struct Luns(Arc<Mutex<HashMap<u64, Arc<Lun>>>>);
 
 impl Luns {
-    /// What the sessions of a disk share.
+    /// Returns the shared state of a disk.
     ///
     /// # Errors
-    /// What was kept with the disk can't be read.
+    /// Stored reservations cannot be read.
     pub async fn of(&self, unit: &dyn Unit) -> Result<Arc<Lun>, Failure> {
         let identity = unit.identity();
         if let Some(known) = self.0.lock().get(&identity.id) {
             return Ok(known.clone());
         }
         let reservations = match unit.kept().await? {
-            // Without them the disk would be open to hosts that are shut out.
+            // Without its reservations the disk would be open to hosts that they exclude.
             Some(text) => Reservations::parse(&text).ok_or_else(unreadable)?,
             None => Reservations::default(),
         };
-        // Another session may have come first.
+        // Another session may have inserted it meanwhile.
         let mut luns = self.0.lock();
         Ok(luns.entry(identity.id).or_insert_with(|| Arc::new(Lun::new(identity, reservations))).clone())
     }
 
-    /// Who a host is at the disk of an NAA designator: where it has a session, too.
+    /// Finds a host's guest at the disk with this NAA designator, if the host has a session there.
     pub fn guest(&self, naa: u64, host: &Nexus) -> Option<Arc<Guest>> {
         let lun = self.0.lock().values().find(|lun| lun.identity.naa() == naa).cloned()?;
         let guests = lun.guests().into_iter();
@@ -71,13 +72,13 @@ impl Luns {
             .find(|guest| guest.initiator().name == host.initiator.name && guest.nexus.user == host.user)
     }
 
-    /// Lets an initiator port in, at all units of a target, in place of its older session.
+    /// Admits an initiator port to all units of a target, in place of its older session.
     ///
     /// # Errors
-    /// Who is there under its name has another account; what was kept with a disk can't be read.
+    /// Another account uses the port's name; stored reservations cannot be read.
     pub async fn enter(&self, nexus: &Arc<Nexus>, units: Units) -> Result<BTreeMap<u8, Stay>, Failure> {
         let mut stays = BTreeMap::new();
-        // In the order of numbers, so that sessions of one port wait for each other in one direction only.
+        // In order of unit numbers, so that sessions of one port cannot wait for each other in a cycle.
         for (number, unit) in units {
             let lun = self.of(&*unit).await?;
             stays.insert(number, lun.enter(nexus, number, unit).await?);
@@ -90,56 +91,56 @@ fn unreadable() -> Failure {
     Failure::new(Errno::Io, "its persistent reservations can't be read, and it is not served without them")
 }
 
-/// What the sessions of one disk share.
+/// Shared state of the sessions of one disk.
 pub struct Lun {
-    /// Who the disk is.
+    /// Identity of the disk.
     pub identity: Identity,
-    /// Held across changes: shared, or alone by those that must be atomic.
+    /// Held across changes: exclusively by commands that must be atomic, else shared.
     pub alone: RwLock<()>,
     guests: Mutex<BTreeMap<Initiator, Arc<Guest>>>,
     left: Notify,
     reservations: Mutex<Reservations>,
     is_reserved: AtomicBool,
-    /// Held while reservations change, until they are kept.
+    /// Held from a change of reservations until it is stored.
     pub keeping: tokio::sync::Mutex<()>,
-    /// Mode pages: the software write protection, and sense in descriptors.
+    /// Changeable mode page values.
     pub modes: Mutex<Modes>,
 }
 
-/// What mode pages say that initiators can change.
+/// Mode page fields that initiators can change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Modes {
-    /// `SWP`: nothing may be written.
+    /// `SWP`: software write protection.
     pub is_write_protected: bool,
-    /// `D_SENSE`: sense data has descriptors.
+    /// `D_SENSE`: sense data in descriptor format.
     pub has_descriptor_sense: bool,
 }
 
 /// An initiator port in a session with a target.
 pub struct Nexus {
-    /// Who it is.
+    /// The initiator port.
     pub initiator: Initiator,
-    /// The account by which it was let in.
+    /// Account used at login.
     pub user: Option<String>,
-    /// Its commands under way.
+    /// Commands in progress.
     pub tasks: Tasks,
     sent_away: watch::Sender<bool>,
 }
 
 impl Nexus {
-    /// Of a session that begins.
+    /// Creates the nexus of a new session.
     pub fn new(initiator: Initiator, user: Option<String>) -> Arc<Nexus> {
         let (tasks, sent_away) = (Tasks::default(), watch::channel(false).0);
         Arc::new(Nexus { initiator, user, tasks, sent_away })
     }
 
-    /// Returns when it has to go.
+    /// Waits until the session is told to end.
     pub async fn sent_away(&self) {
-        // The sender is its own.
+        // Cannot fail: `self` owns the sender.
         self.sent_away.subscribe().wait_for(|is_sent| *is_sent).await.ok();
     }
 
-    /// Makes it go.
+    /// Tells the session to end.
     pub fn send_away(&self) {
         self.sent_away.send_replace(true);
     }
@@ -147,21 +148,21 @@ impl Nexus {
 
 /// An initiator port at a disk.
 pub struct Guest {
-    /// The port, in its session.
+    /// Its session.
     pub nexus: Arc<Nexus>,
-    /// The disk, as the session has opened it.
+    /// Handle through which the session opened the disk.
     pub unit: Arc<dyn Unit>,
-    /// What all sessions of the disk share.
+    /// State shared with other sessions.
     pub lun: Arc<Lun>,
-    /// The disk's number in the session.
+    /// LUN in the session.
     number: u8,
-    /// The size that it knows of.
+    /// Size last reported to the initiator.
     pub size_bytes: AtomicU64,
     attentions: Mutex<VecDeque<Attention>>,
     has_attention: AtomicBool,
 }
 
-/// A guest is there as long as this is.
+/// Keeps a guest registered at its disk until dropped.
 pub struct Stay {
     /// The guest.
     pub guest: Arc<Guest>,
@@ -170,27 +171,27 @@ pub struct Stay {
 impl Drop for Stay {
     fn drop(&mut self) {
         let Guest { nexus, lun, .. } = &*self.guest;
-        // Else tasks that wait for data would keep the disk.
+        // Tasks that wait for data would keep the disk open.
         nexus.tasks.stop(|_, _| true);
         lun.guests.lock().remove(&nexus.initiator);
-        // A reservation of the old kind ends with the session.
+        // An SPC-2 reservation ends with its session.
         lun.reserve(|reservations| reservations.leave(&nexus.initiator));
         lun.left.notify_waiters();
     }
 }
 
 impl Guest {
-    /// Who it is.
+    /// The initiator port.
     pub fn initiator(&self) -> &Initiator {
         &self.nexus.initiator
     }
 
-    /// Aborts its commands to this disk, and waits for their end.
+    /// Aborts the guest's commands to this disk and waits until they end.
     pub async fn abort(&self) {
         self.nexus.tasks.abort(|_, lun| lun == Some(self.number)).await;
     }
 
-    /// Something that it must be told before its next command.
+    /// Queues a unit attention for the next command.
     pub fn attend(&self, attention: Attention) {
         let mut attentions = self.attentions.lock();
         if attentions.contains(&attention) {
@@ -203,7 +204,7 @@ impl Guest {
         self.has_attention.store(true, Ordering::Release);
     }
 
-    /// What it must be told now.
+    /// Takes the next unit attention.
     pub fn attention(&self) -> Option<Attention> {
         if !self.has_attention.load(Ordering::Acquire) {
             return None;
@@ -229,7 +230,7 @@ impl Lun {
         }
     }
 
-    /// Lets an initiator port in, in place of its older session.
+    /// Admits an initiator port in place of its older session.
     async fn enter(
         self: &Arc<Lun>,
         nexus: &Arc<Nexus>,
@@ -269,12 +270,12 @@ impl Lun {
         }
     }
 
-    /// Who is there, now.
+    /// Current guests.
     pub fn guests(&self) -> Vec<Arc<Guest>> {
         self.guests.lock().values().cloned().collect()
     }
 
-    /// Tells all guests but one, or those of some initiators only.
+    /// Queues a unit attention for the guests that `whom` selects.
     pub fn attend(&self, attention: Attention, whom: impl Fn(&Initiator) -> bool) {
         self.guests()
             .iter()
@@ -282,7 +283,7 @@ impl Lun {
             .for_each(|guest| guest.attend(attention));
     }
 
-    /// Looks at reservations, or changes them.
+    /// Reads or changes the reservations.
     pub fn reserve<T>(&self, change: impl FnOnce(&mut Reservations) -> T) -> T {
         let mut reservations = self.reservations.lock();
         let changed = change(&mut reservations);
@@ -290,12 +291,13 @@ impl Lun {
         changed
     }
 
-    /// Whether anybody has reserved anything: else no command is in conflict.
+    /// Whether any reservation or registration exists. If not, no command can conflict.
     pub fn is_reserved(&self) -> bool {
         self.is_reserved.load(Ordering::Acquire)
     }
 
-    /// Aborts everything, forgets reservations of the old kind, and tells everybody.
+    /// LOGICAL UNIT RESET: aborts all commands, drops SPC-2 reservations, resets mode parameters, and
+    /// notifies all guests.
     pub async fn reset(&self) {
         self.reserve(Reservations::reset);
         *self.modes.lock() = Modes::default();

@@ -1,4 +1,4 @@
-//! PDUs: the messages of the protocol, and how they are read and sent. All integers are big-endian.
+//! PDUs, the protocol's messages: reading and writing. All integers are big-endian.
 //!
 //! ```text
 //!   basic header segment, 48 bytes                                 digest  data      padding  digest
@@ -6,8 +6,8 @@
 //!   0        1        4    5..8                    8     16    20
 //! ```
 //!
-//! Additional header segments follow the basic one; none that a disk needs, so they are read and dropped.
-//! A digest that is wrong ends the connection, which is what error recovery level 0 means.
+//! Additional header segments follow the basic one. Disks need none of them, so they are read and dropped. A
+//! wrong digest ends the connection (error recovery level 0).
 //!
 //! Source: RFC 7143, section 11.
 
@@ -18,13 +18,13 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Bytes of a basic header segment.
 pub const BHS_BYTES: usize = 48;
-/// A tag or number that stands for none.
+/// Reserved tag or number: none.
 pub const RESERVED_TAG: u32 = 0xffff_ffff;
 const DIGEST_BYTES: usize = 4;
 const READ_AHEAD_BYTES: usize = 64 << 10;
 
-/// What a PDU is.
-#[allow(missing_docs)] // they are those of the protocol
+/// PDU types.
+#[allow(missing_docs)] // names of the protocol
 pub mod opcode {
     pub const NOP_OUT: u8 = 0x00;
     pub const SCSI_COMMAND: u8 = 0x01;
@@ -51,7 +51,7 @@ pub const FINAL: u8 = 0x80;
 /// The C bit of Login and Text: more keys follow.
 pub const CONTINUES: u8 = 0x40;
 
-/// Where words of a header lie.
+/// Offsets of header words.
 #[allow(missing_docs)]
 pub mod at {
     pub const LUN: usize = 8;
@@ -77,29 +77,29 @@ pub mod at {
 pub struct Bhs(pub [u8; BHS_BYTES]);
 
 impl Bhs {
-    /// An empty one.
+    /// An empty header.
     pub fn new(opcode: u8, flags: u8) -> Bhs {
         let mut bhs = Bhs([0; BHS_BYTES]);
         (bhs.0[0], bhs.0[1]) = (opcode, flags);
         bhs
     }
 
-    /// What the PDU is.
+    /// PDU type.
     pub fn opcode(&self) -> u8 {
         self.0[0] & 0x3f
     }
 
-    /// Whether it is to be carried out at once, outside the order of commands.
+    /// Whether the command is immediate, outside the order of commands.
     pub fn is_immediate(&self) -> bool {
         self.0[0] & 0x40 != 0
     }
 
-    /// Flags, which depend on the opcode.
+    /// Opcode-specific flags.
     pub fn flags(&self) -> u8 {
         self.0[1]
     }
 
-    /// Whether it is the last of a sequence.
+    /// Whether this PDU ends a sequence.
     pub fn is_final(&self) -> bool {
         self.0[1] & FINAL != 0
     }
@@ -108,7 +108,7 @@ impl Bhs {
         usize::from(self.0[4]) * 4
     }
 
-    /// The length of its data.
+    /// Length of the data segment.
     pub fn data_bytes(&self) -> usize {
         self.word(4) as usize & 0xff_ffff
     }
@@ -118,7 +118,7 @@ impl Bhs {
         self.word(at::ITT)
     }
 
-    /// Number of the logical unit, by peripheral or flat addressing; none: there can't be one of that number.
+    /// Logical unit number, by peripheral or flat addressing; `None` if no unit can have it.
     pub fn lun(&self) -> Option<u8> {
         match &self.0[at::LUN..at::LUN + 8] {
             [0 | 0x40, number, 0, 0, 0, 0, 0, 0] => Some(*number),
@@ -126,7 +126,7 @@ impl Bhs {
         }
     }
 
-    /// A word.
+    /// Reads a word.
     pub fn word(&self, at: usize) -> u32 {
         self.0[at..at + 4].iter().fold(0, |word, &byte| word << 8 | u32::from(byte))
     }
@@ -136,14 +136,14 @@ impl Bhs {
         self.0[at..at + 4].copy_from_slice(&word.to_be_bytes());
     }
 
-    /// The same with a word set.
+    /// Builder form of [`Bhs::put`].
     #[must_use]
     pub fn with(mut self, at: usize, word: u32) -> Bhs {
         self.put(at, word);
         self
     }
 
-    /// The same with the length of its data.
+    /// Sets the data length, as a builder.
     #[must_use]
     pub fn with_data_bytes(mut self, len: usize) -> Bhs {
         self.put(4, u32::from(self.0[4]) << 24 | len as u32 & 0xff_ffff);
@@ -151,7 +151,7 @@ impl Bhs {
     }
 }
 
-/// Which parts of PDUs have digests (CRC32C).
+/// Parts of PDUs protected by digests (CRC32C).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Digests {
     /// Headers.
@@ -160,22 +160,22 @@ pub struct Digests {
     pub data: bool,
 }
 
-/// Reads PDUs: a header, then its data, which may go where the caller wants it.
+/// Reads PDUs: a header, then its data into a buffer of the caller's choice.
 pub struct PduReader<R> {
     reader: R,
     buffer: BytesMut,
-    /// Those that were negotiated.
+    /// Negotiated digests.
     pub digests: Digests,
 }
 
 impl<R: AsyncRead + Unpin> PduReader<R> {
-    /// Reads from a connection.
+    /// Wraps a connection.
     pub fn new(reader: R) -> PduReader<R> {
         let buffer = BytesMut::with_capacity(READ_AHEAD_BYTES);
         PduReader { reader, buffer, digests: Digests::default() }
     }
 
-    /// Waits for the next message to begin; false if the connection ended before it.
+    /// Waits for the next PDU; false if the connection ended before it.
     ///
     /// # Errors
     /// The connection fails.
@@ -183,10 +183,10 @@ impl<R: AsyncRead + Unpin> PduReader<R> {
         self.fill(1).await
     }
 
-    /// The next header; none if the connection ended before it.
+    /// Reads the next header; `None` if the connection ended before it.
     ///
     /// # Errors
-    /// The connection fails or ends within it; its digest is wrong.
+    /// The connection fails or ends within the header; its digest is wrong.
     pub async fn head(&mut self) -> Result<Option<Bhs>> {
         if !self.fill(BHS_BYTES).await? {
             return Ok(None);
@@ -206,7 +206,7 @@ impl<R: AsyncRead + Unpin> PduReader<R> {
         Ok(Some(bhs))
     }
 
-    /// Reads until so many bytes are there; false if there are none at all.
+    /// Buffers at least `len` bytes; false if the connection ended before the first.
     async fn fill(&mut self, len: usize) -> Result<bool> {
         while self.buffer.len() < len {
             if self.reader.read_buf(&mut self.buffer).await? == 0 {
@@ -219,7 +219,7 @@ impl<R: AsyncRead + Unpin> PduReader<R> {
         Ok(true)
     }
 
-    /// The data of a header that was just read.
+    /// Reads the data of the last header.
     ///
     /// # Errors
     /// The connection ends within it; its digest is wrong.
@@ -232,7 +232,7 @@ impl<R: AsyncRead + Unpin> PduReader<R> {
         Ok(data)
     }
 
-    /// The same, appended to what there is already.
+    /// Like [`PduReader::data`], appended to `whole`.
     ///
     /// # Errors
     /// As [`PduReader::data`].
@@ -262,13 +262,13 @@ impl<R: AsyncRead + Unpin> PduReader<R> {
     }
 }
 
-/// What follows so many bytes of data.
+/// Padding after `len` bytes of data.
 fn padding(len: usize) -> Bytes {
     static ZEROS: &[u8] = &[0; 3];
     Bytes::from_static(&ZEROS[..len.next_multiple_of(4) - len])
 }
 
-/// Adds a PDU to what will be sent. The header must have the length of the data.
+/// Appends a PDU to the pieces to send. The header must hold the data's length.
 pub fn put_pdu(pieces: &mut Vec<Bytes>, arena: &mut BytesMut, bhs: &Bhs, data: &Bytes, digests: Digests) {
     debug_assert_eq!(bhs.data_bytes(), data.len());
     arena.extend_from_slice(&bhs.0);

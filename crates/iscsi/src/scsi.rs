@@ -1,12 +1,11 @@
-//! SCSI commands of a disk: what may run, what it answers.
+//! SCSI commands of a disk: checks before execution, dispatch, sense data.
 //!
 //! ```text
-//!   CDB --> attention waiting? reserved by others? --> command --> data, or sense
+//!   CDB --> unit attention pending? reservation conflict? --> command --> data, or sense
 //! ```
 //!
-//! Read in this order: [`cdb`] (what commands look like), `blocks` (reading and writing), `space` (unmapping
-//! and zeroing), `copy`, `inquiry`, `modes`, `reports`, [`reservations`] with `persist` (the commands on
-//! them).
+//! Read in this order: [`cdb`] (the command table), `blocks` (reading and writing), `space` (unmapping and
+//! zeroing), `copy`, `inquiry`, `modes`, `reports`, [`reservations`] with `persist` (its commands).
 //!
 //! Source: SAM-5, SPC-4, SBC-3.
 
@@ -30,9 +29,9 @@ use crate::lun::{Guest, Lun, Luns, attention};
 use crate::target::Unit;
 use cdb::{Access, Cdb, op};
 
-/// Bytes of a logical block: what every host can boot from.
+/// Logical block size. Every host can boot from 512 bytes.
 pub const BLOCK_BYTES: u64 = 512;
-/// The most data of one command.
+/// Most data of one command.
 pub const TRANSFER_BYTES_MAX: u64 = 32 << 20;
 
 /// Status codes of SAM.
@@ -44,12 +43,12 @@ pub mod status {
     pub const TASK_SET_FULL: u8 = 0x28;
 }
 
-/// Why a command failed.
+/// Reason for failing a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
     /// With sense data.
     Sense(Sense),
-    /// With a status that says all.
+    /// With a status alone.
     Status(u8),
 }
 
@@ -60,7 +59,7 @@ pub struct Sense {
     pub key: u8,
     /// Additional sense code and qualifier.
     pub code: u16,
-    /// The information field.
+    /// INFORMATION field.
     pub information: Option<u64>,
 }
 
@@ -85,7 +84,7 @@ impl Sense {
         Sense::new(6, code)
     }
 
-    /// In the fixed format, or in descriptors.
+    /// Encodes in fixed or descriptor format.
     pub fn encode(&self, in_descriptors: bool) -> Vec<u8> {
         let [code, qualifier] = self.code.to_be_bytes();
         if in_descriptors {
@@ -114,7 +113,7 @@ impl From<Sense> for Trouble {
 }
 
 impl From<Failure> for Trouble {
-    /// Of a command that reads; see [`written`].
+    /// For commands that read; see [`written`].
     fn from(failure: Failure) -> Trouble {
         Trouble::Sense(match failure.errno {
             Errno::Shutdown => Sense::new(2, 0x0400),
@@ -124,42 +123,42 @@ impl From<Failure> for Trouble {
     }
 }
 
-/// What a command that writes says of a failure.
+/// Maps failures of commands that write.
 fn written<T>(done: Result<T, Failure>) -> Outcome<T> {
     done.map_err(|failure| match failure.errno {
         Errno::Perm => Sense::WRITE_PROTECTED.into(),
-        // Hosts stop their guests until there is room again.
+        // On this sense code, hosts pause their guests until there is space.
         Errno::NoSpace => Sense::new(7, 0x2707).into(),
         Errno::Io => Sense::new(3, 0x0c00).into(),
         _ => failure.into(),
     })
 }
 
-/// What an initiator is told if something went wrong that nobody thought of.
+/// Sense for internal errors, such as panics.
 pub const SERVER_FAILED: Sense = Sense::new(4, 0x4400);
-/// What an initiator is told if data did not come as it was asked for.
+/// Sense for data that did not arrive as requested.
 pub const WRONG_DATA: Sense = Sense::new(11, 0x0c0d);
 
-/// What a command answers.
+/// Result of a command.
 pub type Outcome<T = Bytes> = Result<T, Trouble>;
 
-/// A command, and whom it concerns.
+/// A command and its context.
 pub struct Request<'a> {
-    /// Who asks, and for which disk.
+    /// Initiator and disk.
     pub guest: &'a Guest,
-    /// Numbers of all units of the target.
+    /// LUNs of the target.
     pub numbers: &'a [u8],
     /// All disks.
     pub luns: &'a Luns,
     /// The command.
     pub cdb: Cdb,
-    /// Data that came with it.
+    /// Data-Out.
     pub data: Bytes,
-    /// How much the initiator said that it would send.
+    /// Data length declared by the initiator.
     pub sent_bytes: u64,
 }
 
-/// Answers a command to a logical unit that is not there.
+/// Answers a command to a LUN without a unit.
 pub fn without_lun(cdb: &Cdb, numbers: &[u8]) -> Outcome {
     match cdb.opcode() {
         op::INQUIRY => inquiry::of_nothing(cdb),
@@ -170,7 +169,7 @@ pub fn without_lun(cdb: &Cdb, numbers: &[u8]) -> Outcome {
 }
 
 impl Request<'_> {
-    /// What the sessions of the disk share.
+    /// State shared by the disk's sessions.
     fn lun(&self) -> &Lun {
         &self.guest.lun
     }
@@ -180,10 +179,10 @@ impl Request<'_> {
         &*self.guest.unit
     }
 
-    /// Carries it out.
+    /// Executes the command.
     ///
     /// # Errors
-    /// What the initiator is told instead.
+    /// The status or sense to report.
     pub async fn run(&self) -> Outcome {
         let (cdb, opcode) = (&self.cdb, self.cdb.opcode());
         let known = cdb.known().ok_or_else(|| cdb.unknown())?;
@@ -202,7 +201,7 @@ impl Request<'_> {
         if cdb.is_exact() && self.sent_bytes != cdb.out_bytes() {
             return Err(Sense::INVALID_FIELD.into());
         }
-        // NACA: there is no auto contingent allegiance.
+        // NACA: auto contingent allegiance is not supported.
         if cdb.control() & 4 != 0 {
             return Err(Sense::INVALID_FIELD.into());
         }
@@ -255,7 +254,7 @@ impl Request<'_> {
         self.unit().is_read_only() || self.lun().modes.lock().is_write_protected
     }
 
-    /// Tells the guest if the disk has grown since it last looked.
+    /// Queues a unit attention if the disk's size has changed since it was last reported.
     fn notice_size(&self) {
         let now = self.unit().size_bytes();
         if self.guest.size_bytes.load(Ordering::Relaxed) != now
@@ -265,18 +264,18 @@ impl Request<'_> {
         }
     }
 
-    /// How many blocks there are.
+    /// Number of logical blocks.
     fn blocks(&self) -> u64 {
         self.unit().size_bytes() / BLOCK_BYTES
     }
 
-    /// The bytes that a command is about.
+    /// Byte range of the command's blocks.
     fn span(&self, lba: u64, count: u64) -> Outcome<Range<u64>> {
         span(self.unit(), lba, count)
     }
 }
 
-/// The bytes of blocks of a disk.
+/// Byte range of blocks on a disk.
 fn span(unit: &dyn Unit, lba: u64, count: u64) -> Outcome<Range<u64>> {
     let blocks = unit.size_bytes() / BLOCK_BYTES;
     match lba.checked_add(count) {

@@ -1,8 +1,8 @@
-//! What is sent: numbers are given in the order of sending.
+//! Sends responses. Sequence numbers are assigned in the order of sending.
 //!
 //! ```text
-//!   StatSN    counts responses            ExpCmdSN   the next command that is wanted
-//!   MaxCmdSN  the last one that may come: as many as are answered, and QUEUE_DEPTH more
+//!   StatSN    counts responses            ExpCmdSN   the next command expected
+//!   MaxCmdSN  the last command allowed: ExpCmdSN + QUEUE_DEPTH - unanswered - 1
 //! ```
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,23 +15,23 @@ use tokio::sync::mpsc;
 
 use crate::pdu::{Bhs, Digests, at, put_pdu};
 
-/// Commands of a session at a time.
+/// Numbered commands in progress per session.
 pub const QUEUE_DEPTH: u32 = 128;
-/// The same of those that are to be carried out at once, which no window holds back.
+/// Immediate commands in progress per session. The window does not limit these.
 const IMMEDIATE_MAX: u32 = 64;
 
-/// What is answered.
+/// What a PDU answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answers {
-    /// A command with a number of its own.
+    /// A numbered command.
     Numbered,
-    /// One that was to be carried out at once.
+    /// An immediate command.
     Immediate,
-    /// Nothing, or nothing yet.
+    /// No command, or not its final PDU.
     Nothing,
 }
 
-/// Which commands may come.
+/// The window of commands that may arrive.
 #[derive(Debug)]
 pub struct Window {
     expected: AtomicU32,
@@ -40,15 +40,15 @@ pub struct Window {
 }
 
 impl Window {
-    /// From this number on.
+    /// Begins at this CmdSN.
     pub fn new(expected: u32) -> Window {
         Window { expected: expected.into(), unanswered: 0.into(), immediate: 0.into() }
     }
 
-    /// Whether a command of this number comes now, which counts it; false: it is to be ignored.
+    /// Admits and counts a numbered command. Returns false if the command must be ignored.
     ///
     /// # Errors
-    /// One before it is missing: on one connection it will never come.
+    /// An earlier command is missing. On a single connection it will never arrive.
     pub fn admit(&self, number: u32) -> Result<bool> {
         let expected = self.expected.load(Ordering::Relaxed);
         let room = QUEUE_DEPTH - self.unanswered.load(Ordering::Relaxed).min(QUEUE_DEPTH);
@@ -59,16 +59,16 @@ impl Window {
         if ahead > 0 {
             return Err(Ended::Protocol("it leaves a command out"));
         }
-        // In this order, so that nobody sees a window that is too wide.
+        // In this order, so that no reader sees a window that is too wide.
         self.unanswered.fetch_add(1, Ordering::Release);
         self.expected.store(expected.wrapping_add(1), Ordering::Release);
         Ok(true)
     }
 
-    /// Counts a command that is to be carried out at once.
+    /// Counts an immediate command.
     ///
     /// # Errors
-    /// There are too many.
+    /// Too many are in progress.
     pub fn admit_immediate(&self) -> Result<()> {
         match self.immediate.fetch_add(1, Ordering::Relaxed) < IMMEDIATE_MAX {
             true => Ok(()),
@@ -76,7 +76,7 @@ impl Window {
         }
     }
 
-    /// A command has been answered.
+    /// Releases an answered command.
     pub fn answered(&self, answers: Answers) {
         match answers {
             Answers::Numbered => drop(self.unanswered.fetch_sub(1, Ordering::Release)),
@@ -92,39 +92,39 @@ impl Window {
     }
 }
 
-/// Whether a PDU has a number of its own.
+/// How a PDU uses StatSN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Number {
-    /// It is a response: it takes the next one.
+    /// A response: takes the next number.
     Takes,
-    /// It shows which one is next.
+    /// Carries the next number without taking it.
     Shows,
-    /// It has none.
+    /// Carries none.
     None,
 }
 
-/// A PDU that waits to be sent.
+/// A PDU queued for sending.
 pub struct Outgoing {
-    /// Its header.
+    /// Header.
     pub bhs: Bhs,
-    /// Its data.
+    /// Data.
     pub data: Bytes,
-    /// Its number.
+    /// Use of StatSN.
     pub number: Number,
-    /// What it answers, which leaves the window.
+    /// Answered command, which leaves the window.
     pub answers: Answers,
-    /// What its command holds.
+    /// Memory held by its command.
     pub _permits: Option<Permits>,
 }
 
 impl Outgoing {
-    /// A response without more.
+    /// A plain response.
     pub fn response(bhs: Bhs, data: Bytes, answers: Answers) -> Outgoing {
         Outgoing { bhs, data, number: Number::Takes, answers, _permits: None }
     }
 }
 
-/// Sends what is queued until the queue is closed.
+/// Sends queued PDUs until the queue is closed.
 pub async fn send(
     writer: &mut (impl AsyncWrite + Unpin),
     mut waiting: mpsc::UnboundedReceiver<Outgoing>,

@@ -1,14 +1,14 @@
-//! A session: commands come, many at once, and are answered in whatever order they are done.
+//! A session: runs many commands at once and answers them in order of completion.
 //!
 //! ```text
 //!   reader: header, data --> admitted? --> task: memory, R2T, order --> SCSI --> queue
-//!   writer: numbers, digests; takes all that waits, and sends it with one call
+//!   writer: numbers, digests; sends all queued PDUs with one call
 //! ```
 //!
-//! Simple commands run side by side; one that is ordered waits for those before it, and those after it wait.
-//! What is in memory is answered at once, without a task of the runtime.
+//! SIMPLE commands run concurrently. An ORDERED command waits for those before it and holds up those after
+//! it. A command whose data is in memory is answered at once, without spawning a task.
 //!
-//! Memory: see the crate. Futures may be dropped: changes that have begun come to their end in the engine.
+//! Memory: see the crate. Futures may be dropped: the engine completes changes that have begun.
 
 mod command;
 
@@ -32,18 +32,18 @@ use crate::target::{Accounts, Portal, Targets};
 use crate::tasks::After;
 use crate::text::{self, Params, RECEIVE_BYTES, TEXT_BYTES_MAX};
 
-/// How long an initiator that has to go may take to log out.
+/// Time an initiator gets to log out on request.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// Functions of task management.
+/// Task management functions.
 const TARGET_WARM_RESET: u8 = 6;
 const TARGET_COLD_RESET: u8 = 7;
 
 type Connection = PduReader<ReadHalf<Box<dyn Stream>>>;
 
-/// What all commands of a session share.
+/// State shared by all commands of a session.
 struct Session {
-    /// None in a discovery session.
+    /// `None` in a discovery session.
     used: Option<Used>,
     params: Params,
     window: Arc<Window>,
@@ -59,29 +59,29 @@ struct Session {
 struct Used {
     name: String,
     nexus: Arc<Nexus>,
-    /// Its units, by number.
+    /// Units by number.
     guests: BTreeMap<u8, Arc<Guest>>,
     numbers: Vec<u8>,
-    /// The session is to end when it has answered.
+    /// Signals the reader to stop. Queued answers are still sent.
     ending: Notify,
-    /// Because data that it was asked for does not come.
+    /// The reason: solicited data did not arrive.
     has_stalled: AtomicBool,
 }
 
-/// A client that has come.
+/// A client connection.
 pub struct Visit {
-    /// What it talks through.
+    /// Its stream.
     pub stream: Box<dyn Stream>,
-    /// What it may take.
+    /// Its share of the memory limits.
     pub share: Share,
-    /// Resolves when it has to go: it is asked to log out, and has a moment to do so.
+    /// Resolves when the client must leave: it is then asked to log out, within `FAREWELL`.
     pub leaving: BoxFuture<'static, ()>,
 }
 
-/// Serves a client to the end of its connection.
+/// Serves a client until its connection ends.
 ///
 /// # Errors
-/// It does not speak the protocol, stalls, or has gone without a word.
+/// Protocol error, stall, or the connection is lost.
 pub async fn serve(
     Visit { stream, share, mut leaving }: Visit,
     runtime: &Runtime,
@@ -136,7 +136,7 @@ pub async fn serve(
         let (mut receiving, mut sending) = (std::pin::pin!(receiving), std::pin::pin!(sending));
         tokio::select! {
             received = &mut receiving => {
-                // Data that is awaited does not come any more. Meanwhile answers leave.
+                // No more data can arrive, so waiting commands are aborted. Answers are still sent.
                 let aborting = async {
                     if let Some((nexus, _)) = &stay {
                         nexus.tasks.abort(|_, _| true).await;
@@ -159,7 +159,7 @@ pub async fn serve(
             runtime.timeout(FAREWELL, talking).await.unwrap_or(Ok(()))
         }
     };
-    // What it still does must not come after what its next session does.
+    // Changes of this session must not land after those of the port's next session.
     if let Some((nexus, _)) = &stay {
         nexus.tasks.abort(|_, _| true).await;
     }
@@ -218,7 +218,7 @@ async fn receive(
                     Bhs::new(opcode::NOP_IN, FINAL).with(at::ITT, bhs.itt()).with(at::TTT, RESERVED_TAG);
                 let mut data = data.slice(..data.len().min(session.params.send_bytes as usize));
                 let permits = session.limits.try_take(&session.memory, data.len() as u32);
-                // It gets its ping back, without what it sent along if there is no memory for that.
+                // Without memory for its data, the ping is answered with none.
                 data.truncate(if permits.is_some() { data.len() } else { 0 });
                 session.say(Outgoing { _permits: permits, ..Outgoing::response(reply, data, answers) });
             }
@@ -238,7 +238,7 @@ async fn receive(
                 session.say(Outgoing::response(reply, part, answers));
             }
             opcode::LOGOUT => {
-                // Reason 2 is recovery, of which there is none.
+                // Reason 2 is connection recovery, which is not supported.
                 let response = if bhs.flags() & 0x7f == 2 { 2 } else { 0 };
                 let mut reply = Bhs::new(opcode::LOGOUT_RESPONSE, FINAL).with(at::ITT, bhs.itt());
                 reply.0[2] = response;
@@ -259,20 +259,20 @@ async fn receive(
 }
 
 impl Used {
-    /// The session ends when it has answered.
+    /// Stops the reader. The session ends once queued answers are sent.
     fn end(&self, has_stalled: bool) {
         self.has_stalled.fetch_or(has_stalled, Ordering::Relaxed);
         self.ending.notify_one();
     }
 }
 
-/// What a reply to a request answers.
+/// Window counter that the answer to a request releases.
 fn answers(bhs: &Bhs) -> Answers {
     if bhs.is_immediate() { Answers::Immediate } else { Answers::Numbered }
 }
 
 impl Session {
-    /// Returns when it is to end, after what is to be said yet.
+    /// Waits for the signal to stop. Fails if the initiator has stalled.
     async fn ending(&self) -> Result<()> {
         let Some(used) = &self.used else { return std::future::pending().await };
         used.ending.notified().await;
@@ -283,11 +283,11 @@ impl Session {
     }
 
     fn say(&self, outgoing: Outgoing) {
-        // Nobody listens any more: the connection is ending.
+        // Fails only while the connection is ending.
         self.queue.send(outgoing).ok();
     }
 
-    /// Data comes for a command.
+    /// Handles Data-Out for a command.
     async fn take_data(&self, reader: &mut Connection, bhs: &Bhs) -> Result<()> {
         let tasks = self.used.as_ref().map(|used| &used.nexus.tasks);
         let Some(mut buffer) = tasks.and_then(|tasks| tasks.piece(bhs)) else {
@@ -339,7 +339,7 @@ impl Session {
                 }
                 used.nexus.tasks.abort(|itt, _| itt == referenced).await;
             }
-            // ABORT TASK SET; CLEAR TASK SET: of this session, as QUEUE ALGORITHM and TST say
+            // ABORT TASK SET, CLEAR TASK SET: both affect this session only (QUEUE ALGORITHM MODIFIER, TST).
             (2 | 4, Some(guest)) => guest.abort().await,
             // LOGICAL UNIT RESET
             (5, Some(guest)) => guest.lun.reset().await,
@@ -352,7 +352,7 @@ impl Session {
             _ => return NOT_SUPPORTED,
         }
         if bhs.flags() & 0x7f == TARGET_COLD_RESET {
-            // All sessions end; this one when it has heard of it.
+            // All sessions end; this one after its response.
             let all = used.guests.values().flat_map(|guest| guest.lun.guests());
             let others = all.filter(|guest| !Arc::ptr_eq(&guest.nexus, &used.nexus));
             others.for_each(|guest| guest.nexus.send_away());
@@ -382,7 +382,7 @@ impl Session {
                     continue;
                 }
                 answer.push(("TargetName", name));
-                // The address that it came by first.
+                // The address that the client used comes first.
                 let others = portal.all.iter().filter(|address| **address != portal.here);
                 for address in std::iter::once(&portal.here).chain(others) {
                     answer.push(("TargetAddress", format!("{address},1")));

@@ -1,4 +1,4 @@
-//! What is served, and to whom.
+//! Targets, their units, and the accounts that may use them.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -10,19 +10,19 @@ use cenote_disk::{Disk, Failure};
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 
-/// Who a disk is, wherever it is served and whatever it is called.
+/// Identity of a disk, independent of its target and name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// A number that no other disk has.
+    /// Unique number.
     pub id: u64,
     /// Unit serial number: printable ASCII, at most 32 characters.
     pub serial: String,
-    /// What people call it.
+    /// Human-readable name.
     pub name: String,
 }
 
 impl Identity {
-    /// Of a disk that two numbers tell from all others.
+    /// Derives an identity from two numbers that are unique together.
     pub fn new(first: u64, second: u64, name: &str) -> Identity {
         let both = [first.to_be_bytes(), second.to_be_bytes()].concat();
         let hash = digest(&SHA256, &both);
@@ -30,23 +30,23 @@ impl Identity {
         Identity { id, serial: format!("{id:016x}"), name: name.into() }
     }
 
-    /// Its NAA designator: 3, locally assigned.
+    /// NAA designator of type 3, locally assigned.
     pub fn naa(&self) -> u64 {
         3 << 60 | self.id >> 4
     }
 }
 
-/// A disk with what only SCSI asks for.
+/// A disk with the operations that only SCSI needs.
 pub trait Unit: Disk + Any {
-    /// Who it is.
+    /// Identity of the disk.
     fn identity(&self) -> Identity;
-    /// What was kept with it last.
+    /// Loads the text last stored by [`Unit::keep`].
     fn kept(&self) -> BoxFuture<'_, Result<Option<String>, Failure>>;
-    /// Keeps a text with it, durably; none: forgets it.
+    /// Durably stores a text with the disk; `None` deletes it.
     fn keep(&self, text: Option<String>) -> BoxFuture<'_, Result<(), Failure>>;
 
-    /// Takes what a range of another disk, or of this one, has without copying it. Answers how many bytes
-    /// from the range's start; 0: they must be copied.
+    /// Clones a range from another disk, or from this one, without copying data. Returns the number of bytes
+    /// cloned from the range's start; 0 means the caller must copy.
     fn share<'a>(
         &'a self,
         _offset: u64,
@@ -60,43 +60,43 @@ pub trait Unit: Disk + Any {
 /// The logical units of a target, by number.
 pub type Units = BTreeMap<u8, Arc<dyn Unit>>;
 
-/// All targets that a client may see.
+/// Targets visible to a client.
 pub trait Targets: Send + Sync {
-    /// Their names.
+    /// Names of the targets.
     fn list(&self) -> BoxFuture<'_, Vec<String>>;
 
-    /// The units of a target.
+    /// Opens the units of a target.
     ///
     /// # Errors
-    /// There is no such target, or this client may not have one of its units.
+    /// The target does not exist, or a unit is denied to this client.
     fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Units, Failure>>;
 }
 
-/// A name, and the secret by which it is known.
+/// A CHAP name and its secret.
 #[derive(Clone, Default)]
 pub struct Account {
     /// `CHAP_N`
     pub user: String,
-    /// What both sides know.
+    /// Shared secret.
     pub secret: String,
-    /// The iSCSI names under which it may come; none: any that no other account uses now.
+    /// Permitted iSCSI names. If empty, any name that no other account currently uses.
     pub names: Vec<String>,
 }
 
-/// Who may log in.
+/// Accounts for login.
 #[derive(Clone, Default)]
 pub struct Accounts {
-    /// Initiators; if there are none, everybody may.
+    /// Initiators; if empty, login needs no authentication.
     pub initiators: Vec<Account>,
-    /// Who this target says it is, to initiators that want to know.
+    /// Account that authenticates this target to initiators (mutual CHAP).
     pub target: Option<Account>,
 }
 
-/// Where a client came in, and where others may.
+/// Addresses of the portal a client connected to.
 #[derive(Clone, Default)]
 pub struct Portal {
-    /// The address that it used, `HOST:PORT`.
+    /// Address the client used, `HOST:PORT`.
     pub here: String,
-    /// All addresses.
+    /// All portal addresses.
     pub all: Vec<String>,
 }

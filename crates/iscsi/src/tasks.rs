@@ -1,16 +1,16 @@
-//! Commands under way in a session, and data that comes for them.
+//! Commands in progress in a session, and the data that arrives for them.
 //!
 //! ```text
-//!   command with data to come --> unasked data (F ends it) --> R2T, data (F ends it) --> ... --> all there
+//!   command --> unsolicited data (F ends it) --> R2T, data (F ends it) --> ... --> all data received
 //! ```
 //!
-//! Idea: bursts come one after the other and in order, so that data is appended to one buffer, straight from
-//! the connection. Memory for more than what comes unasked is granted first: nothing is asked for before.
+//! Idea: bursts arrive one after the other and in order, so data is appended to one buffer, straight from the
+//! connection. Unsolicited data excepted, R2T is sent only after memory for the data has been granted.
 //!
-//! A task that is aborted says nothing any more; who aborts it waits until it has ended, so that what it
-//! changed does not come after what the initiator does next.
+//! An aborted task sends no response. The task that aborts it waits until it has ended, so its changes cannot
+//! land after later commands of the initiator.
 //!
-//! Locking: the table is locked for one look or change.
+//! Locking: the table is locked for one lookup or change.
 
 use std::collections::HashMap;
 
@@ -27,22 +27,22 @@ pub struct Tasks(Mutex<HashMap<u32, Entry>>);
 
 #[derive(Default)]
 struct Entry {
-    /// The unit that it is for, if there may be one.
+    /// Logical unit, if the LUN is valid.
     lun: Option<u8>,
     is_aborted: bool,
-    /// They learn of the end when these are dropped.
+    /// Dropped when the task ends, which wakes the tasks that abort it.
     waiting: Vec<oneshot::Sender<()>>,
     transfer: Option<Transfer>,
 }
 
-/// Data that comes for a task.
+/// Incoming data of a task.
 struct Transfer {
     buffer: BytesMut,
-    /// All that the command needs.
+    /// Total bytes that the command needs.
     want_bytes: usize,
-    /// Where the burst under way ends at the latest.
+    /// Upper bound for the end of the current burst.
     burst_end: usize,
-    /// The tag of what was asked for; none: the burst comes unasked.
+    /// Target transfer tag of the R2T; [`RESERVED_TAG`] for an unsolicited burst.
     tag: u32,
     data_sn: u32,
     is_under_way: bool,
@@ -50,29 +50,29 @@ struct Transfer {
     done: oneshot::Sender<Bytes>,
 }
 
-/// How data comes for a command.
+/// Data expected for a command.
 pub struct Coming {
-    /// What came with it.
+    /// Immediate data.
     pub immediate: Bytes,
-    /// All that it needs.
+    /// Total bytes needed.
     pub want_bytes: usize,
-    /// Where data ends at the latest that comes unasked, if any does.
+    /// Upper bound for the end of unsolicited data, if any may come.
     pub unasked_end: Option<usize>,
 }
 
-/// What happens when a burst is over.
+/// Next step after a burst.
 pub enum After {
-    /// Nothing yet.
+    /// None yet.
     Nothing,
-    /// More is asked for.
+    /// Send this R2T.
     Ask(Bhs),
 }
 
 impl Tasks {
-    /// Writes a task down.
+    /// Registers a task.
     ///
     /// # Errors
-    /// There is one with this tag.
+    /// The tag is in use.
     pub fn begin(&self, itt: u32, lun: Option<u8>) -> Result<()> {
         match self.0.lock().insert(itt, Entry { lun, ..Entry::default() }) {
             None => Ok(()),
@@ -80,24 +80,25 @@ impl Tasks {
         }
     }
 
-    /// Strikes a task off; whether it was aborted.
+    /// Removes a task. Returns whether it was aborted.
     pub fn end(&self, itt: u32) -> bool {
         self.0.lock().remove(&itt).is_some_and(|entry| entry.is_aborted)
     }
 
-    /// Whether a task is under way.
+    /// Whether a task is in progress.
     pub fn has(&self, itt: u32) -> bool {
         self.0.lock().contains_key(&itt)
     }
 
-    /// Aborts the tasks that are chosen, by tag and unit, and waits for their end.
+    /// Aborts the chosen tasks (by tag and unit) and waits until they end.
     pub async fn abort(&self, chosen: impl Fn(u32, Option<u8>) -> bool) {
         for end in self.stop(chosen) {
             end.await.ok();
         }
     }
 
-    /// Aborts the tasks that are chosen; what this returns tells of their end. None waits for data any more.
+    /// Aborts the chosen tasks without waiting: the receivers resolve when they end. Stopped tasks stop
+    /// waiting for data.
     pub fn stop(&self, chosen: impl Fn(u32, Option<u8>) -> bool) -> Vec<oneshot::Receiver<()>> {
         let mut table = self.0.lock();
         let chosen = table.iter_mut().filter(|(itt, entry)| chosen(**itt, entry.lun));
@@ -111,7 +112,7 @@ impl Tasks {
         chosen.map(abort).collect()
     }
 
-    /// Data will come for a task. What this returns has it when all is there.
+    /// Expects data for a task. The receiver resolves once all of it has arrived.
     pub fn expect(&self, itt: u32, coming: Coming) -> oneshot::Receiver<Bytes> {
         let (done, all) = oneshot::channel();
         let transfer = Transfer {
@@ -130,7 +131,7 @@ impl Tasks {
         all
     }
 
-    /// There is memory for all data of a task.
+    /// Records that memory for all data of a task has been granted.
     pub fn grant(&self, itt: u32, burst_bytes: usize) -> After {
         let mut table = self.0.lock();
         let Some(entry) = table.get_mut(&itt) else { return After::Nothing };
@@ -140,8 +141,8 @@ impl Tasks {
         entry.go_on(itt, burst_bytes)
     }
 
-    /// A piece of data comes: the buffer for it; none if nobody wants it. If it is not what was asked for,
-    /// its command gets no data.
+    /// Returns the buffer for a Data-Out PDU; `None` if its task does not expect data. Data that violates the
+    /// R2T fails the transfer: the command gets none.
     pub fn piece(&self, bhs: &Bhs) -> Option<BytesMut> {
         let mut table = self.0.lock();
         let entry = table.get_mut(&bhs.itt())?;
@@ -160,7 +161,7 @@ impl Tasks {
         Some(std::mem::take(&mut transfer.buffer))
     }
 
-    /// A piece of data has come.
+    /// Records that a Data-Out PDU has been read.
     pub fn came(&self, bhs: &Bhs, buffer: BytesMut, burst_bytes: usize) -> After {
         let mut table = self.0.lock();
         let Some(entry) = table.get_mut(&bhs.itt()) else { return After::Nothing };
@@ -174,7 +175,7 @@ impl Tasks {
 }
 
 impl Entry {
-    /// When no burst is under way: hands all data over, or asks for more.
+    /// Between bursts: delivers the data if it is complete, else asks for more.
     fn go_on(&mut self, itt: u32, burst_bytes: usize) -> After {
         let Some(mut transfer) = self.transfer.take_if(|transfer| !transfer.is_under_way) else {
             return After::Nothing;
@@ -191,7 +192,7 @@ impl Entry {
         }
         let (ask, number) = ((transfer.want_bytes - there).min(burst_bytes), transfer.tag.wrapping_add(1));
         transfer.buffer.reserve(transfer.want_bytes - there);
-        // Tags are the numbers of R2Ts, which begin with 0 in each task.
+        // The target transfer tag is the R2TSN, which begins at 0 in each task.
         (transfer.tag, transfer.data_sn) = (number, 0);
         (transfer.burst_end, transfer.is_under_way) = (there + ask, true);
         self.transfer = Some(transfer);

@@ -1,7 +1,6 @@
-//! Text: keys and values, and what both sides agree on.
+//! Text keys and values, and parameter negotiation.
 //!
-//! Idea: each key that can be negotiated is one line of [`Params::negotiate`], with its rule: the smaller
-//! value, either side's yes, both sides' yes.
+//! Idea: each negotiable key is one line of [`Params::negotiate`] with its rule: the smaller value, OR, AND.
 //!
 //! Source: RFC 7143, sections 6 and 13.
 
@@ -9,26 +8,26 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::pdu::Digests;
 
-/// The longest text of one negotiation.
+/// Longest text of one negotiation.
 pub const TEXT_BYTES_MAX: usize = 16 << 10;
-/// The largest data of one PDU that this target takes, `MaxRecvDataSegmentLength`.
+/// Largest data segment this target accepts, `MaxRecvDataSegmentLength`.
 pub const RECEIVE_BYTES: u32 = 256 << 10;
-/// `MaxBurstLength`: asked for with one R2T.
+/// `MaxBurstLength`: most data per R2T.
 const BURST_BYTES: u32 = 1 << 20;
-/// `FirstBurstLength`: what may come unasked with each command.
+/// `FirstBurstLength`: most unsolicited data per command.
 const FIRST_BURST_BYTES: u32 = 64 << 10;
 
-/// Keys and values in their order.
+/// Keys and values, in order.
 pub type Pairs = Vec<(String, String)>;
 
-/// Takes text apart; none if it is malformed.
+/// Parses text; `None` if it is malformed.
 pub fn parse(data: &[u8]) -> Option<Pairs> {
     let text = std::str::from_utf8(data).ok()?;
     let pairs = text.split('\0').filter(|pair| !pair.is_empty());
     pairs.map(|pair| pair.split_once('=').map(|(key, value)| (key.into(), value.into()))).collect()
 }
 
-/// Puts text together.
+/// Formats text.
 pub fn format<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Bytes {
     let mut text = BytesMut::new();
     for (key, value) in pairs {
@@ -40,26 +39,26 @@ pub fn format<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Bytes 
     text.freeze()
 }
 
-/// What both sides agreed on for a session.
+/// Negotiated session parameters.
 #[derive(Debug, Clone)]
 pub struct Params {
-    /// Digests, from the full feature phase on.
+    /// Digests in the full feature phase.
     pub digests: Digests,
-    /// The largest data of one PDU that the initiator takes.
+    /// Largest data segment the initiator accepts.
     pub send_bytes: u32,
-    /// The longest sequence of data.
+    /// Longest data burst.
     pub burst_bytes: u32,
-    /// The most that may come unasked with a command.
+    /// Most unsolicited data per command.
     pub first_burst_bytes: u32,
-    /// Data must be asked for, except immediate data.
+    /// Non-immediate data requires an R2T.
     pub initial_r2t: bool,
-    /// Commands may carry data.
+    /// Commands may carry immediate data.
     pub immediate_data: bool,
     has_declared: bool,
 }
 
 impl Default for Params {
-    /// The values that hold if nobody says anything.
+    /// Values before negotiation.
     fn default() -> Params {
         Params {
             digests: Digests::default(),
@@ -74,7 +73,8 @@ impl Default for Params {
 }
 
 impl Params {
-    /// Takes what the initiator says of a key, and answers. `is_discovery`: some keys mean nothing then.
+    /// Applies the initiator's value of a key and returns the answer. `is_discovery`: the session is for
+    /// discovery, where some keys are irrelevant.
     pub fn negotiate(&mut self, key: &str, value: &str, is_discovery: bool) -> Pairs {
         let number = |from: u32, to: u32| number(value).filter(|number| (from..=to).contains(number));
         let reject = || "Reject".to_owned();
@@ -84,7 +84,7 @@ impl Params {
             "MaxRecvDataSegmentLength" => match number(512, 0xff_ffff) {
                 Some(bytes) => {
                     self.send_bytes = bytes.min(1 << 20);
-                    // Declared by each side for itself, once.
+                    // Each side declares its own limit, once.
                     if std::mem::replace(&mut self.has_declared, true) {
                         return Pairs::new();
                     }
@@ -126,7 +126,7 @@ impl Params {
             "OFMarkInt" | "IFMarkInt" => "Irrelevant".into(),
             "iSCSIProtocolLevel" => number(0, 31).map_or_else(reject, |level| level.min(1).to_string()),
             "TaskReporting" => "RFC3720".into(),
-            // Declarations, which have no answer.
+            // Declarations need no answer.
             "InitiatorName" | "InitiatorAlias" | "TargetName" | "SessionType" | "AuthMethod" => {
                 return Pairs::new();
             }

@@ -1,7 +1,7 @@
-//! Negotiation: client and server agree on an export and on how they will talk.
+//! Negotiation: client and server agree on an export and on the form of messages.
 //!
-//! Idea: the haggling is one loop over options, each answered by a function. What was agreed is forgotten
-//! when TLS starts, as the protocol demands: [`Handshake::run`] then gives the stream back to be wrapped.
+//! Idea: negotiation is one loop over options, each answered by a function. TLS resets everything agreed, as
+//! the protocol demands: [`Handshake::run`] then returns, and the caller wraps the stream.
 //!
 //! Source: `proto.md`, "Newstyle negotiation", "Option types".
 
@@ -19,49 +19,49 @@ use crate::wire::{
     reply,
 };
 
-/// The longest data of an option: a name, and queries.
+/// Largest option data: a name and queries.
 const OPTION_BYTES_MAX: u32 = 64 << 10;
-/// The longest name, as the protocol has it.
+/// Longest name the protocol allows.
 const NAME_BYTES_MAX: usize = 4096;
-/// Contexts that a client may choose.
+/// Most contexts per client.
 const CONTEXTS_MAX: usize = 16;
-/// Options in one negotiation: no honest client needs as many.
+/// Options per negotiation. No honest client needs this many.
 const OPTIONS_MAX: usize = 1_000;
 
-/// What this server offers.
+/// TLS policy of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
-    /// No TLS.
+    /// TLS, required before anything else.
     Plain,
     /// TLS, without which nothing is said.
     OnlyTls,
-    /// All that is said goes through TLS already.
+    /// The stream is already TLS.
     WithinTls,
 }
 
-/// What client and server agreed on.
+/// Result of a negotiation.
 pub struct Chosen {
     /// The export.
     pub export: Arc<dyn Export>,
     /// Its name.
     pub name: String,
-    /// How replies look.
+    /// Form of replies.
     pub form: ReplyForm,
-    /// The contexts whose extents the client will ask for, numbered from 0.
+    /// Contexts for block status, numbered from 0.
     pub contexts: Vec<String>,
 }
 
-/// How a negotiation ends.
+/// End of a negotiation.
 pub enum Outcome {
-    /// With an export.
+    /// An export was chosen.
     Chosen(Chosen),
-    /// The client wants TLS now; then it begins again.
+    /// The client starts TLS. Negotiation begins anew.
     StartTls,
-    /// The client has left.
+    /// The client left.
     Left,
 }
 
-/// A negotiation under way.
+/// A negotiation in progress.
 pub struct Handshake<'a> {
     stream: &'a mut dyn Stream,
     exports: &'a dyn Exports,
@@ -69,21 +69,21 @@ pub struct Handshake<'a> {
     is_fixed: bool,
     has_zeroes: bool,
     form: ReplyForm,
-    /// The export for which contexts were chosen, and those.
+    /// Chosen contexts and their export.
     contexts: Option<(String, Vec<String>)>,
 }
 
 impl<'a> Handshake<'a> {
-    /// With a client that has just connected, or just started TLS.
+    /// For a client that has just connected or just started TLS.
     pub fn new(stream: &'a mut dyn Stream, exports: &'a dyn Exports, offer: Offer) -> Handshake<'a> {
         let (form, contexts) = Default::default();
         Handshake { stream, exports, offer, is_fixed: true, has_zeroes: true, form, contexts }
     }
 
-    /// Negotiates to the end. A client gets so much time for all of it.
+    /// Negotiates to the end, within one time limit.
     ///
     /// # Errors
-    /// The client does not speak the protocol, has gone, or takes too long.
+    /// Protocol error, timeout, or the connection is lost.
     pub async fn run(mut self, runtime: &Runtime, limits: &Limits) -> Result<Outcome> {
         let haggle = async {
             if self.offer != Offer::WithinTls {
@@ -114,7 +114,7 @@ impl<'a> Handshake<'a> {
         Ok(())
     }
 
-    /// Answers one option; the outcome, if it was the last.
+    /// Answers one option. Returns the outcome if it was the last.
     async fn step(&mut self) -> Result<Option<Outcome>> {
         if self.stream.read_u64().await? != OPTION_MAGIC {
             return Err(Ended::Protocol("an option has the wrong magic"));
@@ -130,7 +130,7 @@ impl<'a> Handshake<'a> {
         let needs_tls = self.offer == Offer::OnlyTls;
         match option {
             option::ABORT => {
-                // The client may have gone already.
+                // The client may have disconnected.
                 self.say(option, reply::ACK, b"").await.ok();
                 return Ok(Some(Outcome::Left));
             }
@@ -155,7 +155,7 @@ impl<'a> Handshake<'a> {
             option::LIST => self.list(&data).await?,
             option::INFO | option::GO => return self.info(option, &data).await,
             option::STRUCTURED_REPLY => {
-                // Extended headers stay in force: they include chunks.
+                // Extended headers include structured replies and stay in force.
                 if self.form == ReplyForm::Extended {
                     self.say(option, reply::ERR_EXT_HEADER_REQD, b"extended headers are in force").await?;
                 } else {
@@ -177,7 +177,7 @@ impl<'a> Handshake<'a> {
         self.say(option, reply::ACK, b"").await
     }
 
-    /// The oldest way: no reply can say what is wrong, the connection just ends.
+    /// The oldest form of request: errors cannot be reported, so they end the connection.
     async fn export_name(&mut self, data: &[u8], needs_tls: bool) -> Result<Outcome> {
         if needs_tls {
             return Err(Ended::Protocol("it asks for an export without TLS"));
@@ -274,7 +274,7 @@ impl<'a> Handshake<'a> {
             Err(failure) => return self.refuse(option, &failure).await,
         };
         let mut found: Vec<String> = Vec::new();
-        // Without a query, a list is of what every export has.
+        // A list without queries means the contexts of every export.
         let queries = if queries.is_empty() && !sets { &[BASE_ALLOCATION][..] } else { &queries };
         for query in queries {
             let mut more = export.contexts(query).await;
@@ -358,7 +358,7 @@ fn text<'a>(data: &mut &'a [u8]) -> Option<&'a str> {
     name(text)
 }
 
-/// The data of INFO and GO: a name, and which pieces of information are wanted.
+/// Parses the data of INFO and GO: a name and requested information types.
 fn name_and_wishes(mut data: &[u8]) -> Option<(&str, Vec<u16>)> {
     let name = text(&mut data)?;
     let (count, wishes) = data.split_first_chunk::<2>()?;
@@ -368,11 +368,11 @@ fn name_and_wishes(mut data: &[u8]) -> Option<(&str, Vec<u16>)> {
     is_whole.then_some((name, wishes))
 }
 
-/// The data of LIST_META_CONTEXT and SET_META_CONTEXT: a name, and queries.
+/// Parses the data of LIST_META_CONTEXT and SET_META_CONTEXT: a name and queries.
 fn name_and_queries(mut data: &[u8]) -> Option<(&str, Vec<&str>)> {
     let name = text(&mut data)?;
     let count = word(&mut data)?;
-    // Each takes four bytes at least, so that the count is bounded by the data.
+    // Each query takes at least four bytes, so the data bounds the count.
     let queries: Option<Vec<&str>> = (0..count).map(|_| text(&mut data)).collect();
     queries.filter(|_| data.is_empty()).map(|queries| (name, queries))
 }

@@ -1,16 +1,16 @@
-//! Requests and replies, many at once.
+//! Transmission: concurrent requests and their replies.
 //!
 //! ```text
 //!   reader: header, payload --> permits --> answer: at once if it is in memory, else a task --> queue
-//!   writer: takes all replies that wait, and sends them with one call
+//!   writer: sends all queued replies with one call
 //! ```
 //!
-//! Replies come in whatever order they are done. DISC ends the reading; what was asked before is answered. A
-//! client that is gone without a word is waited for no longer, nor is what it asked for: that could wait for
-//! a pool whose devices don't work.
+//! Replies are sent in order of completion. DISC ends reading; earlier requests are still answered. If a
+//! client disconnects without DISC, its requests are abandoned: they might wait for a pool whose devices have
+//! failed.
 //!
-//! Memory: what requests in flight carry, which permits bound ([`Limits`]). Futures may be dropped: changes
-//! that have begun come to their end in the engine, nobody is told.
+//! Memory: permits bound the data of requests in flight ([`Limits`]). Futures may be dropped: the engine
+//! completes changes that have begun.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,30 +27,30 @@ use crate::export::{BASE_ALLOCATION, Export, Extent};
 use crate::handshake::Chosen;
 use crate::wire::{Command, Replies, ReplyForm, Request, flag, invalid};
 
-/// The largest payload of one request, as clients expect it.
+/// Largest payload of one request, as clients expect it.
 pub const MAX_PAYLOAD_BYTES: u32 = 32 << 20;
-/// Extents in one reply.
+/// Most extents in one reply.
 const EXTENTS_MAX: usize = 4 << 10;
-/// Prefetched at once.
+/// Bytes prefetched at a time.
 const PREFETCH_BYTES: u64 = 1 << 20;
 
-/// A reply that waits to be sent, and what its request holds.
+/// A queued reply, with its request's permits.
 struct Waiting {
     pieces: Vec<Bytes>,
     _permits: Permits,
 }
 
-/// What all requests of a connection share.
+/// State shared by all requests of a connection.
 struct Session {
     export: Arc<dyn Export>,
     form: ReplyForm,
     contexts: Vec<String>,
 }
 
-/// Serves an export until the client ends the connection. `share`: what it may take.
+/// Serves an export until the client ends the connection. `share`: limits of the connection.
 ///
 /// # Errors
-/// The client does not speak the protocol, stalls, or has gone without a word.
+/// Protocol error, stall, or disconnect without DISC.
 pub async fn transmit(
     stream: Box<dyn Stream>,
     chosen: Chosen,
@@ -63,7 +63,7 @@ pub async fn transmit(
     let (reader, writer) = tokio::io::split(stream);
     let (queue, waiting) = mpsc::unbounded_channel();
     let sending = send(writer, waiting, limits, share.clone());
-    // The queue closes when the last answer is in it: then the writer ends, too.
+    // The queue closes after the last answer, which ends the writer.
     let receiving = receive(reader, session, queue, runtime, (limits, share));
     let mut receiving = std::pin::pin!(receiving);
     let mut sending = std::pin::pin!(sending);
@@ -80,11 +80,11 @@ pub async fn transmit(
     }
 }
 
-/// How a client's requests ended.
+/// End of a client's requests.
 enum Reading {
-    /// It said so.
+    /// By DISC.
     Done,
-    /// Its end of the connection is closed.
+    /// By disconnect.
     Gone,
 }
 
@@ -130,20 +130,20 @@ async fn receive(
             tokio::select! {
                 biased;
                 pieces = session.answer(&request, payload) => {
-                    // Nobody listens any more: the connection is ending.
+                    // Fails only while the connection is ending.
                     queue.send(Waiting { pieces, _permits: permits }).ok();
                 }
                 () = queue.closed() => {}
             }
         });
-        // What is in memory is answered here, without a task.
+        // Requests whose data is in memory are answered here, without a task.
         if futures::poll!(&mut answering).is_pending() {
             runtime.spawn(answering).detach();
         }
     }
 }
 
-/// Reads until so many bytes are there.
+/// Buffers at least `len` bytes.
 async fn fill(reader: &mut ReadHalf<Box<dyn Stream>>, buffer: &mut BytesMut, len: usize) -> Result<()> {
     while buffer.len() < len {
         if reader.read_buf(buffer).await? == 0 {
@@ -173,7 +173,7 @@ async fn send(
 impl Session {
     async fn answer(&self, request: &Request, payload: Bytes) -> Vec<Bytes> {
         let mut replies = Replies::to(self.form, request);
-        // A panic in the engine must not take the connection with it, nor leave the client without a reply.
+        // A panic in the engine must neither end the connection nor leave the client without a reply.
         let answered = std::panic::AssertUnwindSafe(self.work(request, payload, &mut replies)).catch_unwind();
         match answered.await {
             Ok(Ok(())) => {}
@@ -225,7 +225,7 @@ impl Session {
         Ok(())
     }
 
-    /// The range of a request, if it lies within the export.
+    /// A request's range, checked against the export.
     fn range(&self, request: &Request) -> std::result::Result<Range<u64>, Failure> {
         let end = request.offset.checked_add(request.len).filter(|&end| end <= self.export.size_bytes());
         match (end, request.command) {
@@ -261,7 +261,7 @@ impl Session {
             replies.data(range.start, self.export.read(range).await?, true);
             return Ok(());
         }
-        // All is read before anything is answered, so that an error is the only reply.
+        // Reads everything before it answers, so that an error is the only reply.
         let mut parts = Vec::new();
         for (part, flags) in self.extents(BASE_ALLOCATION, range.clone()).await? {
             let is_hole = flags & Extent::ZERO != 0;
@@ -277,7 +277,7 @@ impl Session {
         Ok(())
     }
 
-    /// All extents of a range that is not too long to have too many.
+    /// All extents of a range. Its length bounds their number.
     async fn extents(
         &self,
         context: &str,

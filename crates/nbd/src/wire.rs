@@ -1,4 +1,4 @@
-//! Numbers and layouts of the protocol. All integers are big-endian.
+//! Constants and layouts of the protocol. All integers are big-endian.
 //!
 //! ```text
 //!   greeting   NBDMAGIC IHAVEOPT flags:u16            client: flags:u32
@@ -18,7 +18,7 @@ use crate::export::Extent;
 pub const NBD_MAGIC: u64 = 0x4e42_444d_4147_4943;
 /// `IHAVEOPT`
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
-/// Magic of replies to options.
+/// Magic of option replies.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 /// `NBD_REQUEST_MAGIC`
 pub const REQUEST_MAGIC: u32 = 0x2560_9513;
@@ -31,14 +31,14 @@ pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
 /// `NBD_EXTENDED_REPLY_MAGIC`
 pub const EXTENDED_CHUNK_MAGIC: u32 = 0x6e8a_278c;
 
-/// `NBD_FLAG_FIXED_NEWSTYLE`, of greetings.
+/// Handshake flag `NBD_FLAG_FIXED_NEWSTYLE`.
 pub const FIXED_NEWSTYLE: u16 = 1;
-/// `NBD_FLAG_NO_ZEROES`, of greetings.
+/// Handshake flag `NBD_FLAG_NO_ZEROES`.
 pub const NO_ZEROES: u16 = 2;
 
 /// Options, `NBD_OPT_*`.
 pub mod option {
-    #![allow(missing_docs)] // their names are the protocol's
+    #![allow(missing_docs)] // names of the protocol
     pub const EXPORT_NAME: u32 = 1;
     pub const ABORT: u32 = 2;
     pub const LIST: u32 = 3;
@@ -51,9 +51,9 @@ pub mod option {
     pub const EXTENDED_HEADERS: u32 = 11;
 }
 
-/// Replies to options, `NBD_REP_*`.
+/// Option replies, `NBD_REP_*`.
 pub mod reply {
-    #![allow(missing_docs)] // their names are the protocol's
+    #![allow(missing_docs)] // names of the protocol
     pub const ACK: u32 = 1;
     pub const SERVER: u32 = 2;
     pub const INFO: u32 = 3;
@@ -68,18 +68,18 @@ pub mod reply {
     pub const ERR_EXT_HEADER_REQD: u32 = ERROR + 10;
 }
 
-/// Pieces of information about an export, `NBD_INFO_*`.
+/// Information types, `NBD_INFO_*`.
 pub mod info {
-    #![allow(missing_docs)] // their names are the protocol's
+    #![allow(missing_docs)] // names of the protocol
     pub const EXPORT: u16 = 0;
     pub const NAME: u16 = 1;
     pub const DESCRIPTION: u16 = 2;
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// What an export can do, `NBD_FLAG_*`.
+/// Transmission flags of an export, `NBD_FLAG_*`.
 pub mod can {
-    #![allow(missing_docs)] // their names are the protocol's
+    #![allow(missing_docs)] // names of the protocol
     pub const HAS_FLAGS: u16 = 1;
     pub const READ_ONLY: u16 = 1 << 1;
     pub const FLUSH: u16 = 1 << 2;
@@ -92,9 +92,9 @@ pub mod can {
     pub const FAST_ZERO: u16 = 1 << 11;
 }
 
-/// What a client asks for, `NBD_CMD_*`.
+/// Requests, `NBD_CMD_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)] // their names are the protocol's
+#[allow(missing_docs)] // names of the protocol
 pub enum Command {
     Read,
     Write,
@@ -123,9 +123,9 @@ impl From<u16> for Command {
     }
 }
 
-/// Flags of requests, `NBD_CMD_FLAG_*`.
+/// Request flags, `NBD_CMD_FLAG_*`.
 pub mod flag {
-    #![allow(missing_docs)] // their names are the protocol's
+    #![allow(missing_docs)] // names of the protocol
     pub const FUA: u16 = 1;
     pub const NO_HOLE: u16 = 1 << 1;
     pub const DF: u16 = 1 << 2;
@@ -139,23 +139,23 @@ pub mod flag {
 pub struct Request {
     /// [`flag`]s.
     pub flags: u16,
-    /// What is asked for.
+    /// The command.
     pub command: Command,
-    /// What the reply is to be found by.
+    /// Identifies the reply.
     pub cookie: u64,
-    /// Where.
+    /// Offset in bytes.
     pub offset: u64,
-    /// How much; or how long the payload is.
+    /// Length of the range, or of the payload.
     pub len: u64,
 }
 
 impl Request {
-    /// Bytes of a header.
+    /// Size of a header.
     pub const BYTES: usize = 28;
-    /// Bytes of an extended one.
+    /// Size of an extended header.
     pub const EXTENDED_BYTES: usize = 32;
 
-    /// Reads a header; `None` if its magic is wrong or it is cut short.
+    /// Decodes a header; `None` if its magic is wrong or it is too short.
     pub fn decode(header: &[u8], is_extended: bool) -> Option<Request> {
         let field = |at: usize, len: usize| {
             let bytes = header.get(at..at + len)?;
@@ -174,7 +174,7 @@ impl Request {
         })
     }
 
-    /// Bytes that follow the header.
+    /// Length of the payload after the header.
     pub fn payload_bytes(&self, is_extended: bool) -> u64 {
         let has = match is_extended {
             true => self.flags & flag::PAYLOAD_LEN != 0,
@@ -184,15 +184,15 @@ impl Request {
     }
 }
 
-/// How replies look.
+/// Form of replies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ReplyForm {
-    /// A header, and all the data.
+    /// One header and all data.
     #[default]
     Simple,
-    /// Chunks: data, holes, errors with their place.
+    /// Chunks: data, holes, errors with their offset.
     Chunks,
-    /// Chunks with lengths of 64 bits.
+    /// Chunks with 64-bit lengths.
     Extended,
 }
 
@@ -203,10 +203,10 @@ const CHUNK_HOLE: u16 = 2;
 const CHUNK_STATUS: u16 = 5;
 const CHUNK_STATUS_EXT: u16 = 6;
 const CHUNK_ERROR: u16 = (1 << 15) + 1;
-/// Words of an error that are sent.
+/// Longest error message sent.
 const MESSAGE_BYTES: usize = 1 << 10;
 
-/// Writes the replies to one request, as pieces that go out one after the other. Data is not copied.
+/// Builds the reply to one request as pieces. Data is not copied.
 #[derive(Debug)]
 pub struct Replies {
     form: ReplyForm,
@@ -216,17 +216,17 @@ pub struct Replies {
 }
 
 impl Replies {
-    /// For a request.
+    /// Starts the reply to a request.
     pub fn to(form: ReplyForm, request: &Request) -> Replies {
         Replies { form, cookie: request.cookie, offset: request.offset, pieces: Vec::with_capacity(2) }
     }
 
-    /// What goes out.
+    /// The pieces to send.
     pub fn pieces(self) -> Vec<Bytes> {
         self.pieces
     }
 
-    /// It is done, and there is nothing to say.
+    /// Success without data.
     pub fn done(&mut self) {
         match self.form {
             ReplyForm::Simple => self.simple(0),
@@ -234,7 +234,7 @@ impl Replies {
         }
     }
 
-    /// It failed.
+    /// Failure.
     pub fn failed(&mut self, failure: &Failure) {
         if self.form == ReplyForm::Simple {
             return self.simple(failure.errno as u32);
@@ -251,7 +251,7 @@ impl Replies {
         self.chunk(DONE, CHUNK_ERROR, 0, payload);
     }
 
-    /// All that was to be read. Simple replies have nothing else.
+    /// Data read. A simple reply must contain all of it.
     pub fn data(&mut self, offset: u64, data: Bytes, is_last: bool) {
         match self.form {
             ReplyForm::Simple => self.simple(0),
@@ -264,7 +264,7 @@ impl Replies {
         self.pieces.push(data);
     }
 
-    /// A part of what was to be read is a hole. Only for chunks; of less than 4 GiB.
+    /// A hole in a read range, below 4 GiB. Chunks only.
     pub fn hole(&mut self, offset: u64, len: u32, is_last: bool) {
         let mut payload = BytesMut::with_capacity(12);
         payload.put_u64(offset);
@@ -272,7 +272,7 @@ impl Replies {
         self.chunk(if is_last { DONE } else { 0 }, CHUNK_HOLE, 0, payload);
     }
 
-    /// The extents of a context. Only for chunks.
+    /// Extents of a context. Chunks only.
     pub fn status(&mut self, context: u32, extents: &[Extent], is_last: bool) {
         let is_extended = self.form == ReplyForm::Extended;
         let mut payload = BytesMut::with_capacity(8 + 16 * extents.len());
@@ -324,7 +324,7 @@ impl Replies {
     }
 }
 
-/// A failure for what a client must not ask.
+/// A failure for an invalid request.
 pub(crate) fn invalid(why: &str) -> Failure {
     Failure::new(Errno::Invalid, why)
 }

@@ -1,4 +1,4 @@
-//! Whole sessions over a pipe in memory: what a client says, and what it is told.
+//! Whole sessions over an in-memory pipe.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::ops::Range;
@@ -18,7 +18,7 @@ const DISK_BYTES: usize = 1 << 20;
 const BLOCK_BYTES: u32 = 4096;
 const CHANGED: &str = "test:changed";
 
-/// A disk in memory whose zero blocks are holes.
+/// A RAM disk whose zero blocks are holes.
 #[derive(Default)]
 struct Ram {
     content: Mutex<Vec<u8>>,
@@ -132,7 +132,7 @@ impl Exports for Disks {
     }
 }
 
-/// The client's end.
+/// The client side.
 struct Client {
     stream: DuplexStream,
     is_extended: bool,
@@ -156,7 +156,7 @@ impl Client {
         Client { stream, is_extended: false }
     }
 
-    /// All replies to an option, up to the one that ends them.
+    /// All replies to an option, including the final one.
     async fn option(&mut self, option: u32, data: &[u8]) -> Vec<(u32, Vec<u8>)> {
         self.stream.write_all(&option_message(option, data)).await.unwrap();
         let mut replies = Vec::new();
@@ -223,7 +223,7 @@ impl Client {
     }
 }
 
-/// What a client sends for an option.
+/// Encodes an option.
 fn option_message(option: u32, data: &[u8]) -> Vec<u8> {
     let mut message = b"IHAVEOPT".to_vec();
     message.put_u32(option);
@@ -246,7 +246,7 @@ fn contexts_of(name: &str, queries: &[&str]) -> Vec<u8> {
     data
 }
 
-/// Runs a client against a server with two disks, `rw` and `ro`; answers how the server ended.
+/// Runs a client against a server with two disks, `rw` and `ro`. Returns how the server ended.
 fn session<F: Future<Output = ()>>(
     rw: &Arc<Ram>,
     offer: Offer,
@@ -303,7 +303,7 @@ fn what_is_written_is_read_by_simple_replies() {
         assert_eq!(client.simple(0).await, (0, 7, vec![]));
         client.ask((0, 0), 8, 99..106, b"").await;
         assert_eq!(client.simple(7).await, (0, 8, b"\0hello\0".to_vec()));
-        // Beyond the end; unknown; block status without a context.
+        // Beyond the end; unknown command; block status without a context.
         let end = DISK_BYTES as u64;
         client.ask((0, 0), 9, end - 1..end + 1, b"").await;
         assert_eq!(client.simple(2).await.0, Errno::Invalid as u32);
@@ -345,7 +345,7 @@ fn holes_and_errors_come_in_chunks() {
             assert_eq!(chunks.each_ref().map(|chunk| chunk.is_last), [false, false, true]);
             assert_eq!(chunks[0].payload, [&4096u64.to_be_bytes()[..], &4096u32.to_be_bytes()].concat());
             assert_eq!(chunks[1].payload[8..], [0xab; 4096]);
-            // Not in pieces.
+            // DF: not in pieces.
             client.ask((flag::DF, 0), 2, 4096..16384, b"").await;
             let whole = client.chunk().await;
             assert!(whole.is_last && whole.kind == 1 && whole.payload.len() == 8 + 12288);
@@ -382,7 +382,7 @@ fn holes_and_errors_come_in_chunks() {
 }
 
 impl Client {
-    /// Nothing more was sent than what was read.
+    /// Unread bytes, at most 1.
     fn chunk_count(&mut self) -> usize {
         let mut byte = [0];
         self.stream.read(&mut byte).now_or_never().map_or(0, |read| read.unwrap())
@@ -455,12 +455,12 @@ fn a_client_that_does_not_read_is_let_go() {
         let mut client = Client::greeted(stream).await;
         client.go("rw").await;
         for cookie in 0..200 {
-            // The pipe is full as soon as the server does not read any more.
+            // The pipe fills up once the server stops reading.
             if client.ask((0, 0), cookie, 0..DISK_BYTES as u64, b"").now_or_never().is_none() {
                 break;
             }
         }
-        // Not dropped: the server must get rid of it by itself.
+        // Not dropped, so that the server must disconnect by itself.
         std::mem::forget(client);
     });
     assert!(matches!(ended, Err(Ended::Stalled)), "{ended:?}");

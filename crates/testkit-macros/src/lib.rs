@@ -1,21 +1,17 @@
-//! `#[needs("raidz1")]`: marks a test that needs material from `../shared`, which not every machine
-//! has.
+//! `#[needs("raidz1")]`: marks a test that needs material from `../shared`.
 //!
-//! Idea: a test that returns early passes, and nobody sees that it checked nothing. Only `#[ignore]` makes
-//! the test runner say so, and it must be there when the test is compiled. So the attribute looks for
-//! `../shared` when it is expanded. Without that folder, the test gets `#[ignore = "needs
-//! ../shared/pools/raidz1"]`. With it, the test runs, and fails if the folder lacks what the test needs.
-//!
-//! `build.rs` has the attribute expanded again when the material comes or goes.
+//! Idea: a test that returns early passes silently, but the runner reports `#[ignore]`, which must be known
+//! at compile time. So the attribute checks for `../shared` when expanded. Without it, the test gets
+//! `#[ignore = "needs ../shared/pools/raidz1"]`. With it, the test runs, and fails if its material is
+//! missing. `build.rs` triggers a new expansion.
 #![forbid(unsafe_code)]
 
 mod shared;
 
 use proc_macro::{Delimiter, TokenStream, TokenTree};
 
-/// Marks a test that needs golden pools (`#[needs("mirror")]`), or files and folders below `../shared`
-/// (`#[needs("fixtures/rsend")]`). Must stand above `#[test]`. Pools in `golden/pools` are always there and
-/// need no mark.
+/// Marks a test that needs golden pools (`#[needs("mirror")]`) or paths below `../shared`
+/// (`#[needs("fixtures/rsend")]`). Must stand above `#[test]`. Pools in `golden/pools` need no mark.
 #[proc_macro_attribute]
 pub fn needs(paths: TokenStream, test: TokenStream) -> TokenStream {
     let paths: Vec<String> = paths.into_iter().filter_map(path).collect();
@@ -32,7 +28,7 @@ pub fn needs(paths: TokenStream, test: TokenStream) -> TokenStream {
     }
 }
 
-/// Whether `../shared` was there when the tests were compiled, as `true` or `false`.
+/// Whether `../shared` existed at compile time, as `true` or `false`.
 #[proc_macro]
 pub fn shared_when_compiled(_: TokenStream) -> TokenStream {
     parse(if shared::folder().is_some() { "true" } else { "false" })
@@ -42,14 +38,13 @@ fn may_run(path: &str) -> bool {
     shared::folder().is_some() || shared::workspace().join("golden").join(path).exists()
 }
 
-/// The path that a string names, below `../shared`. A bare name is that of a golden pool.
+/// The path below `../shared`. A bare name is a golden pool.
 fn path(token: TokenTree) -> Option<String> {
     let token = token.to_string();
     let name = token.strip_prefix('"')?.strip_suffix('"')?;
     Some(if name.contains('/') { name.to_owned() } else { format!("pools/{name}") })
 }
 
-/// Whether the item has the attribute `#[test]`.
 fn is_test(item: TokenStream) -> bool {
     item.into_iter().any(|token| match token {
         TokenTree::Group(group) => {

@@ -1,37 +1,36 @@
-//! `pool.json` and the tables beside it, as values.
+//! Values of `pool.json` and its tables.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// `pool.json`: what the pool is and holds.
+/// Contents of `pool.json`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct PoolFacts {
-    /// The pool's name.
+    /// Pool name.
     pub pool: String,
-    /// Its guid.
+    /// Pool guid.
     pub guid: u64,
-    /// Expected state, as words.
+    /// Expected state.
     #[serde(default)]
     pub state: String,
-    /// The pool's version, "-" if it has features instead.
+    /// Pool version; "-" with features.
     #[serde(default)]
     pub version: String,
     /// Keys by encryption root.
     #[serde(default)]
     pub keys: BTreeMap<String, KeyFacts>,
-    /// The images.
+    /// Images.
     pub disks: Vec<DiskFacts>,
-    /// All datasets, snapshots and volumes.
+    /// Datasets, snapshots and volumes.
     pub datasets: Vec<DatasetFacts>,
-    /// Other states of the same images, in the file's own form.
+    /// Other states of the images, unparsed.
     #[serde(default)]
     pub views: serde_json::Value,
 }
 
 impl PoolFacts {
-    /// The key of an encryption root, as a user would give it. A root that `pool.json` does not list has
-    /// the key of the nearest listed one above it.
+    /// The key of an encryption root in user form. Roots missing from `pool.json` inherit from above.
     pub fn key_of(&self, root: &str) -> Option<Vec<u8>> {
         let above = self.keys.range(..=root.to_owned()).rev();
         let key = above.into_iter().find(|(above, _)| root.starts_with(above.as_str()))?.1;
@@ -40,29 +39,29 @@ impl PoolFacts {
     }
 }
 
-/// How an encryption root is unlocked.
+/// Key of an encryption root.
 #[derive(Debug, Clone, Deserialize)]
 pub struct KeyFacts {
     /// `passphrase`, `hex` or `raw`.
     pub keyformat: String,
-    /// The passphrase or the hex digits.
+    /// Passphrase or hex digits.
     pub key: Option<String>,
-    /// A raw key's bytes, as hex digits.
+    /// Raw key in hex.
     pub key_hex: Option<String>,
 }
 
-/// One image.
+/// An image.
 #[derive(Debug, Clone, Deserialize)]
 pub struct DiskFacts {
-    /// File name of the compressed image.
+    /// Name of the compressed image.
     pub file: String,
-    /// Bytes when unpacked.
+    /// Unpacked size.
     pub size: u64,
-    /// SHA-256 of the unpacked image.
+    /// SHA-256, unpacked.
     pub sha256: String,
 }
 
-/// One dataset, snapshot or volume.
+/// A dataset, snapshot or volume.
 #[derive(Debug, Clone, Deserialize)]
 pub struct DatasetFacts {
     /// Full name.
@@ -70,32 +69,32 @@ pub struct DatasetFacts {
     /// `filesystem`, `volume`, `snapshot`, `bookmark`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The dataset's guid.
+    /// Guid.
     pub guid: u64,
-    /// The txg in which it was created.
+    /// Creation txg.
     pub createtxg: u64,
-    /// The snapshot it was cloned from.
+    /// Origin of a clone.
     pub origin: Option<String>,
-    /// Encryption suite, if encrypted.
+    /// Encryption suite.
     pub encryption: Option<String>,
-    /// Path of the manifest within the golden pool's folder.
+    /// Manifest, in the pool's folder.
     pub manifest: Option<String>,
-    /// Bytes of a volume.
+    /// Volume size.
     pub size: Option<u64>,
-    /// SHA-256 of a whole volume.
+    /// SHA-256 of a volume.
     pub sha256: Option<String>,
-    /// Why there is neither manifest nor hash.
+    /// Reason for missing both.
     pub note: Option<String>,
 }
 
-/// One row of `zpool get -Hp` or `zfs get -Hp`.
+/// A row of `zpool get -Hp` or `zfs get -Hp`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PropertyRow {
-    /// The pool or dataset.
+    /// Pool or dataset.
     pub name: String,
-    /// The property.
+    /// Property.
     pub property: String,
-    /// Its value in exact form.
+    /// Exact value.
     pub value: String,
     /// `local`, `default`, `inherited from X`, `received`, `-`...
     pub source: String,

@@ -1,6 +1,5 @@
-//! The content of a disk: pages that copies share until one of them writes.
-//!
-//! A copy costs one reference per page, so that thousands of power cuts can begin from one run.
+//! A disk's content in copy-on-write pages. A copy costs one reference per page, so one run can be the start
+//! of thousands of power cuts.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,24 +8,24 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// Small enough that a write copies little, large enough that a disk has few.
+/// Balances copying per write against pages per disk.
 const PAGE_BYTES: usize = 16 << 10;
 
 type Page = Arc<[u8; PAGE_BYTES]>;
 
-/// The bytes of a disk. Pages that were never written take no memory.
+/// Bytes of a disk. Unwritten pages take no memory.
 #[derive(Clone)]
 pub struct Image {
     pages: Vec<Option<Page>>,
 }
 
 impl Image {
-    /// A disk of zeros.
+    /// Creates a disk of zeros.
     pub fn new(size_bytes: u64) -> Image {
         Image { pages: vec![None; (size_bytes as usize).div_ceil(PAGE_BYTES)] }
     }
 
-    /// Bytes from `offset` on.
+    /// Reads bytes.
     pub fn read(&self, offset: u64, len: usize) -> Bytes {
         let mut bytes = vec![0; len];
         for (page, in_page, in_bytes) in pieces(offset, len) {
@@ -37,7 +36,7 @@ impl Image {
         bytes.into()
     }
 
-    /// Writes bytes at `offset`.
+    /// Writes bytes.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         for (page, in_page, in_data) in pieces(offset, data.len()) {
             let page = self.pages[page].get_or_insert_with(|| Arc::new([0; PAGE_BYTES]));
@@ -55,7 +54,7 @@ impl Image {
     }
 }
 
-/// Writes images to sparse files in a folder, creating the folder.
+/// Writes images to sparse files in a new folder.
 pub fn save(images: &[Image], folder: &Path) {
     std::fs::create_dir_all(folder).unwrap();
     for (index, image) in images.iter().enumerate() {
@@ -65,7 +64,7 @@ pub fn save(images: &[Image], folder: &Path) {
 
 type Piece = (usize, std::ops::Range<usize>, std::ops::Range<usize>);
 
-/// The pages of a range: for each, the range within the page and the matching range within the whole.
+/// Splits a range by page: the range in the page, and in the whole.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -1,10 +1,8 @@
-//! Golden pools for tests: where they lie, their unpacked images, and what the OpenZFS kernel module says
-//! about their content.
+//! Golden pools for tests: locations, unpacked images, and content as the OpenZFS kernel module reports it.
 //!
-//! A golden pool is a folder of compressed images with a `pool.json` beside them (see the README in
-//! `shared/pools`). The pools that users' machines most need ship with the project (`golden/pools`). The
-//! others are too large and lie outside; a test that uses one is marked, so that the test runner reports it
-//! as ignored where `../shared` is missing:
+//! A golden pool is a folder of compressed images with a `pool.json` (see the README in `shared/pools`).
+//! Those that users' machines most need ship in `golden/pools`. Tests of the other, larger ones are marked,
+//! and ignored where `../shared` is missing:
 //!
 //! ```text
 //! use cenote_testkit::{golden, needs};
@@ -18,11 +16,10 @@
 //! }
 //! ```
 //!
-//! `CENOTE_SHARED` names another folder than `../shared`. Unpacked images go to `CENOTE_IMAGES/NAME` if
-//! that is set (images already there are used as they are), else to `target/golden`.
+//! `CENOTE_SHARED` replaces `../shared`. Images are unpacked to `CENOTE_IMAGES/NAME` if set (existing ones
+//! are used as they are), else to `target/golden`.
 //!
-//! Locking: none. Many tests, in many processes, may ask for an image at the same time: it appears under
-//! its name only when it is complete.
+//! Locking: none. Tests in many processes may request the same image, which appears only when complete.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that can't prepare itself must stop")]
 
 mod facts;
@@ -37,7 +34,7 @@ use std::path::{Path, PathBuf};
 
 const SHARED_WHEN_COMPILED: bool = cenote_testkit_macros::shared_when_compiled!();
 
-/// The root of the workspace.
+/// Root of the workspace.
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
@@ -46,10 +43,10 @@ pub fn workspace() -> PathBuf {
         .into()
 }
 
-/// The folder with material for tests that is too large to ship, if this machine has it.
+/// Folder of large test material, if present.
 ///
 /// # Panics
-/// If it was not there when the tests were compiled: they would be reported as ignored.
+/// If it appeared after compilation: marked tests would still be ignored.
 pub fn shared() -> Option<PathBuf> {
     let folder = match std::env::var_os("CENOTE_SHARED") {
         Some(set) => PathBuf::from(set),
@@ -64,20 +61,19 @@ pub fn shared() -> Option<PathBuf> {
     found.then_some(folder)
 }
 
-/// A file or folder below [`shared`]. Tests that use it are marked with [`needs`].
+/// A path below [`shared`], for tests marked with [`needs`].
 ///
 /// # Panics
-/// If it is not there.
+/// If it is missing.
 pub fn shared_path(relative: &str) -> PathBuf {
     let found = shared().map(|shared| shared.join(relative)).filter(|path| path.exists());
     found.unwrap_or_else(|| panic!("no {relative} in ../shared (CENOTE_SHARED names another folder)"))
 }
 
-/// A folder with the images of OpenZFS's own pools (`fixtures/FOLDER/blockfiles/*.dat`), unpacked once and
-/// kept.
+/// Folder with unpacked images of OpenZFS's own pools (`fixtures/FOLDER/blockfiles/*.dat`).
 ///
 /// # Panics
-/// If they are not there.
+/// If they are missing.
 pub fn fixture_images(folder: &str) -> PathBuf {
     let packed = shared_path(&format!("fixtures/{folder}/blockfiles"));
     let images = workspace().join("target/fixtures").join(folder);
@@ -90,21 +86,21 @@ pub fn fixture_images(folder: &str) -> PathBuf {
     images
 }
 
-/// What names of pools that OpenZFS 2.4 made begin with.
+/// Name prefix of pools made by OpenZFS 2.4.
 const OF_2_4: &str = "24-";
 
-/// The folders that hold golden pools, on this machine, and what the names of those in them begin with.
+/// Folders of golden pools, with name prefixes.
 fn pool_folders() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let own = Some(("", workspace().join("golden/pools")));
     let shared = |prefix, folder| shared().map(|shared| (prefix, shared.join(folder)));
     [own, shared("", "pools"), shared(OF_2_4, "pools24")].into_iter().flatten()
 }
 
-/// The golden pool of this name: its folder's, after `24-` if OpenZFS 2.4 made it. Tests that use one from
-/// `../shared` are marked with [`needs`].
+/// Finds a golden pool by folder name, with the prefix `24-` if OpenZFS 2.4 made it. Pools in `../shared`
+/// require [`needs`].
 ///
 /// # Panics
-/// If it is not there.
+/// If it is missing.
 pub fn golden(name: &str) -> Golden {
     let folder = pool_folders()
         .filter_map(|(prefix, pools)| Some(pools.join(name.strip_prefix(prefix)?)))
@@ -113,10 +109,10 @@ pub fn golden(name: &str) -> Golden {
     Golden { name: name.into(), folder }
 }
 
-/// Names of all golden pools on this machine, sorted.
+/// Sorted names of all golden pools here.
 ///
 /// # Panics
-/// If there are none: a test that goes through them would check nothing.
+/// If there are none, as such a test would check nothing.
 pub fn golden_names() -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (prefix, pools) in pool_folders() {
@@ -130,12 +126,12 @@ pub fn golden_names() -> Vec<String> {
     names
 }
 
-/// All golden pools on this machine, by name.
+/// All golden pools here, by name.
 pub fn golden_pools() -> impl Iterator<Item = Golden> {
     golden_names().into_iter().map(|name| golden(&name))
 }
 
-/// One golden pool.
+/// A golden pool.
 #[derive(Debug, Clone)]
 pub struct Golden {
     name: String,
@@ -143,28 +139,28 @@ pub struct Golden {
 }
 
 impl Golden {
-    /// The folder's name; the pool's own name is in [`Golden::facts`].
+    /// Folder name. [`Golden::facts`] has the pool's.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The folder that holds `pool.json`, the compressed images and the expectations.
+    /// Folder of `pool.json`, compressed images and expectations.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// OpenZFS 2.4 made it: programs of 2.3 may be unable to open it.
+    /// Whether OpenZFS 2.4 made it: 2.3 may be unable to open it.
     pub fn is_of_2_4(&self) -> bool {
         self.name.starts_with(OF_2_4)
     }
 
-    /// What the pool is and holds.
+    /// Reads `pool.json`.
     pub fn facts(&self) -> PoolFacts {
         let text = std::fs::read(self.folder.join("pool.json")).expect("pool.json");
         serde_json::from_slice(&text).expect("pool.json is what this crate knows")
     }
 
-    /// The folder with its unpacked images, read-only. The first call may take seconds.
+    /// Folder of unpacked, read-only images. The first call may take seconds.
     pub fn images(&self) -> PathBuf {
         let base = std::env::var_os("CENOTE_IMAGES").map(PathBuf::from);
         let folder = base.unwrap_or_else(|| workspace().join("target/golden")).join(&self.name);
@@ -177,12 +173,12 @@ impl Golden {
         folder
     }
 
-    /// A text file of the golden pool (`history.txt`), decompressed if there is only a `.zst`.
+    /// Reads a text file (`history.txt`), decompressed if necessary.
     pub fn text(&self, file: &str) -> String {
         String::from_utf8(self.bytes(file)).expect("UTF-8")
     }
 
-    /// A file of the golden pool, decompressed if its name ends in `.zst` or if there is only a `.zst`.
+    /// Reads a file, decompressed if it is a `.zst` or only that exists.
     pub fn bytes(&self, file: &str) -> Vec<u8> {
         let plain = self.folder.join(file);
         if plain.exists() && !file.ends_with(".zst") {

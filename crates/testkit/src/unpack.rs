@@ -1,7 +1,7 @@
-//! Unpacks images: sparse, checked against their hash, visible only when complete.
+//! Unpacks images: sparse, verified, visible only when complete.
 //!
-//! Locking: any number of threads and processes may want the same image. One at a time unpacks into a folder,
-//! under a lock on a file; an image that is there is never replaced, as another test may have it open.
+//! Locking: a file lock admits one unpacking thread or process per folder. Existing images are never
+//! replaced, as another test may have them open.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -13,10 +13,10 @@ use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Unpacks `packed` (zstd, windows up to 128 MiB) to `image`, leaving out pages of zeros.
+/// Unpacks `packed` (zstd, windows up to 128 MiB) sparsely to `image`.
 ///
 /// # Panics
-/// If the result does not have this SHA-256, or on any I/O error: the test can't continue.
+/// On a wrong SHA-256 or an I/O error.
 pub fn unpack_image(packed: &Path, image: &Path, sha256: &str) {
     let mut hash = Sha256::new();
     let input = File::open(packed).unwrap_or_else(|e| panic!("{}: {e}", packed.display()));
@@ -30,10 +30,10 @@ pub fn unpack_image(packed: &Path, image: &Path, sha256: &str) {
     });
 }
 
-/// Unpacks `packed` (bzip2) to `image`, leaving out pages of zeros.
+/// Unpacks `packed` (bzip2) sparsely to `image`.
 ///
 /// # Panics
-/// On any I/O error.
+/// On an I/O error.
 pub fn unpack_bzip2(packed: &Path, image: &Path) {
     let input = File::open(packed).unwrap_or_else(|e| panic!("{}: {e}", packed.display()));
     let mut input = bzip2::read::BzDecoder::new(input);
@@ -50,11 +50,10 @@ pub fn unpack_bzip2(packed: &Path, image: &Path) {
     });
 }
 
-/// Makes a read-only file of what `fill` writes, unless it is there. It appears under its name only when it
-/// is complete.
+/// Creates a read-only file with `fill` unless it exists. It appears only when complete.
 fn write_image(image: &Path, fill: impl FnOnce(&mut File)) {
-    // The lock and the unfinished image lie in a folder beside, where commands that look for the disks in
-    // `folder` do not find them.
+    // Lock and unfinished image are in a sibling folder, where commands that scan `folder` for disks miss
+    // them.
     let folder = image.parent().expect("an image lies in a folder");
     let unpacking = folder.with_extension("unpacking");
     for needed in [folder, &unpacking] {
@@ -76,12 +75,12 @@ fn write_image(image: &Path, fill: impl FnOnce(&mut File)) {
     fs::rename(&partial, image).expect("rename the image");
 }
 
-/// Copies an image to a place where it may be changed; holes stay holes.
+/// Copies an image sparsely for changes.
 ///
 /// # Panics
-/// If `cp` fails: the test can't continue.
+/// If `cp` fails.
 pub fn copy_image(image: &Path, to: &Path) {
-    // Images are read-only; the copy is not.
+    // The copy must be writable.
     let mut cp = Command::new("cp");
     let done =
         cp.args(["--sparse=always", "--no-preserve=mode"]).arg(image).arg(to).status().expect("cp runs");

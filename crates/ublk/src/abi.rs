@@ -1,4 +1,4 @@
-//! Commands of the driver, and the structures that go with them. All integers are the machine's own.
+//! Commands and structures of the driver. All integers are in host byte order.
 //!
 //! ```text
 //!   control command   | dev_id 4 | queue_id 2 | len 2 | addr 8 | data 16 |
@@ -9,29 +9,29 @@
 //!   I/O command, 16   | queue 2 | tag 2 | result 4 | addr 8 |
 //! ```
 //!
-//! Commands were plain numbers in Linux 6.0 to 6.3; since 6.4 they are encoded as those of ioctl(2), and a
-//! kernel may leave the old ones out.
+//! Linux 6.0 to 6.3 use plain command numbers; since 6.4 ioctl(2) encoding, and plain numbers may be
+//! disabled.
 //!
 //! Source: Linux `include/uapi/linux/ublk_cmd.h`.
 
 use bytes::{Buf, BufMut};
 use cenote_disk::Disk;
 
-/// The unit of sizes and places: a sector.
+/// Unit of sizes and offsets.
 pub const SECTOR_BYTES: u64 = 512;
 /// `UBLK_MAX_QUEUE_DEPTH`
 pub const DEPTH_MAX: usize = 4096;
 /// `sizeof(struct ublksrv_ctrl_dev_info)`
 pub const INFO_BYTES: usize = 64;
-/// Parameters as far as they are set: basic, and discard.
+/// Parameters up to and including discard.
 pub const PARAMS_BYTES: usize = 60;
 /// `sizeof(struct ublksrv_io_desc)`
 pub const DESCRIPTOR_BYTES: usize = 24;
-/// The most data of one request.
+/// Most data per request.
 pub const IO_BYTES_MAX: u32 = 1 << 20;
-/// The most that one discard, or one zeroing, is about: 1 GiB.
+/// Most sectors to discard or zero at once: 1 GiB.
 const CLEARED_SECTORS_MAX: u32 = 1 << 21;
-/// What large requests are best made of.
+/// Preferred request size.
 const BEST_BYTES: u32 = 128 << 10;
 
 /// `UBLK_F_NEED_GET_DATA`
@@ -46,7 +46,7 @@ pub const RES_NEED_GET_DATA: i32 = 1;
 /// Commands to `/dev/ublk-control`: `UBLK_CMD_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-#[allow(missing_docs)] // they are called as in the kernel
+#[allow(missing_docs)] // names of the kernel
 pub enum Control {
     GetDevInfo = 0x02,
     AddDev = 0x04,
@@ -61,30 +61,30 @@ pub enum Control {
 /// Commands to `/dev/ublkcN`: `UBLK_IO_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-#[allow(missing_docs)] // they are called as in the kernel
+#[allow(missing_docs)] // names of the kernel
 pub enum Io {
     FetchReq = 0x20,
     CommitAndFetchReq = 0x21,
     NeedGetData = 0x22,
 }
 
-/// How commands are numbered.
+/// Encoding of command numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbers {
-    /// Plainly: Linux 6.0 to 6.3.
+    /// Plain: Linux 6.0 to 6.3.
     Legacy,
-    /// As ioctl(2) has them: `UBLK_U_*`.
+    /// ioctl(2) encoding: `UBLK_U_*`.
     Encoded,
 }
 
 impl Numbers {
-    /// The number of a control command.
+    /// Number of a control command.
     pub fn control(self, command: Control) -> u32 {
         let is_read_only = matches!(command, Control::GetDevInfo | Control::GetFeatures);
         self.number(command as u8, if is_read_only { READ } else { READ | WRITE }, 32)
     }
 
-    /// The number of an I/O command.
+    /// Number of an I/O command.
     pub fn io(self, command: Io) -> u32 {
         self.number(command as u8, READ | WRITE, 16)
     }
@@ -101,12 +101,12 @@ impl Numbers {
 const READ: u32 = 2;
 const WRITE: u32 = 1;
 
-/// What a control command is about, but for its buffer.
+/// Operands of a control command.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject {
-    /// The device; `u32::MAX`: none yet.
+    /// Device; `u32::MAX`: none yet.
     pub device: u32,
-    /// A number that some commands take.
+    /// Command-specific number.
     pub data: u64,
 }
 
@@ -116,7 +116,7 @@ impl Subject {
         let mut body = [0; 80];
         let mut fields = &mut body[..];
         fields.put_u32_ne(self.device);
-        // Of no queue.
+        // No queue.
         fields.put_u16_ne(u16::MAX);
         fields.put_u16_ne(len);
         fields.put_u64_ne(address);
@@ -136,18 +136,18 @@ pub fn io_command(queue: u16, tag: u16, result: i32, address: u64) -> [u8; 80] {
     body
 }
 
-/// What the driver knows of a device.
+/// Device information kept by the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Info {
-    /// Queues.
+    /// Number of queues.
     pub queues: u16,
-    /// Requests at a time of each queue.
+    /// Requests per queue.
     pub depth: u16,
-    /// Its number.
+    /// Device number.
     pub device: u32,
     /// `UBLK_F_*`
     pub flags: u64,
-    /// `ublksrv_flags`, which the driver keeps for whoever made the device.
+    /// `ublksrv_flags`: opaque to the driver.
     pub owner: u64,
 }
 
@@ -162,14 +162,14 @@ impl Info {
         fields.put_u32_ne(0);
         fields.put_u32_ne(IO_BYTES_MAX);
         fields.put_u32_ne(self.device);
-        // Process, padding.
+        // PID, padding.
         fields.put_u64_ne(0);
         fields.put_u64_ne(self.flags);
         fields.put_u64_ne(self.owner);
         bytes
     }
 
-    /// Reads what [`Info::encode`] writes.
+    /// Inverse of [`Info::encode`].
     pub fn decode(bytes: &[u8; INFO_BYTES]) -> Info {
         let mut fields = &bytes[..];
         let (queues, depth) = (fields.get_u16_ne(), fields.get_u16_ne());
@@ -180,25 +180,25 @@ impl Info {
     }
 }
 
-/// What a block device looks like.
+/// Geometry of a block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Its size: whole sectors.
+    /// In whole sectors.
     pub size_bytes: u64,
-    /// What a write changes at least, without reading first: a power of two.
+    /// Physical block, a power of two: writing less means reading first.
     pub block_bytes: u32,
-    /// It can't be changed.
+    /// Whether it refuses writes.
     pub is_read_only: bool,
 }
 
 impl Shape {
-    /// That of a disk.
+    /// Shape of a disk.
     pub fn of(disk: &dyn Disk) -> Shape {
         let is_read_only = disk.is_read_only();
         Shape { size_bytes: disk.size_bytes(), block_bytes: disk.block_bytes(), is_read_only }
     }
 
-    /// `struct ublk_params`: logical blocks of a sector, physical ones of the disk's.
+    /// `struct ublk_params`: logical blocks are sectors, physical blocks the disk's.
     pub fn params(&self) -> [u8; PARAMS_BYTES] {
         const TYPE_BASIC: u32 = 1;
         const TYPE_DISCARD: u32 = 1 << 1;
@@ -215,16 +215,16 @@ impl Shape {
         };
         fields.put_u32_ne(types);
         fields.put_u32_ne(attributes);
-        // Logical, physical, best and smallest request, as powers of two.
+        // Shifts: logical, physical, optimal, minimal block.
         let block_shift = block_bytes.ilog2() as u8;
         fields.put_slice(&[9, block_shift, block_shift.max(BEST_BYTES.ilog2() as u8), block_shift]);
         fields.put_u32_ne(IO_BYTES_MAX / SECTOR_BYTES as u32);
-        // Sectors that requests may not cross: none.
+        // chunk_sectors: none.
         fields.put_u32_ne(0);
         fields.put_u64_ne(self.size_bytes / SECTOR_BYTES);
         // virt_boundary_mask
         fields.put_u64_ne(0);
-        // Discard: alignment, granularity, most sectors; zeroing; ranges of one request.
+        // Discard: alignment, granularity, most sectors; most sectors to zero; most ranges.
         fields.put_u32_ne(0);
         fields.put_u32_ne(block_bytes);
         fields.put_u32_ne(CLEARED_SECTORS_MAX);
@@ -234,16 +234,16 @@ impl Shape {
     }
 }
 
-/// A request, as the kernel describes it.
+/// A request from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptor {
     /// `UBLK_IO_OP_*`
     pub op: u8,
     /// `UBLK_IO_F_*`
     pub flags: u32,
-    /// How many sectors it is about.
+    /// Sector count.
     pub sectors: u32,
-    /// The first of them.
+    /// First sector.
     pub first: u64,
 }
 
@@ -261,12 +261,12 @@ impl Descriptor {
         Descriptor { op: op_and_flags as u8, flags: op_and_flags & !0xff, sectors, first }
     }
 
-    /// How many bytes it is about.
+    /// Byte count.
     pub fn bytes(&self) -> usize {
         self.sectors as usize * SECTOR_BYTES as usize
     }
 
-    /// How many bytes it brings.
+    /// Bytes to write.
     pub fn brings(&self) -> usize {
         if self.op == Descriptor::WRITE { self.bytes() } else { 0 }
     }

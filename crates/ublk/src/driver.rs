@@ -1,14 +1,13 @@
-//! The driver: control commands, and devices of processes that are gone.
+//! The driver: control commands, and deletion of abandoned devices.
 //!
-//! A device outlives the process that served it, and a driver has devices of other programs, too. Ours say so
-//! in `ublksrv_flags`, which the driver keeps for whoever made them: [`MARK`], and the process. One is
-//! deleted if that process is gone (or is this one, started anew with the same number), and nobody serves it:
-//! only one process at a time can open `/dev/ublkcN`. Of a process that was killed, the kernel keeps that
-//! open for some more seconds: Linux 6.1 looks every five whether who serves a device is alive.
+//! A device outlives the process that serves it, and other programs have devices, too. Ours carry [`MARK`]
+//! and the process ID in `ublksrv_flags`. A device is abandoned if that process is dead (or has this one's
+//! ID, so is an earlier one) and no process serves it: only one at a time can open `/dev/ublkcN`. After a
+//! kill, the kernel holds that file for a while: Linux 6.1 checks every five seconds whether the server is
+//! alive.
 //!
-//! `DEL_DEV` waits until nobody has the block device open, and keeps all others waiting meanwhile, for hours
-//! perhaps. So it is only called when the disk is gone, which the driver tells by whether it takes
-//! parameters.
+//! `DEL_DEV` blocks until the block device is closed, perhaps for hours, and with it all other control
+//! commands. So it is called only once the disk is gone, which is when `SET_PARAMS` succeeds.
 
 use std::fs::{File, OpenOptions, read_dir};
 use std::io;
@@ -22,16 +21,14 @@ use crate::abi::{
 };
 use crate::ring::control;
 
-/// The driver's device.
 const CONTROL: &str = "/dev/ublk-control";
-/// Where all devices are listed.
 const DEVICES: &str = "/sys/class/ublk-char";
-/// What `ublksrv_flags` of our devices begin with: "ceno".
+/// Marks our devices: "ceno".
 const MARK: u32 = 0x6f6e_6563;
 
-/// Why there are no block devices.
+/// Why block devices are unavailable.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // the messages say what the fields are
+#[allow(missing_docs)] // the messages explain the fields
 pub enum Missing {
     #[error(
         "the kernel has no ublk driver (/dev/ublk-control is not there): `modprobe ublk_drv`; Linux has it \
@@ -46,7 +43,7 @@ pub enum Missing {
     Io(#[from] io::Error),
 }
 
-/// The driver.
+/// The ublk driver.
 #[derive(Debug)]
 pub struct Driver {
     control: OwnedFd,
@@ -55,10 +52,10 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Opens it, and asks what it can do.
+    /// Opens the driver and queries its features.
     ///
     /// # Errors
-    /// There is none, or this process may not use it.
+    /// The driver is missing, or access is denied.
     pub fn open() -> Result<Driver, Missing> {
         Driver::at(Path::new(CONTROL))
     }
@@ -66,7 +63,7 @@ impl Driver {
     fn at(path: &Path) -> Result<Driver, Missing> {
         let opened = OpenOptions::new().read(true).write(true).open(path);
         let file = opened.map_err(|error| match error.kind() {
-            // Without the module, but with its node.
+            // The node may exist without the module.
             io::ErrorKind::NotFound => Missing::Driver,
             io::ErrorKind::PermissionDenied => Missing::Permission(error),
             _ if is(&error, Errno::NXIO) || is(&error, Errno::NODEV) => Missing::Driver,
@@ -77,12 +74,12 @@ impl Driver {
         let none = Subject { device: u32::MAX, data: 0 };
         match driver.call(Control::GetFeatures, none, &mut features) {
             Ok(_) => driver.features = u64::from_ne_bytes(features) | CMD_IOCTL_ENCODE,
-            // Linux 6.0 to 6.4 don't know the question, and take it for one about a device.
+            // Linux 6.0 to 6.4 lack GET_FEATURES and take it for a device command.
             Err(error) if is(&error, Errno::NODEV) || is(&error, Errno::OPNOTSUPP) => {
                 driver.numbers = Numbers::Legacy;
             }
             Err(error) if is(&error, Errno::PERM) || is(&error, Errno::ACCESS) => {
-                // Those who may not make a ring at all are told the same.
+                // Also if io_uring is denied altogether.
                 return Err(Missing::Permission(error));
             }
             Err(error) if is(&error, Errno::NOSYS) => return Err(Missing::Ring(error)),
@@ -91,12 +88,12 @@ impl Driver {
         Ok(driver)
     }
 
-    /// How commands are numbered.
+    /// Encoding of command numbers.
     pub fn numbers(&self) -> Numbers {
         self.numbers
     }
 
-    /// Makes a device that nobody sees yet.
+    /// Creates a device that is not visible yet.
     pub fn add(&self, queues: u16, depth: u16) -> io::Result<Info> {
         let flags = NEED_GET_DATA | self.features & CMD_IOCTL_ENCODE;
         let wanted = Info { queues, depth, device: u32::MAX, flags, owner: owner() };
@@ -110,25 +107,24 @@ impl Driver {
         Ok(info)
     }
 
-    /// Says what a device looks like.
+    /// Sets parameters.
     pub fn set_params(&self, device: u32, shape: &Shape) -> io::Result<()> {
         self.call(Control::SetParams, Subject { device, data: 0 }, &mut shape.params()).map(drop)
     }
 
-    /// Shows a device whose queues are all fetched from. Its requests must be answered meanwhile.
+    /// Makes a device visible. All its queues must be fetching, and requests must be answered meanwhile.
     pub fn start(&self, device: u32) -> io::Result<()> {
         let data = std::process::id().into();
         self.call(Control::StartDev, Subject { device, data }, &mut []).map(drop)
     }
 
-    /// Takes a device away from those who have it open. What they wrote and is still in the kernel's memory
-    /// is written before, so requests must be answered meanwhile.
+    /// Removes the block device, even while open. The kernel first writes dirty pages, so requests must be
+    /// answered meanwhile.
     pub fn stop(&self, device: u32) -> io::Result<()> {
         self.call(Control::StopDev, Subject { device, data: 0 }, &mut []).map(drop)
     }
 
-    /// Deletes a device that was stopped, unless somebody has it open still. Nobody may serve it any more.
-    /// Answers whether it is gone.
+    /// Deletes a stopped device without a server. Returns false if its block device is still open.
     pub fn delete(&self, device: u32) -> io::Result<bool> {
         let any = Shape { size_bytes: 1 << 20, block_bytes: 4096, is_read_only: true };
         match self.set_params(device, &any) {
@@ -139,10 +135,10 @@ impl Driver {
         self.call(Control::DelDev, Subject { device, data: 0 }, &mut []).map(|_| true)
     }
 
-    /// Tells those who use a device of its new size.
+    /// Changes the size of a device.
     ///
     /// # Errors
-    /// The driver can't: Linux can since 6.16.
+    /// Unsupported before Linux 6.16.
     pub fn resize(&self, device: u32, sectors: u64) -> io::Result<()> {
         if self.features & UPDATE_SIZE == 0 {
             return Err(io::ErrorKind::Unsupported.into());
@@ -150,8 +146,7 @@ impl Driver {
         self.call(Control::UpdateSize, Subject { device, data: sectors }, &mut []).map(drop)
     }
 
-    /// Deletes devices of processes that are gone, but for those that `is_kept`. Answers whether all are
-    /// gone: what somebody has open still can be deleted later.
+    /// Deletes devices of dead processes, except those that `is_kept`. Returns false if some are still open.
     pub fn sweep(&self, is_kept: impl Fn(u32) -> bool) -> bool {
         let listed = read_dir(DEVICES).into_iter().flatten().flatten();
         let number = |name: std::ffi::OsString| name.to_str()?.strip_prefix("ublkc")?.parse().ok();
@@ -176,7 +171,7 @@ impl Driver {
     }
 }
 
-/// The device that serves a block device.
+/// Opens the server's end of a device.
 pub fn open_queues(device: u32) -> io::Result<OwnedFd> {
     let path = PathBuf::from(format!("/dev/ublkc{device}"));
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
@@ -187,12 +182,12 @@ fn is(error: &io::Error, errno: Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())
 }
 
-/// What `ublksrv_flags` of this process's devices are.
+/// `ublksrv_flags` of this process's devices.
 fn owner() -> u64 {
     u64::from(MARK) << 32 | u64::from(std::process::id())
 }
 
-/// Whether a device was made by a process like this one that is gone.
+/// Whether a dead Cenote process made the device.
 fn is_of_the_dead(owner: u64) -> bool {
     let process = owner as u32;
     let is_gone = || process == std::process::id() || !Path::new(&format!("/proc/{process}")).exists();

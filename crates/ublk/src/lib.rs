@@ -1,27 +1,26 @@
-//! Block devices of Linux that this process serves: ublk.
+//! Linux block devices served by this process: ublk.
 //!
 //! ```text
-//!   /dev/ublkbN --> kernel: queues --io_uring--> threads ([`worker`]) --> Disk, by the runtime's tasks
+//!   /dev/ublkbN --> kernel: queues --io_uring--> threads ([`worker`]) --> Disk, in runtime tasks
 //!                                      ^
-//!   /dev/ublk-control: made, shown, stopped, deleted ([`server`], [`driver`])
+//!   /dev/ublk-control: create, start, stop, delete ([`server`], [`driver`])
 //! ```
 //!
-//! Idea: a few threads serve the queues of all devices. A thread runs a request up to its first wait, as
-//! those of FUSE do; tasks of the runtime do the rest. What requests carry is in memory only while a request
-//! is under way, and counted by [`Limits`](cenote_disk::Limits): tags have no memory of their own ([`ring`]).
+//! Idea: a few threads serve the queues of all devices. As in FUSE, a thread runs a request up to its first
+//! wait, and a runtime task does the rest. Only requests in progress hold memory ([`ring`]), and
+//! [`Limits`](cenote_disk::Limits) counts it.
 //!
-//! Read in this order: [`abi`] (bytes), [`request`] (what they mean), [`ring`] (io_uring; all that is
-//! `unsafe`), [`worker`], [`driver`], [`server`], [`users`] (who has a device open).
+//! Read in this order: [`abi`], [`request`], [`ring`] (io_uring; all `unsafe` code), [`worker`], [`driver`],
+//! [`server`], [`users`].
 //!
-//! No recovery: with `UBLK_F_USER_RECOVERY` a device waits for the next process when its own dies, and those
-//! who use it notice nothing. But what was answered and not flushed is lost with the process, as with a power
-//! cut. A file system has to hear of that: it gets errors, and finds itself consistent when it is mounted
-//! again.
+//! No recovery: with `UBLK_F_USER_RECOVERY`, a device would wait for the next process after a crash,
+//! unnoticed by its users. But writes that were confirmed and not flushed are lost, as in a power cut, and a
+//! file system must learn of that. So it gets errors, and recovers at the next mount.
 //!
-//! Bounds: requests of 1 MiB, [128](server) at a time of each of up to four queues a device.
+//! Bounds: requests of 1 MiB; [128](server) at a time per queue; up to four queues per device.
 //!
 //! Source: Linux `Documentation/block/ublk.rst`, `include/uapi/linux/ublk_cmd.h`, `drivers/block/ublk_drv.c`
-//! (6.1: what commands wait for, and when they fail).
+//! (6.1: blocking and failure of commands).
 
 pub mod abi;
 pub mod driver;
@@ -40,8 +39,8 @@ pub use abi::Shape;
 pub use driver::Missing;
 pub use server::{Device, Server};
 
-/// Where a device's requests find their disk, which may be opened when the first one comes.
+/// Source of a device's disk, which may open it on demand.
 pub trait Source: Send + Sync {
-    /// The disk.
+    /// Returns the disk.
     fn disk(&self) -> BoxFuture<'_, Result<Arc<dyn Disk>, Failure>>;
 }

@@ -1,4 +1,4 @@
-//! What requests mean, and how they are carried out on a disk.
+//! Requests and their execution on a disk.
 
 use std::ops::Range;
 
@@ -10,27 +10,27 @@ use crate::abi::{Descriptor, IO_BYTES_MAX, SECTOR_BYTES};
 /// `UBLK_IO_F_FUA`
 const FUA: u32 = 1 << 13;
 
-/// What the kernel asks for. Ranges are not checked yet.
+/// A kernel request. Ranges are unchecked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// Reads a range.
     Read(Range<u64>),
-    /// Writes a range; whether it is to be durable when that is answered.
+    /// Writes a range; `true` (FUA): durably.
     Write(Range<u64>, bool),
-    /// Makes durable what was written.
+    /// Makes completed writes durable.
     Flush,
-    /// What a range holds is not needed any more.
+    /// Frees a range.
     Discard(Range<u64>),
-    /// Makes a range read as zeros.
+    /// Zeroes a range.
     Zero(Range<u64>),
-    /// Something that was not offered.
+    /// An operation that the device does not support.
     Unknown,
 }
 
 impl Request {
     /// Reads a descriptor.
     pub fn of(descriptor: &Descriptor) -> Request {
-        // One that is too large stays so.
+        // Saturates, so that an overflow stays out of range.
         let start = descriptor.first.saturating_mul(SECTOR_BYTES);
         let range = start..start.saturating_add(u64::from(descriptor.sectors) * SECTOR_BYTES);
         match descriptor.op {
@@ -43,10 +43,10 @@ impl Request {
         }
     }
 
-    /// How much data it carries, in either direction.
+    /// Bytes of data to read or write.
     pub fn data_bytes(&self) -> u32 {
         match self {
-            // What is larger than was offered is refused.
+            // Larger requests than allowed will be refused.
             Request::Read(range) | Request::Write(range, _) => {
                 (range.end - range.start).min(IO_BYTES_MAX.into()) as u32
             }
@@ -54,10 +54,10 @@ impl Request {
         }
     }
 
-    /// Carries it out. `data` is what a write brings. Returns what a read takes.
+    /// Executes the request. `data`: data to write. Returns data read.
     ///
     /// # Errors
-    /// The disk's; the range is not within it.
+    /// The disk's error; the range is out of bounds.
     pub async fn carry_out(&self, disk: &dyn Disk, data: Bytes) -> Result<Bytes, Failure> {
         let check = |range: &Range<u64>| {
             let is_within = range.start < range.end && range.end <= disk.size_bytes();
@@ -89,7 +89,7 @@ impl Request {
         }
     }
 
-    /// What the kernel is told: how many bytes were read or written, or an error's number.
+    /// Result for the kernel: bytes read or written, or a negative errno.
     pub fn result(&self, done: &Result<Bytes, Failure>) -> i32 {
         match (self, done) {
             (_, Err(failure)) => -(failure.errno as i32),
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// A disk in memory, and what was asked of it.
+    /// A RAM disk that records calls.
     struct Memory {
         bytes: Mutex<Vec<u8>>,
         asked: Mutex<Vec<String>>,
@@ -171,7 +171,7 @@ mod tests {
         Request::of(&Descriptor { op, flags, sectors, first })
     }
 
-    /// The number that the kernel is told, and the data.
+    /// Executes a request. Returns the kernel's result and the data.
     fn answer(disk: &Memory, request: &Request, data: &[u8]) -> (i32, Bytes) {
         let data = Bytes::copy_from_slice(data);
         let work = |_: Runtime| request.carry_out(disk, data);

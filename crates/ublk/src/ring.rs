@@ -1,21 +1,20 @@
-//! The driver's commands over io_uring, and the memory that goes with them.
+//! Driver commands over io_uring, and the memory they use.
 //!
 //! ```text
-//!   [`control`]   one command to /dev/ublk-control: a ring of its own, until it is done
+//!   [`control`]   one command to /dev/ublk-control, on a ring of its own
 //!   [`Ring`]      queues of many devices: FETCH each tag once, then per request
 //!                   read    arrived ------------------------------------------> COMMIT with the data
 //!                   write   arrived, wants a buffer --> NEED_GET_DATA --> filled --> COMMIT
 //! ```
 //!
-//! Idea: no tag has memory of its own (`UBLK_F_NEED_GET_DATA`). The kernel copies what a read takes from
-//! wherever it is, and asks for memory before it hands over what a write brings. So who serves a device
-//! decides how much is in memory.
+//! Idea: tags have no memory of their own (`UBLK_F_NEED_GET_DATA`). COMMIT names the address of data read;
+//! for a write, the kernel asks for a buffer first. So the server decides how much memory is in use.
 //!
-//! Threads: the driver takes a queue's commands from the thread that fetched first, and copies in its
-//! context. So a [`Ring`] belongs to one thread.
+//! Threads: the driver accepts a queue's commands only from the thread that fetched first, in whose context
+//! it copies. So a [`Ring`] belongs to one thread.
 //!
-//! Ownership: a tag is the kernel's from FETCH or COMMIT until its completion arrives. Memory that a command
-//! names is kept until then, by the ring. That of a COMMIT is copied when the command is submitted.
+//! Ownership: the kernel owns a tag from FETCH or COMMIT to its completion. Until then the ring keeps the
+//! memory that the command names; COMMIT copies at submission.
 #![allow(unsafe_code)] // entries hold addresses; queues' descriptors are mapped; the kernel fills buffers
 
 use std::ffi::c_void;
@@ -37,19 +36,18 @@ use crate::abi::{
     DEPTH_MAX, DESCRIPTOR_BYTES, Descriptor, Io, Numbers, RES_NEED_GET_DATA, Subject, io_command,
 };
 
-/// Commands that are submitted with one call at most.
 const ENTRIES: u32 = 256;
-/// Completions that have room; more wait in the kernel.
+/// Completion queue entries. The kernel keeps further completions.
 const COMPLETIONS: u32 = 1024;
-/// Between two calls that the kernel refuses.
+/// Pause after a refused system call.
 const BREATH: Duration = Duration::from_millis(1);
-/// User data of the entry that waits for the eventfd.
+/// User data of the eventfd poll.
 const WAKE: u64 = u64::MAX;
 
-/// Has the driver carry out a control command, and waits for that. `buffer`: what the command takes or gives.
+/// Executes a control command and waits for it. `buffer`: its input or output.
 ///
 /// # Errors
-/// The driver's, or io_uring is not to be had.
+/// The driver's, or io_uring is unavailable.
 pub fn control(driver: &OwnedFd, number: u32, subject: Subject, buffer: &mut [u8]) -> io::Result<u32> {
     let mut kernel: IoUring<Entry128, cqueue::Entry> = IoUring::builder().dontfork().build(1)?;
     let address = if buffer.is_empty() { 0 } else { buffer.as_mut_ptr() as u64 };
@@ -74,34 +72,34 @@ pub fn control(driver: &OwnedFd, number: u32, subject: Subject, buffer: &mut [u8
     }
 }
 
-/// A tag of a queue: the place of one request.
+/// A tag of a queue: one request at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct At {
-    /// The queue's place in its ring.
+    /// Its index in the ring.
     pub queue: u32,
     /// The tag.
     pub tag: u16,
 }
 
-/// What has happened.
+/// A ring event.
 #[derive(Debug)]
 pub enum Event {
-    /// Somebody has written to the eventfd.
+    /// The eventfd was written to.
     Woken,
-    /// A request has come; whether it wants [`Ring::get_data`] first.
+    /// A request; `true`: needs [`Ring::get_data`].
     Arrived(At, Descriptor, bool),
-    /// The data of a request is there; less than was asked for if memory is short.
+    /// A write's data; cut short if memory is short.
     Filled(At, Descriptor, Bytes),
-    /// The device was stopped: nothing comes of this queue any more.
+    /// The queue ended: the device was stopped.
     Gone(u32),
 }
 
-/// Queues of devices. It belongs to one thread.
+/// Queues of devices. Belongs to one thread.
 pub struct Ring {
-    // The first to go: what it knows of is then the ring's alone.
+    // Dropped first: then its commands' memory belongs to the ring alone.
     kernel: IoUring<Entry128, cqueue::Entry>,
     queues: Vec<Option<Queue>>,
-    /// What was committed and not yet submitted.
+    /// Data of unsubmitted commits.
     committed: Vec<Bytes>,
     wake: Arc<OwnedFd>,
     numbers: Numbers,
@@ -111,17 +109,17 @@ struct Queue {
     device: OwnedFd,
     number: u16,
     descriptors: Descriptors,
-    /// What the kernel is filling, by tag.
+    /// Buffers in the kernel's hands, by tag.
     filling: Vec<Option<Vec<u8>>>,
-    /// Tags that have not been given up.
+    /// Tags not yet aborted.
     live: usize,
 }
 
 impl Ring {
-    /// A ring without queues.
+    /// Creates an empty ring.
     ///
     /// # Errors
-    /// The kernel has no io_uring, or refuses it.
+    /// io_uring is missing or denied.
     pub fn new(numbers: Numbers) -> io::Result<Ring> {
         let kernel = IoUring::builder().dontfork().setup_cqsize(COMPLETIONS).build(ENTRIES)?;
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -130,15 +128,15 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Writing a number of 8 bytes there makes [`Ring::wait`] return.
+    /// Eventfd that wakes [`Ring::wait`].
     pub fn wake(&self) -> &Arc<OwnedFd> {
         &self.wake
     }
 
-    /// Fetches requests of a queue from now on. Returns its place.
+    /// Serves a queue. Returns its index.
     ///
     /// # Errors
-    /// Its descriptors can't be mapped.
+    /// Its descriptors cannot be mapped.
     pub fn attach(&mut self, device: OwnedFd, number: u16, depth: u16) -> io::Result<u32> {
         let descriptors = Descriptors::map(&device, number, depth.into())?;
         let filling = (0..depth).map(|_| None).collect();
@@ -151,26 +149,26 @@ impl Ring {
         self.queues[place] = Some(queue);
         let place = place as u32;
         (0..depth).for_each(|tag| self.submit(Io::FetchReq, At { queue: place, tag }, 0, 0));
-        // What was not submitted now is so by the next wait.
+        // The next wait submits the rest.
         self.kernel.submit().ok();
         Ok(place)
     }
 
-    /// Has the kernel hand over what a request brings, in memory that is taken for that.
+    /// Asks for a write's data.
     pub fn get_data(&mut self, at: At) {
         let Some(queue) = self.queue(at) else { return };
-        // The kernel fills as much as it says, and wants an address for nothing, too.
+        // The kernel fills the descriptor's length, and wants an address even for none.
         let mut buffer = Vec::with_capacity(queue.descriptors.get(at.tag).brings().max(1));
         let address = buffer.as_mut_ptr() as u64;
         queue.filling[usize::from(at.tag)] = Some(buffer);
         self.submit(Io::NeedGetData, at, 0, address);
     }
 
-    /// Answers a request, and fetches the next one. `data`: what a read takes.
+    /// Answers with data read, and fetches the next request.
     pub fn commit(&mut self, at: At, result: i32, data: Bytes) {
         let Some(queue) = self.queue(at) else { return };
         let address = data.as_ptr() as u64;
-        // The kernel copies as much of a read as the result says.
+        // The result is the length that the kernel copies.
         let result = match queue.descriptors.get(at.tag) {
             read if read.op == Descriptor::READ => result.min(data.len().min(read.bytes()) as i32),
             _ => result,
@@ -179,12 +177,12 @@ impl Ring {
         self.submit(Io::CommitAndFetchReq, at, result, address);
     }
 
-    /// Submits all that was said, and waits until something has happened.
+    /// Submits commands and waits for events.
     pub fn wait(&mut self, events: &mut Vec<Event>) {
         match self.kernel.submit_and_wait(1) {
             Ok(_) => {}
             Err(error) if error.raw_os_error() == Some(Errno::INTR.raw_os_error()) => {}
-            // Memory is short, or completions are to be taken first.
+            // Memory is short, or the completion queue is full.
             Err(_) => std::thread::sleep(BREATH),
         }
         if self.kernel.submission().is_empty() {
@@ -195,7 +193,7 @@ impl Ring {
         for (user_data, result) in done {
             match user_data {
                 WAKE => {
-                    // One that was not written to is read in vain.
+                    // Fails if the counter is 0.
                     rustix::io::read(&self.wake, &mut [0; 8]).ok();
                     self.await_wake();
                     events.push(Event::Woken);
@@ -251,14 +249,14 @@ impl Ring {
     }
 
     fn push(&mut self, entry: &Entry128) {
-        // SAFETY: the ring owns what the entry points to, until the kernel has given it up.
+        // SAFETY: the ring owns the memory that the entry points to, until the kernel has given it up.
         while unsafe { self.kernel.submission().push(entry) }.is_err() {
             self.kernel.submit().ok();
         }
     }
 }
 
-/// Descriptors of a queue's requests, which the kernel writes.
+/// Request descriptors, written by the kernel.
 struct Descriptors {
     memory: *mut c_void,
     bytes: usize,

@@ -1,14 +1,14 @@
-//! Block devices, from when they are made until they are gone.
+//! Life cycle of block devices.
 //!
 //! ```text
-//!   serve   ADD_DEV, SET_PARAMS --> queues fetched from --> START_DEV: /dev/ublkbN
-//!   remove  STOP_DEV: what is in the kernel's memory is written, queues end --> DEL_DEV
+//!   serve   ADD_DEV, SET_PARAMS --> queues fetching --> START_DEV: /dev/ublkbN
+//!   remove  STOP_DEV: the kernel writes dirty pages, queues end --> DEL_DEV
 //! ```
 //!
-//! Everything here blocks.
+//! All of it blocks.
 //!
-//! Locking: `ours` is held while a device is made, and while abandoned ones are looked for, so that a new one
-//! is not taken for abandoned.
+//! Locking: `ours` is held while a device is added and during sweeps, lest a new device be taken for
+//! abandoned.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -25,9 +25,9 @@ use crate::abi::{Info, SECTOR_BYTES, Shape};
 use crate::driver::{Driver, Missing, open_queues};
 use crate::worker::{NewQueue, Served, Worker};
 
-/// Threads that serve all devices, and so queues of each.
+/// Threads, and so queues per device.
 const THREADS_MAX: usize = 4;
-/// Requests at a time of each queue.
+/// Requests per queue.
 const DEPTH: u16 = 128;
 
 /// Serves block devices.
@@ -36,24 +36,24 @@ pub struct Server {
     workers: Vec<Worker>,
     limits: Limits,
     ours: Mutex<BTreeSet<u32>>,
-    /// A device could not be deleted yet.
+    /// A deletion is pending.
     has_left: AtomicBool,
 }
 
-/// A block device that is served. It has to be [removed](Device::remove).
+/// A served device. Must be [removed](Device::remove).
 pub struct Device {
     server: Arc<Server>,
     number: u32,
     shape: Shape,
-    /// Ends when all queues have.
+    /// Disconnected when all queues have ended.
     queues: Receiver<()>,
 }
 
 impl Server {
-    /// Finds the driver, and deletes what dead processes of this kind have left.
+    /// Opens the driver and deletes abandoned devices.
     ///
     /// # Errors
-    /// There is no driver, or this process may not use it.
+    /// The driver is missing, or access is denied.
     pub fn start(runtime: &Runtime, limits: Limits) -> Result<Server, Missing> {
         let driver = Driver::open()?;
         let threads = std::thread::available_parallelism().map_or(1, Into::into).min(THREADS_MAX);
@@ -65,8 +65,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Deletes devices that nobody serves any more and that could not be deleted yet, because somebody has
-    /// them open.
+    /// Retries pending deletions.
     pub fn sweep(&self) {
         if self.has_left.swap(false, Ordering::Relaxed) {
             let ours = self.ours.lock();
@@ -105,42 +104,41 @@ impl Server {
             let (device, served) = (device.try_clone()?, served.clone());
             worker.attach(NewQueue { device, number, depth: info.depth, served })?;
         }
-        // What the queues have keeps it open.
+        // Queues have duplicates.
         drop((device, served));
         self.driver.start(info.device)
     }
 }
 
 impl Device {
-    /// Its number: it is `/dev/ublkbN`.
+    /// N in `/dev/ublkbN`.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// What it looks like.
+    /// Current shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// Tells those who use it of its new size.
+    /// Changes the size.
     ///
     /// # Errors
-    /// The driver can't: Linux can since 6.16.
+    /// Unsupported before Linux 6.16.
     pub fn resize(&mut self, size_bytes: u64) -> io::Result<()> {
         self.server.driver.resize(self.number, size_bytes / SECTOR_BYTES)?;
         self.shape.size_bytes = size_bytes;
         Ok(())
     }
 
-    /// Takes it away, also from those who have it open. What the kernel has of it in memory is written
-    /// before.
+    /// Removes the device, even while open, after the kernel has written its dirty pages.
     ///
     /// # Errors
-    /// The driver's. What is left is deleted by [`Server::sweep`].
+    /// The driver's. [`Server::sweep`] retries.
     pub fn remove(self) -> io::Result<()> {
         let stopped = self.server.driver.stop(self.number);
         if stopped.is_ok() {
-            // They say nothing: they end.
+            // Waits for the disconnect.
             self.queues.recv().ok();
         }
         let is_gone = stopped.and_then(|()| self.server.driver.delete(self.number));

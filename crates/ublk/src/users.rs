@@ -1,9 +1,8 @@
-//! Who uses a block device: mounts, devices on top of it, swap, processes that have it open.
+//! Users of a block device: mounts, stacked devices, swap, processes.
 //!
-//! The driver does not say when somebody opens or closes a device, nor whether it is open. What is said here
-//! comes from proc(5) and sysfs, and asks nobody: it disturbs no one, and may miss what is mounted in another
-//! namespace. [`is_claimed`] misses no mount: whoever has mounted a device, or put another on top of it, has
-//! it for itself (`O_EXCL`). But for the moment of the question, nobody else can have it so.
+//! The driver does not report opens and closes. This module reads proc(5) and sysfs, which disturbs no user,
+//! but may miss mounts in other namespaces. [`is_claimed`] misses none: mounts and stacked devices open
+//! exclusively (`O_EXCL`). During its check it holds that claim itself.
 
 use std::fs::{File, OpenOptions, read_dir, read_link, read_to_string};
 use std::io::Read;
@@ -13,15 +12,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, StatxFlags, statx};
 use rustix::io::Errno;
 
-/// The largest table of mounts that is read.
 const MOUNTS_BYTES_MAX: u64 = 16 << 20;
 
-/// The block device of a number.
+/// Path of a block device.
 pub fn path_of(device: u32) -> PathBuf {
     format!("/dev/ublkb{device}").into()
 }
 
-/// Who uses a device, as people want to know it; none: nobody who can be seen.
+/// Describes a user; `None` if none is visible.
 pub fn user_of(device: u32) -> Option<String> {
     let parts = parts(&Path::new("/sys/block").join(format!("ublkb{device}")));
     if parts.is_empty() {
@@ -30,24 +28,22 @@ pub fn user_of(device: u32) -> Option<String> {
     on_top(&parts).or_else(|| mounted(&parts)).or_else(|| swapped(&parts)).or_else(|| opened(&parts))
 }
 
-/// Whether somebody has a device, or a partition of it, for itself. Blocks for a moment.
+/// Whether a device or a partition is open exclusively. Blocks briefly.
 pub fn is_claimed(device: u32) -> bool {
     let flags = (OFlags::EXCL | OFlags::NONBLOCK | OFlags::CLOEXEC).bits();
     let opened = OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path_of(device));
     opened.is_err_and(|error| error.raw_os_error() == Some(Errno::BUSY.raw_os_error()))
 }
 
-/// A device, or a partition of one.
 struct Part {
-    /// Its folder in sysfs.
+    /// In sysfs.
     folder: PathBuf,
-    /// Its path in `/dev`.
+    /// In `/dev`.
     path: String,
-    /// Its number: `259:3`.
+    /// Such as `259:3`.
     number: String,
 }
 
-/// A device and its partitions.
 fn parts(folder: &Path) -> Vec<Part> {
     let within = read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let all = std::iter::once(folder.to_owned()).chain(within.filter(|path| path.join("partition").exists()));
@@ -59,7 +55,7 @@ fn parts(folder: &Path) -> Vec<Part> {
     all.filter_map(part).collect()
 }
 
-/// Devices on top of it: device mapper, MD.
+/// Stacked devices: device mapper, MD.
 fn on_top(parts: &[Part]) -> Option<String> {
     let mut holders = parts.iter().flat_map(|part| read_dir(part.folder.join("holders"))).flatten().flatten();
     holders.next().map(|holder| format!("{} is on it", holder.file_name().display()))
@@ -71,7 +67,8 @@ fn mounted(parts: &[Part]) -> Option<String> {
     table.lines().find_map(|line| mounted_by(line, parts))
 }
 
-/// Where a line of mountinfo has a device mounted. File systems with numbers of their own (btrfs) name it.
+/// The mount point, if this mountinfo line mounts a part. btrfs has device numbers of its own: its source is
+/// compared.
 fn mounted_by(line: &str, parts: &[Part]) -> Option<String> {
     let (about, source) = line.split_once(" - ")?;
     let mut about = about.split(' ');
@@ -87,7 +84,7 @@ fn swapped(parts: &[Part]) -> Option<String> {
     names.any(|name| parts.iter().any(|part| part.path == name)).then(|| "swap".into())
 }
 
-/// The first process that has it open.
+/// The first process with a part open.
 fn opened(parts: &[Part]) -> Option<String> {
     read_dir("/proc").ok()?.flatten().find_map(|process| {
         let (path, pid) = (process.path(), process.file_name());
@@ -101,7 +98,7 @@ fn opened(parts: &[Part]) -> Option<String> {
 }
 
 fn is_open(file: &Path, parts: &[Part]) -> bool {
-    // Only what is a path can be a device. What a server has is not asked for.
+    // Devices have absolute paths. STATX_DONT_SYNC: asks no remote server.
     let Ok(true) = read_link(file).map(|to| to.is_absolute()) else { return false };
     let Ok(found) = statx(CWD, file, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE) else { return false };
     let number = || format!("{}:{}", found.stx_rdev_major, found.stx_rdev_minor);

@@ -1,12 +1,12 @@
-//! A thread that takes requests of many devices, and answers them.
+//! A thread that serves queues of many devices.
 //!
 //! ```text
-//!   kernel --> Ring --> a request: run here up to its first wait; the rest is a task
+//!   kernel --> Ring --> request: run here up to its first wait, then as a task
 //!     ^                    |
-//!     '---- letters <------'   an answer, or room for what a write brings
+//!     '---- letters <------'   an answer, or memory for a write's data
 //! ```
 //!
-//! Locking: the mailbox is locked to put a letter in, or to take all out.
+//! Locking: the mailbox is locked to add a letter or to take all.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -29,37 +29,37 @@ use crate::abi::{Descriptor, Numbers};
 use crate::request::Request;
 use crate::ring::{At, Event, Ring};
 
-/// A thread that serves queues. Dropped, it ends when all of them have gone.
+/// A serving thread. Once dropped, it ends with its last queue.
 pub struct Worker {
     mailbox: Arc<Mailbox>,
 }
 
-/// A queue to be served.
+/// A queue to serve.
 pub struct NewQueue {
-    /// The device that serves it: `/dev/ublkcN`.
+    /// Its device's file: `/dev/ublkcN`.
     pub device: OwnedFd,
-    /// Its number.
+    /// Queue number.
     pub number: u16,
     /// Requests at a time.
     pub depth: u16,
-    /// Whose requests these are.
+    /// The disk, and limits.
     pub served: Served,
 }
 
-/// What a queue's requests are carried out on.
+/// The disk behind a queue.
 #[derive(Clone)]
 pub struct Served {
-    /// The disk.
+    /// The disk's source.
     pub source: Arc<dyn Source>,
-    /// What requests may take.
+    /// Share of the memory limits.
     pub share: Share,
-    /// Dropped when the last queue has gone.
+    /// Dropped with the last queue.
     pub gone: Sender<()>,
 }
 
 enum Letter {
     Attach(NewQueue, Sender<io::Result<()>>),
-    /// There is room for what a write brings.
+    /// Memory for a write is granted.
     Room(At, Option<Permits>),
     Answer(At, i32, Bytes, Option<Permits>),
     End,
@@ -67,7 +67,7 @@ enum Letter {
 
 struct Mailbox {
     letters: Mutex<Vec<Letter>>,
-    /// The thread waits for the kernel, or is about to.
+    /// The thread waits, or is about to.
     is_waiting: AtomicBool,
     wake: Arc<OwnedFd>,
 }
@@ -76,7 +76,7 @@ impl Mailbox {
     fn put(&self, letter: Letter) {
         self.letters.lock().push(letter);
         if self.is_waiting.swap(false, Ordering::SeqCst) {
-            // It fails only if a counter of 64 bits is full.
+            // Fails only on overflow of 64 bits.
             rustix::io::write(&self.wake, &1u64.to_ne_bytes()).ok();
         }
     }
@@ -86,7 +86,7 @@ impl Worker {
     /// Starts a thread.
     ///
     /// # Errors
-    /// The system has no thread, or no io_uring.
+    /// Thread or io_uring unavailable.
     pub fn start(runtime: &Runtime, limits: &Limits, numbers: Numbers) -> io::Result<Worker> {
         let ring = Ring::new(numbers)?;
         let wake = ring.wake().clone();
@@ -99,7 +99,7 @@ impl Worker {
         Ok(Worker { mailbox })
     }
 
-    /// Serves a queue from now on. Returns when the kernel has heard of it. Blocks.
+    /// Serves a queue. Blocks until the thread has taken it.
     pub fn attach(&self, queue: NewQueue) -> io::Result<()> {
         let (reply, answer): (_, Receiver<io::Result<()>>) = channel();
         self.mailbox.put(Letter::Attach(queue, reply));
@@ -113,11 +113,10 @@ impl Drop for Worker {
     }
 }
 
-/// What the thread has.
 struct Work {
     ring: Ring,
     mailbox: Arc<Mailbox>,
-    /// By their place in the ring.
+    /// By index in the ring.
     queues: Vec<Option<Queue>>,
     runtime: Runtime,
     limits: Limits,
@@ -126,17 +125,18 @@ struct Work {
 
 struct Queue {
     served: Served,
-    /// What writes hold while the kernel hands over their data, by tag.
+    /// Permits of writes awaiting their data, by tag.
     held: Vec<Option<Permits>>,
 }
 
 impl Work {
     fn run(mut self) {
-        // The kernel may be waiting for us to write when it needs memory: that must not wait for it in turn.
+        // When memory is short, the kernel may wait for this thread to write, so this thread must not wait
+        // for it.
         configure_io_flusher_behavior(true).ok();
         let (mut answered, mut events) = (Vec::new(), Vec::new());
         while !self.is_over || self.queues.iter().any(Option::is_some) {
-            // Before the look: a letter that comes later sees it, and wakes us.
+            // Before the check: a later letter sees the flag and wakes this thread.
             self.mailbox.is_waiting.store(true, Ordering::SeqCst);
             let letters = std::mem::take(&mut *self.mailbox.letters.lock());
             for letter in letters {
@@ -189,7 +189,7 @@ impl Work {
         }
     }
 
-    /// Takes room for what a request brings.
+    /// Acquires memory for a write.
     fn make_room(&mut self, at: At, descriptor: Descriptor) {
         let Some(queue) = self.queues.get(at.queue as usize).and_then(Option::as_ref) else { return };
         let bytes = Request::of(&descriptor).data_bytes();
@@ -202,7 +202,6 @@ impl Work {
         self.begin(Box::pin(work));
     }
 
-    /// Carries out a request whose data is there, if it brings some.
     fn carry_out(&mut self, at: At, descriptor: &Descriptor, data: Option<Bytes>) {
         let request = Request::of(descriptor);
         let Some(queue) = self.queue(at) else { return };
@@ -224,9 +223,9 @@ impl Work {
         self.begin(Box::pin(work));
     }
 
-    /// Runs work here up to its first wait; the rest is a task.
+    /// Runs work up to its first wait here; the rest becomes a task.
     fn begin(&self, mut work: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        // A wake-up that comes before the task exists is not lost: a new task is polled at once.
+        // A wake-up before the task exists is not lost: a new task is polled at once.
         let mut context = Context::from_waker(Waker::noop());
         let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut context)));
         if let Ok(Poll::Pending) = polled {
@@ -235,7 +234,7 @@ impl Work {
     }
 }
 
-/// The duty to answer a request. Dropped without (after a panic), it answers `EIO`: nobody waits for ever.
+/// Obligation to answer. If dropped unfulfilled (panic), it answers `EIO`, so that no user hangs.
 struct Duty {
     mailbox: Arc<Mailbox>,
     at: At,

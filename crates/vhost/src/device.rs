@@ -1,13 +1,13 @@
 //! A connection: a virtual machine uses a disk.
 //!
 //! Threads: the library has one for the socket and one for all queues. The latter calls `handle_event`, which
-//! only takes requests from a ring. `stop_vring` waits until all that were taken are answered: afterwards the
-//! rings are the guest's alone.
+//! only takes requests from a ring. `stop_vring` waits until they are answered; then the rings are the
+//! guest's alone.
 //!
-//! A guest that breaks the rules of a ring is disconnected: an index that is ahead of what the ring holds
-//! would never be reached, and requests that are offered again before their answers would have no bound.
+//! A guest that breaks the ring rules is disconnected. An index ahead of the ring would never be reached, and
+//! requests offered again before their answers would be unbounded.
 //!
-//! Locking: a ring is locked to take requests from it or to put an answer into it, never across a wait.
+//! Locking: a ring is locked to take requests or to add an answer, never across a wait.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -35,21 +35,20 @@ use crate::request::{
     DATA_BYTES_MAX, HEADER_BYTES, QUEUE_SIZE, QUEUES, Request, Status, config, features, range, segments,
 };
 
-/// Bytes of a serial number.
 const ID_BYTES: usize = 20;
 
 type Memory = Arc<GuestMemoryMmap>;
 type Chain = DescriptorChain<Memory>;
 type Ring = VringMutex<GuestMemoryAtomic<GuestMemoryMmap>>;
 
-/// A virtual machine that has connected.
+/// A connected virtual machine.
 pub struct Connection(VhostUserDaemon<Shared>);
 
 /// Ends a connection.
 pub struct Disconnect(Option<ShutdownHandle>);
 
 impl Disconnect {
-    /// Ends it.
+    /// Ends the connection.
     pub fn disconnect(&self) {
         if let Some(handle) = &self.0 {
             handle.shutdown();
@@ -58,10 +57,10 @@ impl Disconnect {
 }
 
 impl Connection {
-    /// Accepts a client that waits at a socket, and lets it use a disk. `serial`: ASCII, 20 characters count.
+    /// Accepts a client for a disk. `serial`: ASCII, cut to 20 characters.
     ///
     /// # Errors
-    /// The system has no descriptors or threads left.
+    /// Out of descriptors or threads.
     pub fn accept(
         listener: UnixListener,
         disk: Arc<dyn Disk>,
@@ -81,24 +80,24 @@ impl Connection {
         Ok(Connection(daemon))
     }
 
-    /// What ends it.
+    /// Handle to end it.
     pub fn disconnect(&self) -> Disconnect {
         Disconnect(self.0.shutdown_handle())
     }
 
-    /// Waits for its end. Blocks.
+    /// Blocks until the connection ends.
     pub fn wait(mut self) {
-        // However the client went: it has gone.
+        // Its cause does not matter.
         self.0.wait().ok();
     }
 }
 
-/// One queue of a guest whose memory is at hand: what a connection makes of it, without a socket.
+/// One queue without a socket, on memory of this process (for fuzzing).
 pub struct LoneQueue(Shared, Ring);
 
 impl LoneQueue {
-    /// A queue of this size whose table of descriptors, available and used ring lie at these addresses.
-    /// `None`: a guest could not have it.
+    /// Creates a queue with these addresses of its descriptor table, available ring and used ring; `None` if
+    /// a guest could not have it.
     pub fn new(
         memory: GuestMemoryMmap,
         size: u16,
@@ -119,18 +118,17 @@ impl LoneQueue {
         Some(LoneQueue(shared, ring))
     }
 
-    /// The guest has kicked the queue.
+    /// Kicks the queue.
     pub fn kick(&self) {
         self.0.handle_event(0, EventSet::IN, std::slice::from_ref(&self.1), 0).ok();
     }
 
-    /// Requests that were taken, and are not answered.
+    /// Unanswered requests.
     pub fn under_way(&self) -> usize {
         self.0.queues.lock()[0].under_way
     }
 }
 
-/// A disk as a device of a virtual machine.
 struct Device {
     disk: Arc<dyn Disk>,
     id: [u8; ID_BYTES],
@@ -140,26 +138,25 @@ struct Device {
     share: Share,
     queues: Mutex<[Taken; QUEUES as usize]>,
     answered: Condvar,
-    /// The guest's memory; and what was its memory before, as long as requests use it.
+    /// Guest memory: current, and former while in use.
     watched: Mutex<Vec<Watched>>,
-    /// Ends the connection, once it has begun.
+    /// Set once the connection exists.
     end: OnceLock<ShutdownHandle>,
-    /// What the library forgets to close.
+    /// The descriptor that the library leaks.
     forgotten: OnceLock<OwnedFd>,
 }
 
-/// Requests that were taken from a queue.
 #[derive(Default)]
 struct Taken {
     under_way: usize,
-    /// The first descriptors of those that are not answered.
+    /// Heads of unanswered requests.
     heads: BTreeSet<u16>,
 }
 
-/// The guest does not follow the rules of a ring, or its memory has gone away.
+/// Ring rules broken, or memory lost.
 struct Broken;
 
-/// A request is under way as long as this is there.
+/// Counts a request until dropped.
 struct UnderWay(Arc<Device>, usize);
 
 impl Drop for UnderWay {
@@ -169,7 +166,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// The device, as the library holds it.
+/// The device, as shared with the library.
 #[derive(Clone)]
 struct Shared(Arc<Device>);
 
@@ -207,7 +204,7 @@ impl VhostUserBackend for Shared {
     fn get_config(&self, offset: u32, size: u32) -> Vec<u8> {
         let mut config = config(&*self.disk);
         let end = (offset as usize).saturating_add(size as usize);
-        // What it does not know of is zero.
+        // Unknown fields read as zero.
         config.resize(config.len().max(end.min(4096)), 0);
         config.get(offset as usize..end).map(<[u8]>::to_vec).unwrap_or_default()
     }
@@ -257,7 +254,7 @@ impl VhostUserBackend for Shared {
 }
 
 impl Shared {
-    /// Takes what waits in a ring; how many requests.
+    /// Takes waiting requests. Returns their number.
     fn take(&self, queue: usize, ring: &Ring) -> Result<usize, Broken> {
         let memory: Memory = self.memory.memory().into_inner();
         let mut count = 0;
@@ -286,7 +283,7 @@ impl Shared {
             let answering = async move {
                 let device = &under_way.0;
                 let written = device.answer(&chain).await;
-                // From the answer on the guest may offer it again.
+                // Once answered, the guest may offer it again.
                 device.queues.lock()[queue].heads.remove(&chain.head_index());
                 if ring.add_used(chain.head_index(), written).is_ok()
                     && ring.needs_notification().unwrap_or(true)
@@ -328,13 +325,13 @@ impl Device {
         self.watched.lock().iter().any(Watched::is_lost)
     }
 
-    /// Carries a request out; how many bytes of guest memory it wrote.
+    /// Executes a request. Returns the bytes written to the guest.
     async fn answer(&self, chain: &Chain) -> u32 {
         let Ok((request, brings, takes)) = outline(chain) else { return 0 };
         let permits = self.limits.take(&self.share, (brings + takes).min(DATA_BYTES_MAX) as u32).await;
         let (data, status) = match permits {
             Some(_) if brings.max(takes) <= DATA_BYTES_MAX => {
-                // A panic in the engine must not leave the guest without an answer.
+                // A panic in the engine must not leave the guest waiting.
                 let work =
                     std::panic::AssertUnwindSafe(self.work(chain, request, brings, takes)).catch_unwind();
                 match work.await.unwrap_or(Err(Status::IoError)) {
@@ -371,7 +368,7 @@ impl Device {
                 if !range.is_empty() {
                     let data = payload(chain, brings)?;
                     if self.has_lost_memory() {
-                        // Zeros that nobody wrote.
+                        // The data may be zeros in place of lost memory.
                         return Err(Status::IoError);
                     }
                     disk.write(range.start, data).await.map_err(told)?;
@@ -395,7 +392,7 @@ impl Device {
     }
 }
 
-/// A request, how many bytes it brings, and for how many it has room besides the status.
+/// Parses a request. Returns it with the bytes to write, and the room for data read.
 fn outline(chain: &Chain) -> io::Result<(Request, usize, usize)> {
     let wrong = |_| io::Error::from(io::ErrorKind::InvalidData);
     let mut reader = chain.clone().reader(chain.memory()).map_err(wrong)?;
@@ -406,7 +403,6 @@ fn outline(chain: &Chain) -> io::Result<(Request, usize, usize)> {
     Ok((Request::parse(&header), reader.available_bytes(), takes))
 }
 
-/// What a request brings.
 fn payload(chain: &Chain, bytes: usize) -> Result<Bytes, Status> {
     let mut reader = chain.clone().reader(chain.memory()).map_err(|_| Status::IoError)?;
     let mut data = vec![0; HEADER_BYTES + bytes];
@@ -414,7 +410,7 @@ fn payload(chain: &Chain, bytes: usize) -> Result<Bytes, Status> {
     Ok(Bytes::from(data).slice(HEADER_BYTES..))
 }
 
-/// Writes data and status; how many bytes.
+/// Writes data and status. Returns the bytes written.
 fn reply(chain: &Chain, takes: usize, data: &[u8], status: Status) -> io::Result<u32> {
     let wrong = |_| io::Error::from(io::ErrorKind::InvalidData);
     let mut writer = chain.clone().writer(chain.memory()).map_err(wrong)?;

@@ -1,23 +1,21 @@
-//! Disks for virtual machines by vhost-user-blk: the machine's virtio-blk device is served from its own
-//! memory, without its emulator in between.
+//! Disks for virtual machines (vhost-user-blk): serves a virtio-blk device directly from guest memory.
 //!
 //! ```text
 //!   QEMU --socket--> memory, queues, features  (vhost-user-backend, a thread)
-//!   guest --kick--> queue's thread --> a task each: request, disk, status in guest memory --> used ring
+//!   guest --kick--> queue thread --> task per request: request, disk, status in guest memory --> used ring
 //! ```
 //!
-//! Idea: the protocol, the rings and the mapped memory are rust-vmm's; here is how requests are read
-//! ([`request`]) and how they run ([`device`]). A queue's thread only takes requests; tasks of the runtime
-//! answer them, in whatever order they are done. Memory that a guest takes away does no harm ([`lost`]).
+//! Idea: rust-vmm implements protocol, rings and memory mapping. This crate parses requests ([`request`]) and
+//! runs them as tasks ([`device`]), in order of completion. Lost guest memory does no harm ([`lost`]).
 //!
-//! Offered: reading, writing, flush, discard, write zeroes, four queues, event indexes, indirect descriptors.
-//! Not offered: reconnecting with requests in flight, migration, a new size while connected. For that a back
-//! end sends `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`; the library's `Backend` (vhost 0.18) can't, nor does it
-//! hand out its socket.
+//! Supported: read, write, flush, discard, write zeroes, four queues, event indexes, indirect descriptors.
+//! Not supported: reconnecting with requests in flight, migration, resizing while connected. Resizing needs
+//! `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`, which `Backend` (vhost 0.18) cannot send, and its socket is
+//! private.
 //!
-//! Bounds: requests of 32 MiB; what requests carry, by [`Limits`](cenote_disk::Limits); under way, as many as
-//! a queue has descriptors. A guest that breaks the rules of a ring, or whose memory goes away, is
-//! disconnected. Guest memory is the guest's: what it does to it meanwhile, it does to itself.
+//! Bounds: requests of 32 MiB; data in progress by [`Limits`](cenote_disk::Limits); requests in progress by a
+//! queue's descriptors. A guest that breaks the ring rules or loses memory is disconnected. One that changes
+//! memory during a request harms only itself.
 //!
 //! Source: Virtual I/O Device (VIRTIO) 1.2, section 5.2; QEMU's `docs/interop/vhost-user.rst`.
 #![deny(unsafe_code)]

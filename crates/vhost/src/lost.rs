@@ -1,13 +1,13 @@
-//! Guest memory that goes away: a guest's emulator may truncate the file that both have mapped, and whoever
-//! touches the rest gets SIGBUS, which would end the daemon with all its pools.
+//! Lost guest memory: an emulator may truncate the file it shares with the daemon. Access then raises SIGBUS,
+//! which would end the daemon with all its pools.
 //!
-//! Idea: the handler of that signal puts a page of zeros where the memory was and marks it as lost; the
-//! access goes on, and the connection ends soon after ([`crate::device`]). Faults elsewhere end the program
-//! as before. A process for each socket would contain the same at the price of a copy of all data between
-//! processes, which vhost-user is there to avoid.
+//! Idea: the signal handler maps zeros over the lost page and marks its region as lost. The access succeeds,
+//! and the connection ends soon after ([`crate::device`]). Faults elsewhere end the program as before. A
+//! process per socket would also contain the fault, but would copy all data between processes, which
+//! vhost-user avoids.
 //!
-//! Locking: none. The handler only reads [`REGIONS`]: a region is entered with its end first and its start
-//! last, and taken out with its start first. Memory stays mapped while it is entered: [`Watched`] owns it.
+//! Locking: none. The handler only reads [`REGIONS`]. A region is entered end first, start last, and removed
+//! start first. [`Watched`] owns the memory, so it stays mapped while entered.
 //!
 //! Source: `sigaction(2)`, `mmap(2)` (SIGBUS).
 #![allow(unsafe_code)] // a signal handler, which replaces pages of mappings that this module keeps alive
@@ -18,10 +18,10 @@ use std::sync::{Arc, Once, OnceLock};
 
 use vm_memory::{GuestMemoryBackend, GuestMemoryMmap, GuestMemoryRegion};
 
-/// Regions of all guests together: a guest has eight at most.
+/// Regions of all guests; a guest has at most eight.
 const REGIONS_MAX: usize = 1024;
 
-/// A mapping of guest memory, by addresses of this process. `start` is 0 if there is none.
+/// A guest mapping in this process. `start` is 0 if the slot is free.
 struct Region {
     start: AtomicUsize,
     end: AtomicUsize,
@@ -38,20 +38,20 @@ static REGIONS: [Region; REGIONS_MAX] = [const {
     }
 }; REGIONS_MAX];
 
-/// What was done at SIGBUS before.
+/// The previous SIGBUS action.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Guest memory that may go away.
+/// Watched guest memory.
 pub struct Watched {
     memory: Arc<GuestMemoryMmap>,
     regions: Vec<&'static Region>,
 }
 
 impl Watched {
-    /// Watches the memory of a guest.
+    /// Watches guest memory.
     ///
     /// # Errors
-    /// There are too many guests.
+    /// Too many regions.
     pub fn new(memory: Arc<GuestMemoryMmap>) -> io::Result<Watched> {
         install();
         let mut watched = Watched { memory: memory.clone(), regions: Vec::new() };
@@ -67,12 +67,12 @@ impl Watched {
         Ok(watched)
     }
 
-    /// Whether some of it has gone.
+    /// Whether a part was lost.
     pub fn is_lost(&self) -> bool {
         self.regions.iter().any(|region| region.is_lost.load(Ordering::Acquire))
     }
 
-    /// Whether nobody else uses it any more.
+    /// Whether this is the last reference.
     pub fn is_left(&self) -> bool {
         Arc::strong_count(&self.memory) == 1
     }
@@ -105,7 +105,7 @@ fn install() {
     });
 }
 
-/// The handler. It calls nothing but system calls, and reads nothing but atomics.
+/// The signal handler. Makes only system calls and reads only atomics.
 extern "C" fn on_bus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid structure.
     let address = unsafe { (*info).si_addr() } as usize;
@@ -122,7 +122,7 @@ extern "C" fn on_bus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
     pass_on(signal, info, context);
 }
 
-/// Puts zeros at the page of an address; of memory in large pages, at the whole region.
+/// Maps zeros over the address's page, or if that fails (huge pages), over the region.
 fn replace(address: usize, start: usize, end: usize) -> bool {
     const FLAGS: libc::c_int =
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
@@ -141,7 +141,7 @@ fn replace(address: usize, start: usize, end: usize) -> bool {
     }
 }
 
-/// A fault that is none of a guest's: what would have happened without this module.
+/// Treats a fault outside guest memory as if this module did not exist.
 fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the handler from before is called as the kernel would have called it; or the default action is
     // set, and follows when the access is made again.

@@ -1,4 +1,4 @@
-//! Requests of virtio-blk, and what the device says of itself. All integers are little-endian.
+//! virtio-blk requests and configuration. All integers are little-endian.
 //!
 //! ```text
 //!   readable: | type, 4 | reserved, 4 | sector, 8 | data to write, or segments, 16 bytes each |
@@ -10,23 +10,23 @@ use std::ops::Range;
 use bytes::BufMut;
 use cenote_disk::Disk;
 
-/// Bytes of a sector, in which the protocol counts.
+/// Unit of offsets and lengths.
 pub const SECTOR_BYTES: u64 = 512;
-/// What a request begins with.
+/// Size of a header.
 pub const HEADER_BYTES: usize = 16;
-/// The most data of one request.
+/// Most data per request.
 pub const DATA_BYTES_MAX: usize = 32 << 20;
-/// Queues, each of which may belong to a processor of the guest.
+/// Queues, so that vCPUs need not share one.
 pub const QUEUES: u16 = 4;
-/// Descriptors of a queue.
+/// Descriptors per queue.
 pub const QUEUE_SIZE: u16 = 256;
-/// Segments of one DISCARD or WRITE ZEROES.
+/// Most segments per DISCARD or WRITE ZEROES.
 pub const SEGMENTS_MAX: usize = 32;
-/// Sectors of one such segment: 1 GiB.
+/// Most sectors per segment: 1 GiB.
 const SEGMENT_SECTORS_MAX: u32 = 1 << 21;
 const SEGMENT_BYTES: usize = 16;
 
-/// Features of virtio-blk, as numbers of bits.
+/// Feature bit numbers of virtio-blk.
 mod feature {
     pub const SEG_MAX: u64 = 2;
     pub const RO: u64 = 5;
@@ -43,7 +43,7 @@ mod feature {
     pub const VERSION_1: u64 = 32;
 }
 
-/// How a request ended.
+/// Status of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
@@ -55,31 +55,31 @@ pub enum Status {
     Unsupported = 2,
 }
 
-/// What a guest asks for. Ranges are not checked yet.
+/// A request. Ranges are unchecked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Reads as much as it has room for.
+    /// Reads from an offset, to fill the buffers.
     Read(u64),
-    /// Writes what it brings.
+    /// Writes at an offset.
     Write(u64),
-    /// Makes durable what was written.
+    /// Makes writes durable.
     Flush,
-    /// The serial number.
+    /// Reads the serial number.
     Id,
-    /// What the segments hold is not needed any more.
+    /// Frees segments.
     Discard,
-    /// Makes the segments read as zeros.
+    /// Zeroes segments.
     Zero,
-    /// Something else.
+    /// Unsupported.
     Unknown,
 }
 
 impl Request {
-    /// Reads a header.
+    /// Parses a header.
     pub fn parse(header: &[u8; HEADER_BYTES]) -> Request {
         let kind = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
         let sector = header[8..].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
-        // One that is too large stays so.
+        // Saturates: an overflow stays out of range.
         let offset = sector.saturating_mul(SECTOR_BYTES);
         match kind {
             0 => Request::Read(offset),
@@ -93,13 +93,13 @@ impl Request {
     }
 }
 
-/// The bytes of a disk that a request is about; none if they are not whole sectors, or not within the disk.
+/// A request's bytes; `None` unless whole sectors within the disk.
 pub fn range(disk: &dyn Disk, offset: u64, len: u64) -> Option<Range<u64>> {
     let end = offset.checked_add(len)?;
     (len.is_multiple_of(SECTOR_BYTES) && end <= disk.size_bytes()).then_some(offset..end)
 }
 
-/// The ranges of a DISCARD or WRITE ZEROES; none if one is wrong.
+/// Ranges of DISCARD or WRITE ZEROES; `None` if one is invalid.
 pub fn segments(disk: &dyn Disk, data: &[u8]) -> Option<Vec<Range<u64>>> {
     let (segments, []) = data.as_chunks::<SEGMENT_BYTES>() else { return None };
     if segments.is_empty() || segments.len() > SEGMENTS_MAX {
@@ -113,7 +113,7 @@ pub fn segments(disk: &dyn Disk, data: &[u8]) -> Option<Vec<Range<u64>>> {
     segments.iter().map(range_of).collect()
 }
 
-/// What a disk offers, with what the rings do.
+/// Features of disk and rings.
 pub fn features(disk: &dyn Disk) -> u64 {
     use feature::*;
     let always = [
@@ -136,23 +136,23 @@ pub fn config(disk: &dyn Disk) -> Vec<u8> {
     let block_sectors = (u64::from(disk.block_bytes()) / SECTOR_BYTES).max(1) as u32;
     let mut config = Vec::with_capacity(60);
     config.put_u64_le(disk.size_bytes() / SECTOR_BYTES);
-    // size_max; seg_max: two descriptors are for header and status.
+    // size_max; seg_max: header and status take two descriptors.
     config.put_u32_le(0);
     config.put_u32_le(u32::from(QUEUE_SIZE) - 2);
     // Cylinders, heads, sectors: none.
     config.put_u32_le(0);
     config.put_u32_le(SECTOR_BYTES as u32);
-    // Topology: sectors of a block as a power of two, alignment, smallest and best request.
+    // Sectors per block (log2), alignment, minimal and optimal request.
     config.extend([block_sectors.ilog2() as u8, 0]);
     config.put_u16_le(u16::try_from(block_sectors).unwrap_or(0));
     config.put_u32_le(block_sectors.max(128));
-    // Write-back, unused.
+    // Writeback; unused.
     config.extend([1, 0]);
     config.put_u16_le(QUEUES);
     for _ in ["discard", "write zeroes"] {
         config.put_u32_le(SEGMENT_SECTORS_MAX);
         config.put_u32_le(SEGMENTS_MAX as u32);
-        // Alignment of discard; whether zeroing may give space back, which it does.
+        // Discard alignment. After the loop: write zeroes may unmap.
         config.put_u32_le(block_sectors);
     }
     config.truncate(56);
@@ -169,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// A disk of 1 MiB that nobody reads.
+    /// A disk of 1 MiB without content.
     struct Blank(bool);
 
     type Done<T> = Result<T, Failure>;

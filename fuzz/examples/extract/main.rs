@@ -1,8 +1,8 @@
 //! Fills the corpus from real pools: `cargo run -p cenote-fuzz --example extract -- IMAGES...` (files or
 //! folders, any number).
 //!
-//! Takes the first few structures of every kind that differ in size, and writes them to
-//! `fuzz/corpus/TARGET`. From pools on one disk it also makes a `tree`: see `cenote_fuzz::targets::stack`.
+//! Takes the first few structures of every kind that differ in size, and writes them to `fuzz/corpus/TARGET`.
+//! Pools on one disk also yield a `tree`: see `cenote_fuzz::targets::stack`.
 
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program that only prints")]
 
@@ -27,12 +27,12 @@ use cenote_runtime::Runtime;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Inputs kept per target and pool, and their greatest length.
+/// Inputs kept per target and pool, and their longest length.
 const KEPT: usize = 2;
 const LONGEST: usize = 4096;
-/// Greatest length of inputs that only make sense whole.
+/// Longest input that is useless when truncated.
 const LONGEST_WHOLE: usize = 16 << 10;
-/// Greatest length of a tree: each case copies it.
+/// Longest tree: each case copies it.
 const LONGEST_TREE: usize = 9 << 20;
 
 fn main() -> Result<(), Failure> {
@@ -52,13 +52,13 @@ fn main() -> Result<(), Failure> {
     })
 }
 
-/// A pool on one disk, flattened.
+/// Flattens a pool on one disk.
 async fn tree(mos: &Mos) -> Option<Vec<u8>> {
     let pool = mos.pool();
     if pool.found().devices.len() != 1 || !pool.config().vdevs.iter().all(|vdev| vdev.is_leaf()) {
         return None;
     }
-    // The whole disk is free for the blocks.
+    // Blocks may take the whole disk.
     let room = Room { extents: std::iter::once(0..u64::MAX).collect(), keep_space_maps: false };
     let flat = flatten(pool, room).await;
     let blocks: Vec<u8> = flat.blocks.iter().flat_map(|block| &block.bytes).copied().collect();
@@ -72,7 +72,7 @@ struct Extract {
 }
 
 impl Extract {
-    /// Keeps an input whole, if it is not too long and its size is new.
+    /// Keeps a complete input, unless it is too long or its size is known.
     fn keep_whole(&mut self, target: &'static str, data: &[u8], longest: usize) {
         let sizes = self.kept.entry(target).or_default();
         if data.is_empty() || data.len() > longest || sizes.len() >= KEPT || sizes.contains(&data.len()) {
@@ -210,7 +210,7 @@ impl Extract {
         }
     }
 
-    /// A block as it lies on disk, for the decompressors.
+    /// Keeps a block in its on-disk form, for the decompressors.
     async fn packed(&mut self, object: &Object, bp: &Blkptr) {
         let target = match Compression::ALL.get(usize::from(bp.compression_id())) {
             Some(Compression::Lzjb) => "lzjb",
@@ -254,7 +254,7 @@ fn data_targets(object_type: ObjectType) -> &'static [&'static str] {
         ObjectType::PACKED_NVLIST => &["nvlist"],
         ObjectType::FUID => &["fuid"],
         ObjectType::OLDACL | ObjectType::ACL => &["acl"],
-        // Types without names: mappings of removed vdevs, dedup logs, block reference counts.
+        // Unnamed types: mappings of removed vdevs, dedup logs, block reference counts.
         ObjectType(0xc0..) if !object_type.is_zap() => &["indirect", "ddt_log", "brt"],
         other if other.is_zap() => &["zap_block0"],
         _ => &[],
@@ -268,7 +268,7 @@ fn zstd(image: &[u8]) -> Result<Vec<u8>, Failure> {
     Ok(packed)
 }
 
-/// Inputs for parsers of structures that are rare in pools.
+/// Inputs for structures that are rare in pools.
 fn made_up() -> Result<(), Failure> {
     let keep = |target: &str, data: &[u8]| -> Result<(), Failure> {
         std::fs::create_dir_all(corpus::folder(target))?;

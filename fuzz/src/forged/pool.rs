@@ -1,4 +1,4 @@
-//! The pool that is forged, as the engine makes it.
+//! The pool to forge, created by the engine.
 //!
 //! Locking: the disk's mutex guards its image; it is held within one device call and never across an await.
 
@@ -34,7 +34,7 @@ use cenote_testkit::image::Image;
 use super::{Base, Block, NATIVE};
 use crate::flatten::{FlatBlock, Room, flatten};
 
-/// Its name.
+/// Pool name.
 pub const POOL: &str = "forged";
 const DISK_BYTES: u64 = 128 << 20;
 /// The file whose space the flattened blocks occupy.
@@ -43,7 +43,7 @@ const ASHIFT: u32 = 9;
 const LEFT_TO_UPGRADE: [&str; 3] = ["blake3", "head_errlog", "zilsaxattr"];
 const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
 
-/// A disk in memory.
+/// A RAM disk.
 struct ImageDisk {
     info: DeviceInfo,
     image: Mutex<Image>,
@@ -100,7 +100,7 @@ pub fn devices(image: Image) -> Vec<Arc<dyn Device>> {
     vec![ImageDisk::new(image)]
 }
 
-/// Makes the pool and flattens it.
+/// Creates the pool and flattens it.
 pub fn make() -> Base {
     let build = |runtime: Runtime| async move {
         let disk = ImageDisk::new(Image::new(DISK_BYTES));
@@ -137,7 +137,7 @@ impl Block {
     }
 }
 
-/// The space of the file that was made for this.
+/// The space of the file made for flattened blocks.
 async fn room(mos: &Mos) -> Result<Vec<Range<u64>>> {
     let objset = mos.dataset(POOL).await?.objset().await?;
     let mut largest: Option<(u64, ObjectId)> = None;
@@ -159,7 +159,7 @@ async fn room(mos: &Mos) -> Result<Vec<Range<u64>>> {
     Ok(extents)
 }
 
-/// The blocks of intent logs, in place.
+/// Intent-log blocks, in place.
 async fn log_blocks(mos: &Mos) -> Vec<Block> {
     let mut blocks = Vec::new();
     for dataset in mos.all_datasets().await.unwrap_or_default() {
@@ -262,7 +262,7 @@ async fn fill(runtime: &Runtime, disk: Arc<ImageDisk>) -> Result<()> {
     cenote_tasks::hold_snapshots(&engine, &names(&["home@c"]), "kept").await?;
     cenote_tasks::bookmark(&engine, &name("home@c"), &name("home#mark")).await?;
     engine.sync_all().await?;
-    // The first commit starts the log and waits for a txg; everything after it is in the log only.
+    // The first commit starts the log and waits for a txg. Later commits are in the log only.
     many_files(&engine, &home, 99..100).await?;
     home.commit(None).await.map_err(inner)?;
     many_files(&engine, &home, 100..104).await?;
@@ -294,8 +294,7 @@ async fn file(engine: &Engine, fs: &FsWriter, name: &str, content: &[u8]) -> Res
     engine.change(&live, need, change).await
 }
 
-/// Files of several blocks, folders, links, attributes in spill blocks; names so long that the folder is a
-/// fat ZAP.
+/// Files of several blocks, folders, links, attributes in spill blocks. Long names make the folder a fat ZAP.
 async fn many_files(engine: &Engine, fs: &FsWriter, numbers: Range<u32>) -> Result<()> {
     for number in numbers {
         let name = format!("{number:04}-{}", "long".repeat(16));

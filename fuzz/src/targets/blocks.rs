@@ -40,7 +40,7 @@ fn use_dnode(dnode: &Dnode) {
     consume((dnode.bonus(), dnode.fanout_shift(), dnode.raw(), dnode.detach(), dnode.blkptr(0)));
 }
 
-/// A block of dnodes: one in each slot.
+/// A block of dnodes, one per slot.
 pub fn dnode(data: &[u8]) {
     both(data, |block, endian| {
         for at in (0..=block.len()).step_by(512) {

@@ -1,4 +1,4 @@
-//! Decompressors, embedded checksums, layouts of encrypted blocks.
+//! Decompressors, embedded checksums, encrypted block layouts.
 
 use cenote_codec::Endian;
 use cenote_codec::checksum::{Checksum, Stored};
@@ -8,7 +8,7 @@ use cenote_codec::crypto::{KeyVersion, layout};
 
 use super::consume;
 
-/// Unpacks into blocks of several sizes.
+/// Decompresses into several block sizes.
 fn unpack(compression: Compression, data: &[u8]) {
     for len in [0, 1, 512, 4096, 16 << 10, 128 << 10] {
         if let Ok(block) = compression.decompress(data, len) {
@@ -42,7 +42,7 @@ pub fn zstd(data: &[u8]) {
     unpack(Compression::Zstd, data);
 }
 
-/// Checksums inside a block: what was sealed verifies, whatever else the block holds.
+/// Embedded checksums: a sealed block verifies, with any content.
 pub fn embedded_checksum(data: &[u8]) {
     for checksum in [Checksum::Label, Checksum::GangHeader, Checksum::Zilog, Checksum::Zilog2] {
         for holds in [Stored::Checksum, Stored::ChecksumAndMac] {
@@ -56,7 +56,7 @@ pub fn embedded_checksum(data: &[u8]) {
     }
 }
 
-/// Which bytes of a block are encrypted, and what is authenticated.
+/// Encrypted and authenticated ranges of a block.
 pub fn crypt_layout(data: &[u8]) {
     let check = |found: layout::Layout| {
         let mut end = 0;

@@ -10,7 +10,7 @@ use cenote_pool::label::decode_label;
 
 use super::consume;
 
-/// A packed list, in both encodings. A list that decodes must survive being packed and unpacked again.
+/// A packed list in both encodings. A decoded list must survive another round trip.
 pub fn nvlist(data: &[u8]) {
     let Ok(list) = Nvlist::decode(data) else { return };
     let again = Nvlist::decode(&list.encode());
@@ -21,7 +21,7 @@ pub fn nvlist(data: &[u8]) {
     }
 }
 
-/// A pool's configuration from a label or the MOS.
+/// Pool configuration from a label or the MOS.
 pub fn label_config(data: &[u8]) {
     let Ok(list) = Nvlist::decode(data) else { return };
     consume(LabelConfig::decode(&list));
@@ -64,7 +64,7 @@ pub fn uberblock(data: &[u8]) {
     }
 }
 
-/// The boot environment's block.
+/// Boot environment block.
 pub fn boot_env(data: &[u8]) {
     consume(BootEnv::decode(data));
 }

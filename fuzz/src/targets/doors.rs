@@ -1,16 +1,15 @@
-//! What comes in at doors of this machine: the command socket, the kernel's requests (FUSE), and the rings of
-//! virtual machines (vhost-user).
+//! Local interfaces: the command socket, kernel requests (FUSE), and virtual machine rings (vhost-user).
 //!
-//! Inputs are what a client says, all at once:
+//! Inputs are a client's complete side of a session:
 //!
 //! ```text
-//!   socket  descriptors that come with the first bytes, 1 | length, 4 | JSON
+//!   socket  descriptors passed with the first bytes, 1 | length, 4 | JSON
 //!   fuse    requests: opcode, 1 | node, 1 | user, 1 | length of the body, 2 | body
 //!   vhost   size of the queue as a power of two, 1 | flags, 1 | writes to memory: at, 4 | length, 2 | bytes
 //! ```
 //!
-//! A node below 16 is one of those that replies have told of. A request of opcode 0 is a message as it
-//! stands. A write to memory at [`KICK`] kicks the queue instead: a round is over.
+//! A node below 16 is an index into nodes from earlier replies. A request of opcode 0 is a raw message. A
+//! write to memory at [`KICK`] kicks the queue instead, which ends a round.
 
 use std::io::{Read, Write};
 use std::mem::MaybeUninit;
@@ -40,7 +39,7 @@ use super::consume;
 use super::network::Ram;
 use crate::forged::{POOL, devices, forge};
 
-/// Runs nothing.
+/// Executes no commands.
 struct Idle;
 
 impl Serving for Idle {
@@ -60,7 +59,7 @@ impl Serving for Idle {
     }
 }
 
-/// A client of the command socket, who is root.
+/// A root client of the command socket.
 pub fn socket(data: &[u8]) {
     let Some((&descriptors, said)) = data.split_first() else { return };
     let Ok((client, server)) = UnixStream::pair() else { return };
@@ -72,7 +71,7 @@ pub fn socket(data: &[u8]) {
     ancillary.push(SendAncillaryMessage::ScmRights(&streams));
     let (first, rest) = said.split_at(said.len().min(4));
     sendmsg(&client, &[std::io::IoSlice::new(first)], &mut ancillary, SendFlags::NOSIGNAL).ok();
-    // What does not fit into the socket is never sent.
+    // Data that does not fit into the socket is dropped.
     (&client).write_all(rest).ok();
     client.shutdown(Shutdown::Write).ok();
     answer(&server, &Idle).ok();
@@ -86,18 +85,18 @@ const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
 const CACHE_BYTES: usize = 4 << 20;
 /// Steps after which a run counts as endless.
 const STEP_LIMIT: u64 = 5_000_000;
-/// Requests of one input, and nodes that are remembered.
+/// Requests per input, and nodes remembered.
 const REQUESTS_MAX: usize = 64;
 const NODES_MAX: usize = 16;
-/// `FUSE_LOOKUP`, `SYMLINK`, `MKNOD`, `MKDIR`, `LINK`, `TMPFILE`: their replies begin with a node.
+/// `FUSE_LOOKUP`, `SYMLINK`, `MKNOD`, `MKDIR`, `LINK`, `TMPFILE`: replies begin with a node.
 const TELL_NODES: [u8; 6] = [1, 6, 8, 9, 13, 51];
 
-/// Requests of the kernel to a file system of a small pool.
+/// Kernel requests to a file system of a small pool.
 pub fn fuse(data: &[u8]) {
     consume(answered(data));
 }
 
-/// The same; how many of the requests succeed.
+/// Runs the requests. Returns how many succeed.
 pub fn answered(data: &[u8]) -> usize {
     let image = forge(&[]);
     let config = SimConfig { step_limit: STEP_LIMIT, ..SimConfig::seed(1) };
@@ -150,7 +149,7 @@ async fn answer_all(files: &Files, mut data: &[u8]) -> usize {
     count
 }
 
-/// `fuse_in_header`, and what follows.
+/// Encodes `fuse_in_header` and a body.
 fn message(opcode: u8, unique: u64, node: u64, user: u8, body: &[u8]) -> Vec<u8> {
     let mut message = (40 + body.len() as u32).to_ne_bytes().to_vec();
     message.extend(u32::from(opcode).to_ne_bytes());
@@ -165,15 +164,15 @@ fn message(opcode: u8, unique: u64, node: u64, user: u8, body: &[u8]) -> Vec<u8>
 
 const GUEST_BYTES: usize = 256 << 10;
 const MEMORY_BYTES: u64 = 8 << 20;
-/// Where rings lie: the table of descriptors, the available ring, the used ring.
+/// Addresses of descriptor table, available ring and used ring.
 const RINGS: [u64; 3] = [0x1000, 0x3000, 0x4000];
-/// Where nobody writes: the queue is kicked.
+/// Write address that kicks the queue instead.
 const KICK: u32 = u32::MAX;
 const ROUNDS_MAX: usize = 32;
-/// Longer than any request takes.
+/// Longer than any request.
 const ROUND: Duration = Duration::from_millis(10);
 
-/// A guest with one queue, any byte of whose memory may be wrong.
+/// A guest with one queue and arbitrary memory.
 pub fn vhost(data: &[u8]) {
     let Some((&[size, flags], mut writes)) = data.split_first_chunk::<2>() else { return };
     let Ok(memory) = GuestMemoryMmap::<()>::from_ranges(&[(GuestAddress(0), GUEST_BYTES)]) else { return };

@@ -1,4 +1,4 @@
-//! File systems' structures: system attributes, old znodes, ACLs, FUID tables.
+//! File system structures: system attributes, old znodes, ACLs, FUID tables.
 //!
 //! Locking: the registry is built once, behind a `LazyLock`, and never changes.
 
@@ -18,14 +18,14 @@ fn use_attributes(registry: &SaRegistry, data: &[u8]) {
         consume((reader.get(attr), reader.u64(attr), reader.time(attr)));
     }
     let total: usize = reader.attributes().map(|(_, value)| value.len()).sum();
-    // Each attribute has its own bytes unless the layout names one twice.
+    // Attributes do not overlap unless the layout names one twice.
     consume((reader.endian(), total));
 }
 
-/// Attributes in a bonus or spill block, read by the layouts that every file system registers.
+/// Attributes in a bonus or spill block, with the layouts that every file system registers.
 pub fn sa(data: &[u8]) {
     static REGISTRY: LazyLock<SaRegistry> = LazyLock::new(|| {
-        // The attributes in the order in which the module registers them, and its most frequent layouts.
+        // Attributes in the module's registration order, and its most frequent layouts.
         let names: Vec<(&[u8], u64)> = ZplAttr::all()
             .enumerate()
             .map(|(number, attr)| {
@@ -43,7 +43,7 @@ pub fn sa(data: &[u8]) {
     use_attributes(&REGISTRY, data);
 }
 
-/// A registry made from the input, and attributes read with it.
+/// A registry from the input, and attributes read with it.
 pub fn sa_registry(data: &[u8]) {
     let (table, values) = data.split_at(data.len() / 2);
     let words: Vec<u64> = table.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
@@ -67,7 +67,7 @@ pub fn znode(data: &[u8]) {
     }
 }
 
-/// Access control lists in both forms, and the words beside them.
+/// ACLs in both forms, and the words beside them.
 pub fn acl(data: &[u8]) {
     for endian in ENDIANS {
         if let Ok(acl) = AclPhys::read(&mut Reader::new("ACL", data, endian)) {

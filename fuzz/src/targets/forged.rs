@@ -1,6 +1,6 @@
 //! Runs commands on a pool with forged structures, reading and writing.
 //!
-//! No loop here is bounded: the target looks for walks that do not end by themselves.
+//! Loops here are unbounded: the target looks for walks that do not end by themselves.
 
 use cenote_cache::CacheOptions;
 use cenote_dataset::{Dataset, ImportOptions, Mos, import};
@@ -22,12 +22,12 @@ use cenote_tasks::{InUse, PoolSetting};
 use super::consume;
 use crate::forged::{POOL, devices, forge};
 
-/// Steps after which a run counts as endless: an undamaged pool takes some ten thousand.
+/// Steps after which a run counts as endless. An undamaged pool takes some ten thousand.
 const STEP_LIMIT: u64 = 5_000_000;
 const CACHE_BYTES: usize = 4 << 20;
 const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
 
-/// Reads everything in every way.
+/// Reads everything, in every way.
 pub fn read(data: &[u8]) {
     run(data, async |runtime, found| {
         let Ok(mos) = import(&runtime, &found, &options()).await else { return };

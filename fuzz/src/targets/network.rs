@@ -1,7 +1,7 @@
-//! What clients of network disks send: whole sessions by NBD and iSCSI with a disk in memory.
+//! Network disk clients: whole NBD and iSCSI sessions with a RAM disk.
 //!
-//! A session is the client's side, all at once; what the server answers is read and dropped. It must end, by
-//! whatever error, and hold no more than its limits.
+//! An input is the client's complete side of a session; the server's answers are read and dropped. The
+//! session must end, with any error, and stay within its memory limits.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,12 +17,12 @@ use futures::future::{BoxFuture, ready};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 const DISK_BYTES: usize = 256 << 10;
-/// What requests hold in memory.
+/// Memory limit for requests.
 const MEMORY_BYTES: u64 = 4 << 20;
 
 type Done<T> = Result<T, Failure>;
 
-/// A disk in memory.
+/// A RAM disk.
 #[derive(Clone)]
 pub(super) struct Ram(Arc<Mutex<Vec<u8>>>);
 
@@ -31,7 +31,7 @@ impl Ram {
         Ram(Arc::new(Mutex::new(vec![0; DISK_BYTES])))
     }
 
-    /// The server has checked every range: one beyond the disk is a fault.
+    /// The server has checked every range: one beyond the disk is a bug.
     fn at<T>(&self, range: Range<u64>, work: impl FnOnce(&mut [u8]) -> T) -> T {
         let mut content = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         work(&mut content[range.start as usize..range.end as usize])
@@ -117,11 +117,11 @@ impl Targets for Ram {
     }
 }
 
-/// Sends all of it, and reads to the end.
+/// Sends everything, then reads to the end.
 async fn client(mut stream: DuplexStream, said: &[u8]) {
     let (mut reader, mut writer) = tokio::io::split(&mut stream);
     let send = async {
-        // The server may have enough of it.
+        // The server may disconnect early.
         writer.write_all(said).await.ok();
         writer.shutdown().await.ok();
     };
@@ -130,7 +130,7 @@ async fn client(mut stream: DuplexStream, said: &[u8]) {
     futures::join!(send, read);
 }
 
-/// A session by NBD.
+/// An NBD session.
 pub fn nbd(data: &[u8]) {
     let ram = Ram::new();
     Runtime::simulate(SimConfig::default(), |runtime| async move {
@@ -147,7 +147,7 @@ pub fn nbd(data: &[u8]) {
     });
 }
 
-/// A session by iSCSI.
+/// An iSCSI session.
 pub fn iscsi(data: &[u8]) {
     let ram = Ram::new();
     Runtime::simulate(SimConfig::default(), |runtime| async move {

@@ -1,4 +1,4 @@
-//! The whole stack, in the simulator, on a pool whose every byte may be wrong.
+//! The whole stack, in the simulator, on a pool with arbitrary bytes.
 //!
 //! An input is a *tree*, made by `examples/extract`: a pool without checksums or compression.
 //!
@@ -6,7 +6,7 @@
 //!   length of the configuration (u32 LE) | configuration (packed nvlist) | uberblock, 1 KiB | blocks
 //! ```
 //!
-//! The blocks begin where the allocatable space of the only disk begins.
+//! The blocks fill the only disk's allocatable space from its start.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,14 +28,14 @@ use cenote_runtime::{Runtime, SimConfig};
 use super::consume;
 
 const UBERBLOCK_BYTES: usize = 1024;
-/// Simulator steps after which a run counts as endless: an undamaged tree takes some thousand.
+/// Simulator steps after which a run counts as endless. An undamaged tree takes some thousand.
 const STEP_LIMIT: u64 = 20_000_000;
-/// How many things of each kind are examined: a damaged tree may claim any number.
+/// Most objects of each kind examined: a damaged tree may claim any number.
 const MOST: usize = 200;
-/// Bytes read from each file.
+/// Bytes read per file.
 const READ_BYTES: u64 = 256 << 10;
 
-/// Joins the parts of a tree.
+/// Assembles a tree.
 pub fn join(config: &[u8], uberblock: &[u8], blocks: &[u8]) -> Vec<u8> {
     let len = (config.len() as u32).to_le_bytes();
     let mut uberblock = uberblock.to_vec();
@@ -51,12 +51,12 @@ fn split(tree: &[u8]) -> Option<(PoolConfig, Uberblock, Bytes)> {
     Some((config, Uberblock::decode(uberblock).ok()?, Bytes::copy_from_slice(blocks)))
 }
 
-/// Opens a tree and reads everything readable.
+/// Opens a tree and reads everything.
 pub fn tree(data: &[u8]) {
     consume(files_of(data));
 }
 
-/// Reads everything readable in a tree and returns how many files its scans met.
+/// Reads everything in a tree. Returns the number of files its scans met.
 pub fn files_of(data: &[u8]) -> usize {
     let Some((config, uberblock, blocks)) = split(data) else { return 0 };
     let leaves: Vec<_> = config.vdevs.iter().flat_map(|top| top.leaves()).map(|leaf| leaf.guid).collect();
@@ -186,7 +186,7 @@ async fn look_at_files(filesystem: &Filesystem) {
     }
 }
 
-/// A read-only device that keeps only the allocatable space.
+/// A read-only device that stores only the allocatable space.
 struct Blocks {
     info: DeviceInfo,
     blocks: Bytes,

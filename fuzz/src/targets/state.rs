@@ -1,7 +1,7 @@
-//! What the daemon has written down, or an administrator has: state files and configuration.
+//! State files of the daemon, and configuration by administrators.
 //!
-//! Others can't write these files, but disks lose bytes, and people make mistakes. What is read is used, and
-//! what the daemon writes itself must read the same again.
+//! Only trusted users write these files, but disks lose bytes, and people make mistakes. Parsed values are
+//! used, and the daemon's own output must parse to the same value.
 
 use std::path::PathBuf;
 
@@ -25,10 +25,10 @@ pub fn pools(data: &[u8]) {
     assert_eq!(State::parse(&written), state, "it is written as it was read");
 }
 
-/// Persistent reservations, as a volume keeps them.
+/// Persistent reservations, as stored with a volume.
 pub fn reservations(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    // With a checksum, and without.
+    // With and without a checksum.
     let bare = text.split_once('\n').filter(|_| text.starts_with("v2 ")).map_or(text, |(_, bare)| bare);
     for text in [text, &format!("v1 {bare}")] {
         if let Some(all) = Reservations::parse(text) {
@@ -38,7 +38,7 @@ pub fn reservations(data: &[u8]) {
     }
 }
 
-/// Tokens of HTTP.
+/// HTTP tokens.
 pub fn tokens(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(tokens) = Tokens::parse(&text) {
@@ -56,7 +56,7 @@ pub fn config(data: &[u8]) {
     }
 }
 
-/// Accounts of iSCSI hosts.
+/// Accounts of iSCSI initiators.
 pub fn iscsi_accounts(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(accounts) = accounts::parse(&text) {
@@ -80,14 +80,14 @@ pub fn rules(data: &[u8]) {
     }
 }
 
-/// What `smartctl` says of a disk.
+/// `smartctl` output for a disk.
 pub fn smart(data: &[u8]) {
     if let Some(disk) = smart::read("/dev/sda", &String::from_utf8_lossy(data)) {
         consume(disk.findings());
     }
 }
 
-/// Addresses, names of targets and units, as options have them, one a line.
+/// Addresses, target and unit names, in the form of options, one per line.
 pub fn options(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();

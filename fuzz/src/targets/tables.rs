@@ -1,4 +1,4 @@
-//! Objects of the pool: DSL, block lists, space maps, tables, logs.
+//! Pool objects: DSL, block lists, space maps, tables, logs.
 
 use cenote_codec::compress::Compression;
 use cenote_format::Phys;
@@ -24,7 +24,7 @@ use cenote_format::space_map::{MetaslabUnflushed, SpaceMapPhys, SpaceMapReader};
 
 use super::{ENDIANS, consume};
 
-/// A structure of words, which must round-trip.
+/// Decodes a structure of words, which must round-trip.
 fn words<T: Phys>(data: &[u8], endian: Endian) -> Option<T> {
     let value = T::decode(data, endian).ok()?;
     let encoded = value.encode(endian);
@@ -33,7 +33,7 @@ fn words<T: Phys>(data: &[u8], endian: Endian) -> Option<T> {
     Some(value)
 }
 
-/// Bonus buffers and lists of the DSL.
+/// DSL bonus buffers and lists.
 pub fn dsl(data: &[u8]) {
     for endian in ENDIANS {
         words::<DslDirPhys>(data, endian);
@@ -69,7 +69,7 @@ pub fn bpobj(data: &[u8]) {
     }
 }
 
-/// A log of allocations and frees, cut into blocks.
+/// A space map log, cut into blocks.
 pub fn space_map(data: &[u8]) {
     let (shift, log) = data.split_first().unwrap_or((&9, &[]));
     for endian in ENDIANS {
@@ -107,7 +107,7 @@ pub fn indirect(data: &[u8]) {
     }
 }
 
-/// Entries of a deduplication table, packed as in a ZAP or plain.
+/// Dedup table entries, packed as in a ZAP or plain.
 pub fn ddt(data: &[u8]) {
     let unpack = |packed: &[u8], len: usize| Compression::Zle.decompress(packed, len).ok();
     for flat in [false, true] {
@@ -129,7 +129,7 @@ pub fn ddt(data: &[u8]) {
     }
 }
 
-/// A block of a deduplication log.
+/// A dedup log block.
 pub fn ddt_log(data: &[u8]) {
     for endian in ENDIANS {
         if let Some(header) = words::<DdtLogHeader>(data, endian) {
@@ -153,7 +153,7 @@ pub fn brt(data: &[u8]) {
     }
 }
 
-/// The pool's history: the ends of its ring, and its records.
+/// Pool history: ring positions and records.
 pub fn history(data: &[u8]) {
     for endian in ENDIANS {
         let Some(phys) = words::<HistoryPhys>(data, endian) else { continue };
@@ -181,7 +181,7 @@ pub fn errlog(data: &[u8]) {
     }
 }
 
-/// State of scrub, resilver, removal and rebuild; dRAID maps by number of children.
+/// State of scrub, resilver, removal and rebuild; dRAID maps by child count.
 pub fn scan(data: &[u8]) {
     for endian in ENDIANS {
         if let Some(scan) = words::<ScanPhys>(data, endian) {

@@ -1,7 +1,7 @@
-//! `cenote_dataset_*`: how long the users of datasets waited, whether by a mount or a protocol of disks.
+//! `cenote_dataset_*`: wait times of dataset users, through mounts or disk protocols.
 //!
-//! Bound: histograms of [`DATASETS_MAX`] datasets, those with the most requests so far, so that a pool of
-//! thousands adds a megabyte to the page and not a hundred. How many are left out is a metric, too.
+//! Bound: histograms only for the [`DATASETS_MAX`] datasets with the most requests so far. So a pool of
+//! thousands adds one megabyte, not a hundred. A metric counts the omitted datasets.
 
 use std::cmp::Reverse;
 
@@ -10,13 +10,13 @@ use cenote_object::{Wait, Waited};
 
 use super::families::{Families, Histogram, Kind};
 
-/// Datasets whose histograms are shown. One takes some 9 KB.
+/// Datasets with histograms, about 9 KB each.
 const DATASETS_MAX: usize = 100;
 
-/// What they wait for, as the label has it.
+/// Wait classes and their labels.
 const WAITS: [(Wait, &str); 3] = [(Wait::Read, "read"), (Wait::Write, "write"), (Wait::Commit, "commit")];
 
-/// Adds those of open datasets, by their pools' names.
+/// Adds metrics of open datasets, given with their pools' names.
 pub fn add(datasets: &[(String, DatasetCounts)], families: &mut Families) {
     let waited = |dataset: &DatasetCounts| WAITS.map(|(wait, _)| dataset.traffic.waited(wait));
     let mut used: Vec<_> = datasets
@@ -25,7 +25,7 @@ pub fn add(datasets: &[(String, DatasetCounts)], families: &mut Families) {
         .map(|(pool, name, waited)| (waited.iter().map(requests).sum::<u64>(), pool, name, waited))
         .filter(|(requests, ..)| *requests > 0)
         .collect();
-    // By name where they are alike, so that it is the same ones each time.
+    // Ties are broken by name, so that the selection is stable.
     used.sort_by_key(|(requests, pool, name, _)| (Reverse(*requests), *pool, *name));
     let omitted = used.len().saturating_sub(DATASETS_MAX);
     let family = (Kind::Gauge, "Datasets in use that are too many to be shown with their latencies.");
@@ -61,7 +61,7 @@ mod tests {
             let mut datasets = Vec::new();
             for number in 0..DATASETS_MAX + 20 {
                 let traffic = Arc::new(Traffic::default());
-                // The last ten are not in use.
+                // The last ten are unused.
                 let requests = (DATASETS_MAX + 10).saturating_sub(number);
                 for _ in 0..requests {
                     traffic

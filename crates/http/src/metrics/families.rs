@@ -1,39 +1,39 @@
-//! Prometheus's formats: samples gathered by the name of their family.
+//! Prometheus formats: samples collected by family name.
 //!
 //! ```text
-//!   text      version 0.0.4: a line a sample; histograms by upper bounds
-//!   protobuf  io.prometheus.client: histograms by upper bounds, and native ones beside them
+//!   text      version 0.0.4: a line per sample; histograms by upper bounds
+//!   protobuf  io.prometheus.client: histograms by upper bounds, plus native histograms
 //! ```
 //!
-//! Idea: a sample is written in its form as it is added, so all that is kept is what will be sent.
+//! Idea: each sample is formatted when it is added, so memory holds only the output.
 
 mod protobuf;
 mod text;
 
 use std::collections::BTreeMap;
 
-/// How samples are written.
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// For everybody.
+    /// Default.
     Text,
-    /// For those who ask for it: Prometheus, if it is to keep native histograms.
+    /// On request: Prometheus asks for it when it stores native histograms.
     Protobuf,
 }
 
 impl Format {
-    /// What the `Accept` header asks for.
+    /// Format that an `Accept` header asks for.
     pub fn accepted(header: &str) -> Format {
         let is_wanted = |range: &str| {
             range.trim().starts_with("application/vnd.google.protobuf")
                 && range.contains("proto=io.prometheus.client.MetricFamily")
                 && range.contains("encoding=delimited")
         };
-        // Clients name it first if they want it; nobody names it that does not understand it.
+        // Clients that want it name it first. Clients without support do not name it.
         if header.split(',').any(is_wanted) { Format::Protobuf } else { Format::Text }
     }
 
-    /// For the header.
+    /// Content-Type value.
     pub fn content_type(self) -> &'static str {
         match self {
             Format::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -44,7 +44,7 @@ impl Format {
     }
 }
 
-/// Families of samples, by name.
+/// Families by name.
 #[derive(Debug)]
 pub struct Families {
     format: Format,
@@ -58,49 +58,50 @@ struct Family {
     samples: Vec<u8>,
 }
 
-/// What a family's numbers mean.
+/// Metric type of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Goes up and down.
+    /// Can rise and fall.
     Gauge,
-    /// Only goes up.
+    /// Only rises.
     Counter,
-    /// Counts by upper bounds.
+    /// Counts by bucket.
     Histogram,
-    /// Whatever the source has: node_exporter says no more of kstats.
+    /// Not stated: node_exporter gives no type for kstats.
     Untyped,
 }
 
-/// Labels of a sample: names and values.
+/// Labels of a sample: name and value.
 pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
-/// Counts in buckets that double.
+/// Counts in power-of-two buckets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Histogram<'a> {
-    /// Bucket `n` has what lies from 2^n up to 2^(n+1) units.
+    /// Bucket `n` counts values from 2^n to below 2^(n+1) units.
     pub counts: &'a [u64],
-    /// The first and last buckets that have upper bounds of their own in the classic form.
+    /// First and last buckets with upper bounds of their own in the classic form.
     pub shown: (usize, usize),
-    /// A unit's size in the family's unit.
+    /// Size of a unit, in the family's unit.
     pub unit: f64,
-    /// The same as a power of two, for the native form, whose bounds are powers of two.
+    /// The same as a power of two, for native histograms, whose bounds are powers of two.
     pub unit_log2: i32,
-    /// The sum of all that was counted, in the family's unit.
+    /// Sum of all values, in the family's unit.
     pub sum: f64,
 }
 
-/// The first bucket of times that is shown: 2^13 ns, 8 microseconds.
+/// First time bucket shown: 2^13 ns (8 µs).
 const TIME_FIRST: usize = 13;
-/// The last: 2^34 ns, 17 seconds.
+/// Last: 2^34 ns (17 s).
 const TIME_LAST: usize = 34;
 
 impl<'a> Histogram<'a> {
-    /// Of nanoseconds, in seconds. Natively a nanosecond is 2^-30 seconds: 7 % less.
+    /// A histogram of nanoseconds, shown in seconds. Its native form takes 1 ns as 2^-30 s, which is 7 %
+    /// less.
     pub fn of_times(counts: &'a [u64], sum: f64) -> Histogram<'a> {
         Histogram { counts, shown: (TIME_FIRST, TIME_LAST), unit: 1e-9, unit_log2: -30, sum }
     }
 
-    /// Upper bounds, and how many lie below.
+    /// Upper bounds and cumulative counts.
     fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
         let (first, last) = self.shown;
         let below = |bucket: usize| self.counts.iter().take(bucket + 1).sum();
@@ -113,7 +114,7 @@ impl<'a> Histogram<'a> {
 }
 
 impl Families {
-    /// None yet.
+    /// No families yet.
     pub fn new(format: Format) -> Families {
         Families { format, families: BTreeMap::new() }
     }
@@ -142,7 +143,7 @@ impl Families {
         self.families.entry(name.to_owned()).or_insert_with(|| Family { kind, help, samples: Vec::new() })
     }
 
-    /// All of them.
+    /// The complete output.
     pub fn written(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for (name, family) in &self.families {

@@ -1,25 +1,25 @@
-//! `node_zfs_*`: kstats by node_exporter's names.
+//! `node_zfs_*`: kstats under node_exporter's names.
 
 use cenote_host::kstat::{self, DatasetCounts};
 use cenote_host::pools::Pools;
 
 use super::families::{Families, Kind};
 
-/// Files of all pools together, and what their counters' names begin with.
+/// Global kstat files and the prefixes of their metrics.
 const OF_ALL: [(&str, &str); 4] = [
     ("arcstats", "node_zfs_arc_"),
     ("dmu_tx", "node_zfs_dmu_tx_"),
     ("zfetchstats", "node_zfs_zfetch_"),
     ("zil", "node_zfs_zil_"),
 ];
-/// Of each dataset, those that node_exporter shows.
+/// Counters of each dataset that node_exporter exports.
 const OF_DATASET: [&str; 6] = ["writes", "nwritten", "reads", "nread", "nunlinks", "nunlinked"];
-/// States of a pool; it is in one of them.
+/// Pool states, which exclude each other.
 const STATES: [&str; 7] = ["online", "degraded", "faulted", "offline", "removed", "unavail", "suspended"];
 
 const HELP: (Kind, &str) = (Kind::Untyped, "A kstat of OpenZFS's name.");
 
-/// Adds them. `datasets`: those that are open, by their pools' names.
+/// Adds all kstats. `datasets`: open datasets with their pools' names.
 pub fn add(pools: &Pools, datasets: &[(String, DatasetCounts)], families: &mut Families) {
     for (file, prefix) in OF_ALL {
         for (name, count) in kstat::counts(pools, file).unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! `zfs_pool_*`, `zfs_dataset_*`: properties by zfs_exporter's names.
+//! `zfs_pool_*`, `zfs_dataset_*`: properties under zfs_exporter's names.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use cenote_serve::socket::Serving;
 
 use super::families::{Families, Kind};
 
-/// A property, the metric that it becomes, and what it says.
+/// A property, its metric, and help.
 type Shown = (&'static str, &'static str, &'static str);
 
 const POOL: [Shown; 10] = [
@@ -53,7 +53,7 @@ const SUCCESS: (&str, &str) = (
     "Whether all of it could be shown [0: something is missing, 1: nothing is].",
 );
 
-/// Adds those of pools.
+/// Adds pool properties.
 pub async fn add_pools(commands: &Arc<dyn Serving>, families: &mut Families) {
     let listed = ask(commands, Pools { pools: Vec::new(), vdevs: false }, "zpool list").await;
     add_success(&listed, "pool", families);
@@ -62,11 +62,11 @@ pub async fn add_pools(commands: &Arc<dyn Serving>, families: &mut Families) {
         let pool = &*head.name;
         for (property, metric, help) in POOL {
             let value = match number(properties, property) {
-                // Like zpool, which shows a dash.
+                // zpool shows a dash for 0.
                 Some(0) if property == "expandsize" => None,
                 number => number.map(|number| number as f64),
             };
-            // Hundredths, and percentages.
+            // Ratios are given in hundredths or percent.
             let is_ratio = matches!(property, "capacity" | "fragmentation" | "dedupratio");
             let scale = if is_ratio { 0.01 } else { 1.0 };
             if let Some(value) = value {
@@ -93,7 +93,7 @@ fn add_health(pool: &str, state: &str, families: &mut Families) {
     families.add(HEALTH.1, (Kind::Gauge, HEALTH.2), &[("pool", pool)], health);
 }
 
-/// Adds those of file systems and volumes.
+/// Adds properties of file systems and volumes.
 pub async fn add_datasets(commands: &Arc<dyn Serving>, families: &mut Families) {
     let properties = DATASET.iter().map(|shown| shown.0.to_owned()).collect();
     let scope = Scope { types: Types::HEADS, depth: None };
@@ -111,7 +111,7 @@ pub async fn add_datasets(commands: &Arc<dyn Serving>, families: &mut Families) 
     }
 }
 
-/// Says whether all could be shown.
+/// Reports whether the list was complete.
 fn add_success<T>(listed: &Heard<T>, collector: &str, families: &mut Families) {
     let is_whole = f64::from(u8::from(listed.failed.is_none()));
     families.add(SUCCESS.0, (Kind::Gauge, SUCCESS.1), &[("collector", collector)], is_whole);

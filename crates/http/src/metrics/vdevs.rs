@@ -1,5 +1,4 @@
-//! `cenote_vdev_*`: what passes to and from each device, from its counters; `cenote_pool_suspended`,
-//! `cenote_pool_waiting`.
+//! `cenote_vdev_*`: I/O counters of each device; `cenote_pool_suspended`, `cenote_pool_waiting`.
 
 use cenote_device::Op;
 use cenote_host::pools::Pools;
@@ -8,7 +7,7 @@ use super::families::{Families, Histogram, Kind};
 
 const OPERATIONS: [(Op, &str); 3] = [(Op::Read, "read"), (Op::Write, "write"), (Op::Discard, "discard")];
 
-/// Adds them.
+/// Adds these metrics.
 pub fn add(pools: &Pools, families: &mut Families) {
     let waiting = (Kind::Gauge, "Whether the pool waits to be opened [0: it is open, 1: it does not open].");
     for pool in pools.waiting.all() {

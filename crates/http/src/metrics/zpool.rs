@@ -1,15 +1,15 @@
-//! `zpool_*`: pools and vdevs by the names of OpenZFS's `zpool_influxdb`, for Prometheus, and as that program
-//! prints them: lines of the Influx protocol.
+//! `zpool_*`: pools and vdevs under the names of OpenZFS's `zpool_influxdb`, for Prometheus and in the Influx
+//! line protocol, as that program prints them.
 //!
 //! ```text
-//!   zpool_stats        space, operations, bytes, errors of each vdev     zpool_latency   how long it took
-//!   zpool_scan_stats   the last scrub or resilver                        zpool_io_size   how large it was
-//!   zpool_vdev_stats, zpool_vdev_queue   operations that wait and are under way, by class
+//!   zpool_stats        space, operations, bytes, errors of each vdev     zpool_latency   duration histograms
+//!   zpool_scan_stats   the last scrub or resilver                        zpool_io_size   size histograms
+//!   zpool_vdev_stats, zpool_vdev_queue   pending and active operations by class
 //! ```
 //!
-//! Labels: the pool is `name`; a vdev is its place in the tree (`root/mirror-0/file-1`), a leaf has its
-//! `path` besides. For Prometheus a field is a metric of its own, `zpool_stats_alloc`. The classes' latencies
-//! are the time in the queue, those of `disk` and `total` the device's.
+//! Labels: `name` is the pool; `vdev` is the path in the tree (`root/mirror-0/file-1`); a leaf also has its
+//! `path`. For Prometheus each field is a metric, such as `zpool_stats_alloc`. Latencies of classes are times
+//! in the queue; those of `disk` and `total` are the device's.
 //!
 //! Source: OpenZFS `zpool_influxdb.c`.
 
@@ -24,7 +24,7 @@ use cenote_pool::{IoClass, VdevStatus};
 
 use super::families::{Families, Histogram, Kind};
 
-/// `MIN_LAT_INDEX`: a microsecond.
+/// `MIN_LAT_INDEX`: about a microsecond.
 const FIRST_TIME: usize = 10;
 /// `MIN_SIZE_INDEX`.
 const FIRST_SIZE: usize = 9;
@@ -41,23 +41,23 @@ pub struct Point {
     fields: Vec<(&'static str, f64)>,
 }
 
-/// Counts in buckets that double.
+/// A histogram field with power-of-two buckets.
 struct Counted {
     name: &'static str,
     counts: Vec<u64>,
     sum: f64,
 }
 
-/// Lines of a measurement, one for each bucket.
+/// A measurement with one line per bucket.
 pub struct Distribution {
     measurement: &'static str,
     labels: Vec<(&'static str, String)>,
-    /// Of nanoseconds; otherwise of bytes.
+    /// Buckets of nanoseconds; else of bytes.
     is_of_times: bool,
     fields: Vec<Counted>,
 }
 
-/// All that is counted of all pools.
+/// All measurements of all pools.
 #[derive(Default)]
 pub struct Figures {
     points: Vec<Point>,
@@ -65,11 +65,11 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Those of now.
+    /// Current measurements.
     pub async fn of(pools: &Pools) -> Figures {
         let mut figures = Figures::default();
         for pool in pools.all() {
-            // One that can't be read now is left out.
+            // Skips pools that cannot be read now.
             if let Ok(mos) = pool.engine.mos().await
                 && let Ok(usage) = mos.usage().await
             {
@@ -83,7 +83,7 @@ impl Figures {
         figures
     }
 
-    /// A vdev, and all below it.
+    /// Adds a vdev and its children.
     fn vdev(
         &mut self,
         pool: &OpenPool,
@@ -120,7 +120,7 @@ impl Figures {
         }
     }
 
-    /// Adds them, for Prometheus.
+    /// Adds the measurements to the Prometheus families.
     pub fn add(&self, families: &mut Families) {
         for Point { measurement, labels, fields } in &self.points {
             let labels: Vec<(&str, &str)> = labels.iter().map(|(name, value)| (*name, &**value)).collect();
@@ -147,7 +147,7 @@ impl Figures {
         }
     }
 
-    /// All of them as lines of the Influx protocol, at a time since 1970.
+    /// Formats all as Influx lines. `now_ns`: nanoseconds since 1970.
     pub fn lines(&self, now_ns: u64) -> String {
         let mut out = String::new();
         for Point { measurement, labels, fields } in &self.points {
@@ -169,7 +169,7 @@ impl Figures {
                 };
                 head(&mut out, measurement, labels, Some(&bound));
                 let count = |field: &Counted| match bucket == first {
-                    // What is smaller counts with the first.
+                    // Smaller values count in the first bucket.
                     true => field.counts[..=first].iter().sum(),
                     false => field.counts[bucket],
                 };
@@ -183,7 +183,7 @@ impl Figures {
 fn head(out: &mut String, measurement: &str, labels: &[(&str, String)], bound: Option<&str>) {
     *out += measurement;
     if let Some(bound) = bound {
-        // Writing to a string can't fail.
+        // Writing to a string cannot fail.
         let _ = write!(out, ",le={bound}");
     }
     for (name, value) in labels {
@@ -235,7 +235,7 @@ fn stats(
         ("write_errors", vdev.errors.write),
         ("write_ops", traffic.write.operations),
         ("checksum_errors", vdev.errors.checksum),
-        // `UINT64_MAX` there.
+        // zpool_influxdb prints `UINT64_MAX` here.
         ("fragmentation", fragmentation.unwrap_or(0)),
     ];
     let fields = fields.map(|(name, count)| (name, count as f64)).to_vec();
@@ -272,7 +272,7 @@ fn scanned(pool: &OpenPool, scan: &ScanPhys) -> Point {
     Point { measurement: "zpool_scan_stats", labels, fields }
 }
 
-/// Names of `zpool_vdev_queue` and `zpool_vdev_stats`, and counts.
+/// Field names in `zpool_vdev_queue` and `zpool_vdev_stats`, and counts.
 fn queues(traffic: &Traffic) -> Vec<(&'static str, &'static str, f64)> {
     const NAMES: [(IoClass, [&str; 2], [&str; 2]); 6] = [
         (IoClass::SyncRead, ["sync_r_active", "sync_r_pend"], ["sync_r_active_queue", "sync_r_pend_queue"]),

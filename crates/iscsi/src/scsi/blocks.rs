@@ -1,13 +1,13 @@
-//! Reading and writing blocks.
+//! Commands that read and write blocks.
 
 use bytes::{Bytes, BytesMut};
 
 use super::cdb::{Access, op};
 use super::{BLOCK_BYTES, Outcome, Request, Sense, TRANSFER_BYTES_MAX, Trouble, written};
 
-/// Blocks of one COMPARE AND WRITE.
+/// Most blocks of one COMPARE AND WRITE.
 pub(super) const COMPARE_BLOCKS_MAX: u8 = 255;
-/// Compared at once.
+/// Bytes compared at a time.
 const COMPARE_BYTES: u64 = 1 << 20;
 /// DPO and FUA, in the second byte.
 const FUA: u8 = 0x08;
@@ -15,11 +15,11 @@ const FUA: u8 = 0x08;
 const PROTECT: u8 = 0xe0;
 
 impl Request<'_> {
-    /// First byte and length of a command that moves blocks.
+    /// Byte range that a read, write or verify command covers.
     fn moved(&self) -> Outcome<std::ops::Range<u64>> {
         let (lba, count) = self.cdb.blocks();
         let is_short = matches!(self.cdb.opcode(), op::READ_6 | op::WRITE_6);
-        // There is no protection information.
+        // Protection information is not supported.
         if !is_short && self.cdb.byte(1) & PROTECT != 0 {
             return Err(Sense::INVALID_FIELD.into());
         }
@@ -45,8 +45,8 @@ impl Request<'_> {
         Ok(self.unit().read(span).await?)
     }
 
-    /// WRITE and WRITE AND VERIFY. What was written can be read again as soon as it is in memory: the pool
-    /// verifies what it reads from disks.
+    /// WRITE and WRITE AND VERIFY. The latter does not read back: the pool verifies checksums when it reads
+    /// from disks.
     pub(super) async fn write(&self) -> Outcome {
         let span = self.moved()?;
         let is_verified =
@@ -55,7 +55,7 @@ impl Request<'_> {
         if is_verified && self.cdb.byte(1) & 6 == 4 {
             return Err(Sense::INVALID_FIELD.into());
         }
-        // Whole blocks only, if the initiator sent fewer than it should have.
+        // Short data: writes only the whole blocks received.
         let whole = self.data.len() - self.data.len() % BLOCK_BYTES as usize;
         let data = self.data.slice(..whole.min((span.end - span.start) as usize));
         if !data.is_empty() {
@@ -104,7 +104,7 @@ impl Request<'_> {
         Ok(Bytes::new())
     }
 
-    /// Says where data differs, if it does.
+    /// Fails with the offset of the first difference, if there is one.
     fn compare(&self, is: &[u8], wanted: &[u8], start: usize) -> Outcome<()> {
         if is == wanted {
             return Ok(());
@@ -152,7 +152,7 @@ impl Request<'_> {
         Ok(Bytes::new())
     }
 
-    /// All is made durable, whatever range is asked for: the intent log knows no ranges.
+    /// Flushes the whole disk whatever the range: the intent log records no ranges.
     pub(super) async fn synchronize(&self) -> Outcome {
         let (lba, count) = self.cdb.blocks();
         self.span(lba, count)?;
@@ -160,7 +160,7 @@ impl Request<'_> {
         Ok(Bytes::new())
     }
 
-    /// Reads a little ahead: a hint, which must not take long.
+    /// A hint: reads ahead at most [`TRANSFER_BYTES_MAX`], so that it ends soon.
     pub(super) async fn prefetch(&self) -> Outcome {
         let (lba, count) = self.cdb.blocks();
         let span = self.span(lba, count)?;
@@ -171,7 +171,7 @@ impl Request<'_> {
         Ok(Bytes::new())
     }
 
-    /// Whether the guest may change what a command changes, for those that check it late.
+    /// Write-protection check for commands that make it after reading.
     pub(super) fn may_write(&self) -> Outcome<()> {
         debug_assert_eq!(self.cdb.known().map(|known| known.access), Some(Access::Write));
         if self.is_protected() { Err(Sense::WRITE_PROTECTED.into()) } else { Ok(()) }

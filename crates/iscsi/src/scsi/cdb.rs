@@ -1,14 +1,14 @@
-//! Command descriptor blocks: what commands there are, and where their fields lie.
+//! Command descriptor blocks: the command table and the layout of fields.
 //!
-//! Idea: one table says of each command how long it is, which bits may be set (as REPORT SUPPORTED OPERATION
-//! CODES shows it), where its length lies, and what it does to reservations.
+//! Idea: one table holds, for each command, its length, the bits that may be set (as in REPORT SUPPORTED
+//! OPERATION CODES), the form of its Data-Out, and its effect on reservations.
 
 use bytes::Bytes;
 
 use super::{BLOCK_BYTES, Sense};
 
 /// Operation codes.
-#[allow(missing_docs)] // they are those of SPC-4 and SBC-3
+#[allow(missing_docs)] // names of the standards
 pub mod op {
     pub const TEST_UNIT_READY: u8 = 0x00;
     pub const REQUEST_SENSE: u8 = 0x03;
@@ -60,7 +60,7 @@ pub mod op {
 pub const READ_CAPACITY_16: u8 = 0x10;
 /// Of `SERVICE ACTION IN (16)`.
 pub const GET_LBA_STATUS: u8 = 0x12;
-/// Of `EXTENDED COPY`: with list identifiers of one byte.
+/// Of `EXTENDED COPY`: list identifiers of one byte.
 pub const EXTENDED_COPY_LID1: u8 = 0x00;
 /// Of `RECEIVE COPY RESULTS`.
 pub const COPY_OPERATING_PARAMETERS: u8 = 0x03;
@@ -69,48 +69,49 @@ pub const REPORT_TARGET_PORT_GROUPS: u8 = 0x0a;
 /// Of `MAINTENANCE IN`.
 pub const REPORT_SUPPORTED_OPCODES: u8 = 0x0c;
 
-/// What a command does, as far as reservations are concerned.
+/// Class of a command in reservation conflict checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Whoever has reserved the disk does not mind.
+    /// Never conflicts with a persistent reservation. Under an SPC-2 reservation, only RESERVE and the
+    /// PERSISTENT RESERVE commands of this class do.
     Free,
-    /// It is in conflict with reservations of the old kind only.
+    /// Conflicts with SPC-2 reservations only.
     Looks,
-    /// It reads what the disk holds.
+    /// Reads content.
     Read,
-    /// It changes the disk.
+    /// Changes the disk.
     Write,
 }
 
-/// A command that is known.
+/// An entry of the command table.
 #[derive(Debug)]
 pub struct Known {
     /// Operation code.
     pub opcode: u8,
-    /// Service action, if there are several.
+    /// Service action, if the opcode has several.
     pub action: Option<u8>,
-    /// Which bits may be set, after the operation code; its length is the command's.
+    /// Mask of bits that may be set, without the opcode. Its length gives the CDB's.
     pub usage: &'static [u8],
-    /// What it does to reservations.
+    /// Reservation class.
     pub access: Access,
-    /// Whether it writes to the disk.
+    /// Whether write protection applies.
     pub changes_content: bool,
     out: Out,
 }
 
-/// Data that an initiator sends with a command.
+/// Form of a command's Data-Out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Out {
     None,
-    /// The blocks that it writes.
+    /// The blocks to write.
     Blocks,
-    /// The same, if it says that they are to be compared.
+    /// The blocks, if BYTCHK asks for comparison.
     Compared,
-    /// The same twice.
+    /// The blocks twice: to compare, then to write.
     Twice,
-    /// One block, if it says so.
+    /// One block, unless NDOB is set.
     One,
-    /// A list of parameters.
+    /// Parameter list.
     List,
 }
 
@@ -141,7 +142,7 @@ const ACTION_16: &[u8] = &[0x1f, F, F, F, F, F, F, F, F, F, F, F, F, 0x01, 7];
 
 use Access::{Free, Looks, Read, Write};
 
-/// All commands, by operation code.
+/// All supported commands, by opcode.
 pub const KNOWN: &[Known] = &[
     known(op::TEST_UNIT_READY, Looks, Out::None, SIX),
     known(op::REQUEST_SENSE, Free, Out::None, &[1, 0, 0, F, 7]),
@@ -222,29 +223,29 @@ impl Cdb {
         self.0[0]
     }
 
-    /// Service action of commands that have one.
+    /// Service action, of opcodes that have one.
     pub fn action(&self) -> u8 {
         self.0[1] & 0x1f
     }
 
-    /// A byte.
+    /// Reads a byte.
     pub fn byte(&self, at: usize) -> u8 {
         self.0[at]
     }
 
-    /// A number.
+    /// Reads a big-endian number.
     pub fn number(&self, at: usize, bytes: usize) -> u64 {
         self.0[at..at + bytes].iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
     }
 
-    /// What the table says of it.
+    /// Looks the command up in the table.
     pub fn known(&self) -> Option<&'static Known> {
         let start = KNOWN.partition_point(|known| known.opcode < self.opcode());
         let same = KNOWN[start..].iter().take_while(|known| known.opcode == self.opcode());
         { same }.find(|known| known.action.is_none_or(|action| action == self.action()))
     }
 
-    /// What is wrong with one that the table does not have.
+    /// Sense for a command missing from the table.
     pub(super) fn unknown(&self) -> Sense {
         match KNOWN.iter().any(|known| known.opcode == self.opcode()) {
             true => Sense::INVALID_FIELD,
@@ -252,7 +253,7 @@ impl Cdb {
         }
     }
 
-    /// Its length in bytes.
+    /// Length in bytes.
     fn len(&self) -> usize {
         match self.opcode() >> 5 {
             0 => 6,
@@ -267,7 +268,7 @@ impl Cdb {
         self.0[self.len() - 1]
     }
 
-    /// First block and number of blocks.
+    /// First block and block count.
     pub fn blocks(&self) -> (u64, u64) {
         match self.len() {
             // 0 means 256.
@@ -279,7 +280,7 @@ impl Cdb {
         }
     }
 
-    /// How much an initiator takes, or the length of a list of parameters.
+    /// Allocation length or parameter list length.
     pub fn list_bytes(&self) -> u64 {
         match (self.opcode(), self.len()) {
             (op::INQUIRY, _) => self.number(3, 2),
@@ -293,13 +294,13 @@ impl Cdb {
         }
     }
 
-    /// As much of an answer as the initiator takes.
+    /// Truncates an answer to the allocation length.
     pub fn cut(&self, mut answer: Vec<u8>) -> Bytes {
         answer.truncate(usize::try_from(self.list_bytes()).unwrap_or(usize::MAX));
         answer.into()
     }
 
-    /// How many bytes an initiator has to send with it.
+    /// Data-Out bytes that the command needs.
     pub fn out_bytes(&self) -> u64 {
         let blocks = || self.blocks().1 * BLOCK_BYTES;
         match self.known().map_or(Out::None, |known| known.out) {
@@ -310,19 +311,19 @@ impl Cdb {
             Out::Compared if self.byte(1) & 6 == 6 => BLOCK_BYTES.min(blocks()),
             Out::Compared => 0,
             Out::Twice => 2 * blocks(),
-            // NDOB: no block comes.
+            // NDOB: no Data-Out block.
             Out::One if self.opcode() == op::WRITE_SAME_16 && self.byte(1) & 1 != 0 => 0,
             Out::One => BLOCK_BYTES,
             Out::List => self.list_bytes(),
         }
     }
 
-    /// Whether all data that it needs has to come, no more and no less.
+    /// Whether the Data-Out length must match exactly.
     pub(super) fn is_exact(&self) -> bool {
         self.known().is_some_and(|known| matches!(known.out, Out::Twice | Out::One))
     }
 
-    /// How many bytes it may answer, at most.
+    /// Most Data-In bytes of the command.
     pub fn in_bytes(&self) -> u64 {
         match self.opcode() {
             op::READ_6 | op::READ_10 | op::READ_12 | op::READ_16 => self.blocks().1 * BLOCK_BYTES,

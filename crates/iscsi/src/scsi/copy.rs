@@ -1,14 +1,14 @@
-//! EXTENDED COPY: a host has blocks copied between disks of this server without reading them. Hypervisors
-//! clone and move their guests' disks so.
+//! EXTENDED COPY: copies blocks between disks of this server without the host reading them. Hypervisors clone
+//! and move guest disks with it.
 //!
 //! ```text
-//!   header, 16 bytes | CSCDs: which disks, 32 bytes each | segments: which blocks, 28 bytes each
+//!   header, 16 bytes | CSCDs: the disks, 32 bytes each | segments: the blocks, 28 bytes each
 //! ```
 //!
-//! Idea: only the oldest form, with list identifiers of one byte (LID1), disks named by NAA designators, and
-//! segments from block device to block device: what VMware, QEMU and Linux use. A host copies between disks
-//! to which it has sessions. Blocks are shared where the pool can do that, and copied otherwise. A command is
-//! answered when all is done, so that no results are held.
+//! Idea: implements only the subset that VMware, QEMU and Linux use: list identifiers of one byte (LID1),
+//! disks named by NAA designators, segments from block device to block device. A host copies only between
+//! disks to which it has sessions. Blocks are cloned where the pool can do that, else copied. A command is
+//! answered when the copy is done, so no results are held.
 //!
 //! Source: SPC-4, sections 6.4 and 6.18 (revision 37).
 
@@ -27,18 +27,18 @@ const SEGMENT_BYTES: usize = 28;
 const CSCDS_MAX: usize = 16;
 const SEGMENTS_MAX: usize = 16;
 const DESCRIPTORS_BYTES_MAX: usize = CSCDS_MAX * CSCD_BYTES + SEGMENTS_MAX * SEGMENT_BYTES;
-/// A disk by one of its designators.
+/// CSCD type: identification descriptor.
 const IDENTIFICATION: u8 = 0xe4;
-/// From block device to block device.
+/// Segment type: block device to block device.
 const BLOCK_TO_BLOCK: u8 = 0x02;
-/// Copied at once, if it has to be copied.
+/// Bytes copied at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
 const TOO_MANY_CSCDS: Sense = Sense::new(5, 0x2606);
 const UNSUPPORTED_CSCD: Sense = Sense::new(5, 0x2607);
 const TOO_MANY_SEGMENTS: Sense = Sense::new(5, 0x2608);
 const UNSUPPORTED_SEGMENT: Sense = Sense::new(5, 0x2609);
-/// COPY ABORTED: a segment names a disk that is not there.
+/// COPY ABORTED: a segment names an unreachable disk.
 const UNREACHABLE: Sense = Sense::new(10, 0x0804);
 /// COPY ABORTED.
 const ABORTED: Sense = Sense::new(10, 0);
@@ -59,9 +59,9 @@ pub(super) fn operating_parameters(cdb: &Cdb) -> Bytes {
     answer.put_u16(SEGMENTS_MAX as u16);
     answer.put_u32(DESCRIPTORS_BYTES_MAX as u32);
     answer.put_u32(u32::from(u16::MAX) * BLOCK_BYTES as u32);
-    // No inline data, no held data, no streams.
+    // No inline data, held data or streams.
     answer.put_bytes(0, 14);
-    // Concurrent copies; segments of whole blocks of 512 bytes.
+    // Concurrent copies: 0; segment granularity: one block of 512 bytes.
     answer.put_u16(0);
     answer.extend([u8::MAX, BLOCK_BYTES.ilog2() as u8, 0, 0, 0, 0, 0]);
     answer.extend([2, BLOCK_TO_BLOCK, IDENTIFICATION]);
@@ -81,7 +81,7 @@ impl Request<'_> {
         Ok(Bytes::new())
     }
 
-    /// What is to be copied where, all of it checked.
+    /// Parses and checks the list. Returns source and target of each segment.
     fn segments(&self) -> Outcome<Vec<(Part, Part)>> {
         let list = &self.data[..];
         let (Some((header, rest)), true) =
@@ -102,7 +102,7 @@ impl Request<'_> {
         let (cscds, segments) = rest[..cscds + segments].split_at(cscds);
         let disks: Vec<Option<Arc<Guest>>> =
             cscds.as_chunks().0.iter().map(|cscd| self.disk(cscd)).collect::<Outcome<_>>()?;
-        // Segments of other types have other lengths: what is first is judged first.
+        // Other segment types have other lengths, so the first type is checked before the length.
         if segments.first().is_some_and(|kind| *kind != BLOCK_TO_BLOCK) {
             return Err(UNSUPPORTED_SEGMENT.into());
         }
@@ -115,7 +115,7 @@ impl Request<'_> {
         segments.iter().map(|segment| part_of(&disks, segment)).collect()
     }
 
-    /// The disk that a descriptor names; none: it is not there, or not for this host.
+    /// Looks up the disk of a CSCD; `None` if it does not exist or the host has no session to it.
     fn disk(&self, cscd: &[u8; CSCD_BYTES]) -> Outcome<Option<Arc<Guest>>> {
         const LU_ID_TYPE: u8 = 0xc0;
         const NUL: u8 = 0x20;
@@ -125,7 +125,7 @@ impl Request<'_> {
             return Err(UNSUPPORTED_CSCD.into());
         }
         if cscd[1] & LU_ID_TYPE != 0 {
-            // As libiscsi's suite wants it; SPC-4 says nothing more precise.
+            // As libiscsi's test suite expects. SPC-4 is no more precise.
             return Err(Sense::INVALID_FIELD.into());
         }
         let is_naa = cscd[4] & 15 == BINARY && cscd[5] & 15 == NAA && cscd[7] == 8;
@@ -135,7 +135,7 @@ impl Request<'_> {
         Ok(self.luns.guest(number(&cscd[8..16]), &self.guest.nexus))
     }
 
-    /// Whether reservations and write protection allow it.
+    /// Checks reservations and write protection.
     fn may(&self, guest: &Guest, access: Access) -> Outcome<()> {
         let lun = &guest.lun;
         let is_reserved =
@@ -171,14 +171,14 @@ fn part_of(disks: &[Option<Arc<Guest>>], segment: &[u8; SEGMENT_BYTES]) -> Outco
     Ok((part(&segment[4..6], &segment[12..20])?, part(&segment[6..8], &segment[20..28])?))
 }
 
-/// Copies blocks, or has them shared. Parts of one disk may overlap.
+/// Clones or copies blocks. The parts may overlap on one disk.
 async fn copy(from: &Part, to: &Part) -> Outcome<()> {
     let (source, target) = (&*from.guest.unit, &*to.guest.unit);
     let _shared = to.guest.lun.alone.read().await;
     let len = to.span.end - to.span.start;
     let is_same = Arc::ptr_eq(&from.guest.lun, &to.guest.lun);
     if is_same && from.span.start < to.span.start && to.span.start < from.span.end {
-        // From the end, lest what is still to be read is overwritten.
+        // Backwards, so that no source block is overwritten before it is read.
         let mut left = len;
         while left > 0 {
             let piece = left.min(PIECE_BYTES);
@@ -195,7 +195,7 @@ async fn copy(from: &Part, to: &Part) -> Outcome<()> {
             let rest = from.span.start + at..from.span.end;
             let shared = written(target.share(to.span.start + at, source, rest).await)?;
             at += shared;
-            // Once refused, it would be again.
+            // Once cloning is refused, the next range would be, too.
             may_share = shared > 0;
             continue;
         }
@@ -207,7 +207,7 @@ async fn copy(from: &Part, to: &Part) -> Outcome<()> {
     Ok(())
 }
 
-/// Copies a part of a segment.
+/// Copies a piece of a segment.
 async fn copy_piece(from: &Part, to: &Part, piece: Range<u64>) -> Outcome<()> {
     let span = from.span.start + piece.start..from.span.start + piece.end;
     let data = from.guest.unit.read(span).await?;

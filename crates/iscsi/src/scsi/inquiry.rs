@@ -1,7 +1,7 @@
-//! INQUIRY: who the disk is, and what it can do.
+//! INQUIRY: identity and capabilities of the disk.
 //!
-//! Names: a designator of type NAA 3 (locally assigned) with the disk's number, which stays the same wherever
-//! and under whatever name the disk is served.
+//! Designator: NAA 3 (locally assigned) with the disk's number. It is the same wherever the disk is served,
+//! and under any name.
 
 use bytes::{BufMut, Bytes};
 
@@ -18,10 +18,10 @@ const REVISION: &[u8; 4] = b"0001";
 const VERSIONS: [u16; 4] = [0x00a0, 0x0460, 0x04c0, 0x0960];
 /// Pages of vital product data.
 const PAGES: &[u8] = &[0x00, 0x80, 0x83, 0x86, 0xb0, 0xb1, 0xb2];
-/// There is no logical unit of this number.
+/// Peripheral: no logical unit with this number.
 const NO_UNIT: u8 = 0x7f;
 
-/// INQUIRY of a logical unit that is not there.
+/// INQUIRY to a LUN without a unit.
 pub(super) fn of_nothing(cdb: &Cdb) -> Outcome {
     if cdb.byte(1) & 1 != 0 || cdb.byte(2) != 0 {
         return Err(Sense::NO_SUCH_LUN.into());
@@ -71,7 +71,7 @@ impl Request<'_> {
     fn limits(&self) -> Vec<u8> {
         let block = (u64::from(self.unit().block_bytes()) / BLOCK_BYTES).max(1) as u32;
         let most = (TRANSFER_BYTES_MAX / BLOCK_BYTES) as u32;
-        // WSNZ: a length of 0 does not mean everything.
+        // WSNZ: length 0 does not mean "to the end".
         let mut data = vec![1, COMPARE_BLOCKS_MAX];
         data.put_u16(u16::try_from(block).unwrap_or(0));
         data.put_u32(most);
@@ -80,7 +80,7 @@ impl Request<'_> {
         data.put_u32(u32::MAX);
         data.put_u32(UNMAP_DESCRIPTORS_MAX);
         data.put_u32(block);
-        // UGAVALID: units of space begin at block 0.
+        // UGAVALID: unmap granularity is aligned to block 0.
         data.put_u32(1 << 31);
         data.put_u64(WRITE_SAME_BLOCKS_MAX);
         data.resize(0x3c, 0);
@@ -108,7 +108,7 @@ fn designators(identity: &Identity) -> Vec<u8> {
 /// Extended INQUIRY data.
 fn extended() -> Vec<u8> {
     let mut data = vec![0; 60];
-    // HEADSUP, ORDSUP, SIMPSUP; V_SUP: data is kept in a cache that may be lost.
+    // HEADSUP, ORDSUP, SIMPSUP; V_SUP: volatile cache.
     (data[1], data[2]) = (0x07, 0x01);
     data
 }
@@ -116,7 +116,7 @@ fn extended() -> Vec<u8> {
 /// Block device characteristics.
 fn characteristics() -> Vec<u8> {
     let mut data = vec![0; 60];
-    // Medium rotation rate: none that it knows of.
+    // Medium rotation rate: not reported.
     data[1] = 0;
     data
 }

@@ -14,12 +14,12 @@ const CACHING: u8 = 0x08;
 const CONTROL: u8 = 0x0a;
 const INFORMATIONAL: u8 = 0x1c;
 const ALL: u8 = 0x3f;
-/// In the third byte of the control page.
+/// Control page, third byte.
 const D_SENSE: u8 = 0x04;
-/// In the fifth byte of the control page.
+/// Control page, fifth byte.
 const SWP: u8 = 0x08;
 
-/// Which values of a page are asked for (PC).
+/// Requested values of a page (PC).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Values {
     Current,
@@ -37,12 +37,12 @@ fn page(code: u8, values: Values, modes: Modes) -> Vec<u8> {
     let mut page = match code {
         // Read-write error recovery: AWRE, ARRE.
         0x01 => vec![code, 10, fixed(0xc0)],
-        // WCE: what is written is durable after SYNCHRONIZE CACHE, or with FUA.
+        // WCE: data is durable after SYNCHRONIZE CACHE, or with FUA.
         CACHING => vec![code, 18, fixed(0x04)],
         CONTROL => {
             let d_sense = if modes.has_descriptor_sense { D_SENSE } else { 0 };
             let swp = if modes.is_write_protected { SWP } else { 0 };
-            // QUEUE ALGORITHM MODIFIER 1: simple commands may overtake each other. TAS is 0.
+            // QUEUE ALGORITHM MODIFIER 1: SIMPLE commands may be reordered. TAS is 0.
             vec![code, 10, d_sense, fixed(0x10), swp]
         }
         _ => vec![code, 10],
@@ -130,7 +130,7 @@ impl Request<'_> {
             if !matches!(code, 0x01 | CACHING | CONTROL | INFORMATIONAL) {
                 return Err(Sense::INVALID_PARAMETER.into());
             }
-            // Only what can be changed may differ.
+            // Only changeable bits may differ.
             let (is, mask) = (page(code, Values::Current, modes), page(code, Values::Changeable, modes));
             let differs = |at: usize| (wanted[at] ^ is[at]) & !mask[at] != 0;
             if wanted.len() != is.len() || (2..is.len()).any(differs) {

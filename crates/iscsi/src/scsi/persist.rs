@@ -1,7 +1,7 @@
-//! Commands on reservations: PERSISTENT RESERVE IN and OUT, RESERVE and RELEASE.
+//! Commands for reservations: PERSISTENT RESERVE IN and OUT, RESERVE and RELEASE.
 //!
-//! A change is made to a copy, kept with the disk if it has to be, and only then comes into force: what a
-//! host was told outlives this server.
+//! A command changes a copy of the reservations, which is stored with the disk if needed before it takes
+//! effect. So a change that was confirmed to a host survives a restart.
 
 use bytes::{BufMut, Bytes};
 
@@ -10,19 +10,19 @@ use super::{Outcome, Request, Sense, Trouble, status, written};
 use crate::login::Initiator;
 use crate::lun::attention;
 
-/// Bytes of the list of parameters.
+/// Bytes of the parameter list.
 const LIST_BYTES: usize = 24;
 const CONFLICT: Trouble = Trouble::Status(status::RESERVATION_CONFLICT);
 
-/// Who is told what of a change.
+/// Unit attentions that a change causes.
 type News = Vec<(Initiator, u16)>;
 
 impl Request<'_> {
-    /// RESERVE of SPC-2.
+    /// SPC-2 RESERVE.
     pub(super) fn reserve_unit(&self) -> Outcome {
         self.lun().reserve(|all| {
             let is_others = all.old_holder.as_ref().is_some_and(|holder| holder != self.guest.initiator());
-            // Beside registrations it means nothing.
+            // Not allowed beside registrations.
             if is_others || !all.registrations.is_empty() {
                 return Err(CONFLICT);
             }
@@ -31,7 +31,7 @@ impl Request<'_> {
         })
     }
 
-    /// RELEASE of SPC-2. Who has not reserved is not told.
+    /// SPC-2 RELEASE. Succeeds without effect if the initiator holds no reservation.
     pub(super) fn release_unit(&self) -> Outcome {
         self.lun().reserve(|all| match all.registrations.is_empty() {
             true => {
@@ -126,7 +126,7 @@ impl Request<'_> {
         Ok(Bytes::new())
     }
 
-    /// Keeps reservations with the disk, or forgets what was kept.
+    /// Stores reservations with the disk, or deletes those stored.
     async fn keep(&self, before: &Reservations, after: &Reservations) -> Outcome<()> {
         let text = |all: &Reservations| (all.is_kept && !all.registrations.is_empty()).then(|| all.text());
         let (before, after) = (text(before), text(after));
@@ -175,7 +175,7 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// The type that a command is about.
+    /// Reservation type in the CDB.
     fn kind(&self) -> Outcome<Kind> {
         let kind = Kind::of(self.cdb.byte(2) & 15).filter(|_| self.cdb.byte(2) >> 4 == 0);
         kind.ok_or(Sense::INVALID_FIELD.into())
@@ -246,7 +246,7 @@ fn capabilities(is_kept: bool) -> Vec<u8> {
     vec![0, 8, 0x04 | 0x01, 0x80 | u8::from(is_kept), 0xea, 0x01, 0, 0]
 }
 
-/// A registration with all that is known of it.
+/// Encodes a full status descriptor.
 fn full_status(all: &Reservations, it: &Registration, list: &mut Vec<u8>) {
     let isid: String = it.initiator.isid.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut name = format!("{},i,0x{isid}\0", it.initiator.name).into_bytes();
@@ -256,7 +256,7 @@ fn full_status(all: &Reservations, it: &Registration, list: &mut Vec<u8>) {
     list.put_u32(0);
     let kind = all.held.as_ref().filter(|_| holds).map_or(0, |held| held.kind as u8);
     list.extend([u8::from(holds), kind, 0, 0, 0, 0]);
-    // The relative target port; a transport identifier of format 1, protocol 5 (iSCSI).
+    // Relative target port; TransportID of format 1, protocol 5 (iSCSI).
     list.put_u16(1);
     list.put_u32(4 + name.len() as u32);
     list.extend([0x45, 0]);

@@ -1,4 +1,4 @@
-//! Reports: sizes, logical units, target ports, commands.
+//! Reports: capacity, logical units, target ports, commands.
 
 use bytes::BufMut;
 
@@ -12,7 +12,7 @@ pub(super) fn luns(cdb: &Cdb, numbers: &[u8]) -> Outcome {
     }
     let numbers = match cdb.byte(2) {
         0 | 2 => numbers,
-        // Well-known units only, of which there is none.
+        // Well-known units only; there are none.
         1 => &[],
         _ => return Err(Sense::INVALID_FIELD.into()),
     };
@@ -40,16 +40,16 @@ impl Request<'_> {
         let mut answer = Vec::with_capacity(32);
         answer.put_u64(self.blocks().saturating_sub(1));
         answer.put_u32(BLOCK_BYTES as u32);
-        // No protection; blocks per physical block; LBPME, LBPRZ.
+        // No protection; logical blocks per physical block; LBPME, LBPRZ.
         answer.extend([0, physical.min(15), 0xc0, 0]);
         answer.resize(32, 0);
         Ok(self.cdb.cut(answer))
     }
 
-    /// One group of one port, which is as good as any.
+    /// One group of one port: all paths are equal.
     pub(super) fn target_port_groups(&self) -> Outcome {
         let mut group = vec![0x80, 0x8f, 0, 1, 0, 2, 0, 1];
-        // Preferred and active/optimized; states that it may have; group 1; implicitly; one port, number 1.
+        // PREF and active/optimized; supported states; group 1; status: implicit; one port, number 1.
         group.extend([0, 0, 0, 1]);
         let mut answer = Vec::with_capacity(8 + group.len());
         // PARAMETER DATA FORMAT 1: an extended header.
@@ -79,7 +79,7 @@ impl Request<'_> {
     }
 }
 
-/// A timeouts descriptor that says nothing.
+/// Timeouts descriptor without values.
 const TIMEOUTS: [u8; 12] = [0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 fn all_opcodes(has_timeouts: bool) -> Vec<u8> {
@@ -99,7 +99,7 @@ fn all_opcodes(has_timeouts: bool) -> Vec<u8> {
 
 fn one_opcode(known: Option<&Known>, has_timeouts: bool) -> Vec<u8> {
     let Some(known) = known else {
-        // SUPPORT 1: it is not.
+        // SUPPORT 1: not supported.
         return vec![0, 1, 0, 0];
     };
     let mut answer = vec![0, 3 | u8::from(has_timeouts) << 7];

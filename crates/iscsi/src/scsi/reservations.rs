@@ -1,36 +1,36 @@
-//! Reservations: who may use a disk that several hosts share.
+//! Reservations: access control for a disk that several hosts share.
 //!
 //! ```text
-//!   register a key --> reserve with a type --> release, or be preempted by who knows the key
+//!   register a key --> reserve with a type --> release, or preemption by another registrant with the key
 //! ```
 //!
-//! Idea: registrations and the one reservation are a value, which commands change as a whole and which is
-//! kept with the disk if a registrant asked for that (APTPL). The old kind (RESERVE) is one more field: it
-//! ends with the session, and never is beside the new kind.
+//! Idea: registrations and the one persistent reservation form a value that commands replace as a whole. It
+//! is stored with the disk if a registrant asked for that (APTPL). The SPC-2 reservation (RESERVE) is one
+//! more field: it ends with its session and never coexists with registrations.
 //!
 //! Source: SPC-4, section 5.13; SPC-2 for RESERVE and RELEASE.
 
 use super::cdb::{Access, Cdb, op};
 use crate::login::Initiator;
 
-/// Registrations of one disk at most: kept ones have to fit into a property.
+/// Registrations per disk. Stored ones have to fit into a property.
 pub const REGISTRATIONS_MAX: usize = 64;
-/// What the text of kept registrations may take.
+/// Longest text of stored registrations.
 pub const TEXT_BYTES_MAX: usize = 8000;
 
-/// An initiator port that has registered.
+/// A registered initiator port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registration {
-    /// Who.
+    /// The port.
     pub initiator: Initiator,
-    /// Its key.
+    /// Reservation key.
     pub key: u64,
 }
 
 /// Types of persistent reservations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-#[allow(missing_docs)] // they are those of SPC-4
+#[allow(missing_docs)] // names of SPC-4
 pub enum Kind {
     WriteExclusive = 1,
     ExclusiveAccess = 3,
@@ -41,7 +41,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Of a number.
+    /// Parses a type code.
     pub fn of(number: u8) -> Option<Kind> {
         Some(match number {
             1 => Kind::WriteExclusive,
@@ -54,12 +54,12 @@ impl Kind {
         })
     }
 
-    /// Whether all registrants hold it together.
+    /// Whether all registrants hold the reservation together.
     pub fn is_of_all(self) -> bool {
         matches!(self, Kind::WriteExclusiveAll | Kind::ExclusiveAccessAll)
     }
 
-    /// Whether registrants may use the disk, too.
+    /// Whether all registrants have access.
     pub fn is_of_registrants(self) -> bool {
         !matches!(self, Kind::WriteExclusive | Kind::ExclusiveAccess)
     }
@@ -77,9 +77,9 @@ impl Kind {
 /// A persistent reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
-    /// Who made it; with a type of all, any registrant is as good.
+    /// Reserving port. For all-registrants types, every registrant counts as holder.
     pub holder: Initiator,
-    /// Its type.
+    /// Type.
     pub kind: Kind,
 }
 
@@ -88,23 +88,23 @@ pub struct Held {
 pub struct Reservations {
     /// Changes so far (PRGENERATION).
     pub generation: u32,
-    /// Who has registered.
+    /// Registered ports.
     pub registrations: Vec<Registration>,
-    /// The reservation.
+    /// Persistent reservation.
     pub held: Option<Held>,
-    /// Whether they are kept over restarts.
+    /// Whether they survive restarts (APTPL).
     pub is_kept: bool,
-    /// Who has reserved the disk in the old way.
+    /// Holder of the SPC-2 reservation.
     pub old_holder: Option<Initiator>,
 }
 
 impl Reservations {
-    /// Whether there is anything that could be in conflict.
+    /// Whether anything exists that could conflict.
     pub fn is_any(&self) -> bool {
         self.held.is_some() || self.old_holder.is_some() || !self.registrations.is_empty()
     }
 
-    /// The key of an initiator that has registered.
+    /// Key of a registered initiator.
     pub fn key_of(&self, initiator: &Initiator) -> Option<u64> {
         let found = self.registrations.iter().find(|registration| registration.initiator == *initiator);
         found.map(|registration| registration.key)
@@ -118,9 +118,9 @@ impl Reservations {
         })
     }
 
-    /// Whether a command is refused.
+    /// Whether a command conflicts.
     pub fn is_in_conflict(&self, initiator: &Initiator, access: Access, cdb: &Cdb) -> bool {
-        // Allowing the medium to be removed never hurts.
+        // Allowing medium removal is always permitted.
         if cdb.opcode() == op::PREVENT_ALLOW && cdb.byte(4) & 3 == 0 {
             return false;
         }
@@ -135,17 +135,17 @@ impl Reservations {
         !may && held.kind.excludes(access)
     }
 
-    /// A session ends.
+    /// Ends a session: drops its SPC-2 reservation.
     pub fn leave(&mut self, initiator: &Initiator) {
         self.old_holder.take_if(|holder| holder == initiator);
     }
 
-    /// The disk is reset.
+    /// LOGICAL UNIT RESET: drops the SPC-2 reservation.
     pub fn reset(&mut self) {
         self.old_holder = None;
     }
 
-    /// Takes registrations away; whether the reservation went with them.
+    /// Removes registrations. Returns whether the reservation ended with them.
     pub fn remove(&mut self, gone: impl Fn(&Registration) -> bool) -> bool {
         self.registrations.retain(|registration| !gone(registration));
         let (registrations, held) = (&self.registrations, &mut self.held);
@@ -157,15 +157,15 @@ impl Reservations {
         went.is_some()
     }
 
-    /// As text, to be kept.
+    /// Formats reservations for storage.
     ///
     /// ```text
-    ///   v2 CRC32C of what follows
+    ///   v2 CRC32C of the rest
     ///   TYPE, or 0 for none
     ///   KEY ISID HOLDS NAME      a line for each registration
     /// ```
     ///
-    /// Names have neither spaces nor ends of lines: see [`Initiator::name_of`].
+    /// Names contain neither spaces nor newlines: see [`Initiator::name_of`].
     pub fn text(&self) -> String {
         let mut text = format!("{}", self.held.as_ref().map_or(0, |held| held.kind as u8));
         for Registration { initiator, key } in &self.registrations {
@@ -176,7 +176,7 @@ impl Reservations {
         format!("v2 {:08x}\n{text}", crc32c::crc32c(text.as_bytes()))
     }
 
-    /// Reads what was kept, all of it or nothing. Version 1, without a checksum, is read as well.
+    /// Parses stored text, all or nothing. Also reads version 1, which has no checksum.
     pub fn parse(text: &str) -> Option<Reservations> {
         let text = match text.strip_prefix("v2 ") {
             Some(rest) => {

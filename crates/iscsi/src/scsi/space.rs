@@ -1,7 +1,6 @@
-//! Space: unmapping, zeroing, and which blocks there are.
+//! Provisioning: unmapping, zeroing, and block status.
 //!
-//! What is unmapped reads as zeros (`LBPRZ`), whole blocks of the volume or parts of them; whole ones give
-//! their space back.
+//! Unmapped ranges read as zeros (`LBPRZ`), even parts of a volume's blocks. Only whole blocks free space.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -11,14 +10,14 @@ use super::{BLOCK_BYTES, Outcome, Request, Sense, written};
 pub(super) const UNMAP_DESCRIPTORS_MAX: u32 = 256;
 /// Blocks of one WRITE SAME: 1 GiB.
 pub(super) const WRITE_SAME_BLOCKS_MAX: u64 = 1 << 21;
-/// Extents that one GET LBA STATUS tells.
+/// Most extents in one GET LBA STATUS answer.
 const EXTENTS_MAX: usize = 512;
-/// Written at once by WRITE SAME.
+/// Bytes that WRITE SAME writes at a time.
 const PATTERN_BYTES: u64 = 1 << 20;
 
 impl Request<'_> {
     pub(super) async fn unmap(&self) -> Outcome {
-        // ANCHOR: blocks can't be kept for later.
+        // ANCHOR: anchored blocks are not supported.
         if self.cdb.byte(1) & 1 != 0 {
             return Err(Sense::INVALID_FIELD.into());
         }
@@ -58,7 +57,7 @@ impl Request<'_> {
         let flags = self.cdb.byte(1);
         let (lba, count) = self.cdb.blocks();
         let has_no_data = self.cdb.out_bytes() == 0;
-        // Obsolete PBDATA and LBDATA, too, of the short one.
+        // PBDATA and LBDATA of WRITE SAME (10) are obsolete.
         let is_obsolete = self.cdb.opcode() == super::cdb::op::WRITE_SAME_10 && flags & 6 != 0;
         if flags & (PROTECT | ANCHOR) != 0 || is_obsolete || count == 0 || count > WRITE_SAME_BLOCKS_MAX {
             return Err(Sense::INVALID_FIELD.into());
@@ -69,7 +68,7 @@ impl Request<'_> {
         }
         let _shared = self.lun().alone.read().await;
         let is_zero = self.data.iter().all(|&byte| byte == 0);
-        // Zeros give space back, with UNMAP or without; other data must be written in any case.
+        // Zeros free space with or without UNMAP. Other data must be written in any case.
         if is_zero {
             written(self.unit().zero(span).await)?;
             return Ok(Bytes::new());
@@ -96,7 +95,7 @@ impl Request<'_> {
         let mut at = span.start;
         while at < end && extents.len() < most {
             let (is_data, to) = self.unit().extent(at..end).await?;
-            // A count has 32 bits.
+            // The count has 32 bits.
             let to = to.min(at + (u64::from(u32::MAX) & !7) * BLOCK_BYTES).max(at + BLOCK_BYTES);
             extents.push((at / BLOCK_BYTES, (to - at) / BLOCK_BYTES, is_data));
             at = to;

@@ -1,7 +1,7 @@
-//! A SCSI command from its coming to its answer.
+//! A SCSI command from arrival to answer.
 //!
 //! ```text
-//!   its turn --> memory --> data (asked for by R2T) --> memory for what it reads --> SCSI --> answer
+//!   its turn --> memory --> data (R2T) --> memory for data read --> SCSI --> answer
 //! ```
 
 use std::sync::Arc;
@@ -26,31 +26,31 @@ const OVERFLOW: u8 = 0x04;
 const UNDERFLOW: u8 = 0x02;
 const HAS_STATUS: u8 = 0x01;
 
-/// A SCSI command, and how it is answered.
+/// A SCSI command and its response parameters.
 struct Command {
     bhs: Bhs,
     cdb: Cdb,
-    /// Bytes that the initiator expects to send or to get.
+    /// Bytes that the initiator expects to send or receive.
     expected_bytes: usize,
     payload: Payload,
 }
 
 /// Data of a command.
 enum Payload {
-    /// All is there, with what it holds.
+    /// Complete, with its permits.
     Here(Bytes, Option<Permits>),
-    /// It comes when there is memory for so many bytes.
+    /// Arrives once memory for this many bytes is granted.
     Coming(oneshot::Receiver<Bytes>, usize, Option<Permits>),
 }
 
-/// A command's place in the order.
+/// A command's place in the execution order.
 enum Place {
     BesideOthers { _place: OwnedRwLockReadGuard<()> },
     Alone { _place: OwnedRwLockWriteGuard<()> },
 }
 
 impl Session {
-    /// A command comes, with its immediate data.
+    /// Handles a new command with its immediate data.
     pub(super) fn command(self: &Arc<Session>, bhs: Bhs, data: Bytes) -> Result<()> {
         let Some(used) = &self.used else {
             return Err(Ended::Protocol("it sends commands while it looks for targets"));
@@ -68,10 +68,10 @@ impl Session {
         if comes_unasked && (self.params.initial_r2t || first_bytes == data.len()) {
             return Err(Ended::Protocol("data follows a command that nobody asked for"));
         }
-        // From here on it is answered, and struck off then.
+        // From here on the command is always answered, and `end` removes it.
         used.nexus.tasks.begin(itt, bhs.lun())?;
         let want_bytes = match cdb.out_bytes() {
-            // The command will say that this is too much.
+            // The command itself will be refused for this.
             wanted if wanted > TRANSFER_BYTES_MAX => 0,
             wanted => sends_bytes.min(wanted as usize),
         };
@@ -82,7 +82,7 @@ impl Session {
         }
         let is_full = unasked_bytes > 0 && permits.is_none();
         let payload = if comes_unasked || data.len() < want_bytes {
-            // If there is no memory, what comes is taken, and forgotten.
+            // Without memory, arriving data is read and dropped.
             let want_bytes = if is_full { 0 } else { want_bytes };
             let unasked_end = comes_unasked.then_some(first_bytes);
             let coming = used.nexus.tasks.expect(itt, Coming { immediate: data, want_bytes, unasked_end });
@@ -93,7 +93,7 @@ impl Session {
         let command = Command { bhs, cdb, expected_bytes, payload };
         let session = self.clone();
         let mut answering = Box::pin(async move { session.answer(command, is_full).await });
-        // What is in memory is answered here, without a task.
+        // Commands whose data is in memory complete here, without a task.
         if answering.as_mut().now_or_never().is_none() {
             self.runtime.spawn(answering).detach();
         }
@@ -133,7 +133,7 @@ impl Session {
             }
         };
         let outcome = match data {
-            // If it was aborted, nobody hears this.
+            // Aborted, or the data was wrong. If aborted, the response is not sent.
             None => Err(Trouble::Sense(scsi::WRONG_DATA)),
             _ if is_full => Err(Trouble::Status(status::TASK_SET_FULL)),
             Some(data) => {
@@ -147,7 +147,7 @@ impl Session {
             }
         };
         if used.nexus.tasks.end(bhs.itt()) {
-            // It leaves the window without a word.
+            // An aborted command leaves the window without a response.
             return self.window.answered(answers(&bhs));
         }
         self.respond(&bhs, &cdb, expected_bytes, outcome, permits.pop());
@@ -162,7 +162,7 @@ impl Session {
         Request { guest, numbers, luns, cdb, data, sent_bytes }.run().await
     }
 
-    /// Sends data and status of a command.
+    /// Queues the data and status of a command.
     fn respond(
         &self,
         command: &Bhs,

@@ -1,4 +1,4 @@
-//! An initiator over a pipe in memory, and a server with disks in memory.
+//! An initiator over an in-memory pipe, and a server with RAM disks.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ pub const IMMEDIATE: u8 = 0x40;
 pub const READS: u8 = 0x40;
 pub const WRITES: u8 = 0x20;
 
-/// A disk in memory.
+/// A RAM disk.
 #[derive(Default)]
 pub struct Ram {
     pub number: u64,
@@ -89,7 +89,7 @@ pub struct Server {
     pub other: Arc<Ram>,
     pub accounts: Accounts,
     pub luns: Luns,
-    /// When clients have to go.
+    /// Time after which clients must leave.
     pub leaves_after: Option<Duration>,
 }
 
@@ -120,13 +120,13 @@ fn sleep(runtime: &Runtime, time: Duration) -> BoxFuture<'static, ()> {
     async move { runtime.sleep(time).await }.boxed()
 }
 
-/// What a client does with a server; how the connection ended.
+/// Runs a client against a server. Returns how the connection ended.
 pub fn session(server: &Server, talk: impl AsyncFnOnce(Client)) -> Result<(), Ended> {
     let [ended] = sessions(server, async |[client]| talk(client).await);
     ended
 }
 
-/// The same with several clients at a time.
+/// Like [`session`], with several concurrent clients.
 pub fn sessions<const N: usize>(
     server: &Server,
     talk: impl AsyncFnOnce([Client; N]),
@@ -159,11 +159,11 @@ pub struct Client {
     pub digests: Digests,
     pub cmd_sn: u32,
     pub itt: u32,
-    /// The unit that commands are for.
+    /// LUN of commands.
     pub lun: u8,
 }
 
-/// What a command was told: its status, data, sense key and code, and residual count.
+/// Outcome of a command: status, data, sense key and code, residual count.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Told {
     pub status: u8,
@@ -177,11 +177,11 @@ impl Client {
         let (mut pieces, mut arena) = (Vec::new(), bytes::BytesMut::new());
         let data = Bytes::copy_from_slice(data);
         put_pdu(&mut pieces, &mut arena, &bhs.with_data_bytes(data.len()), &data, self.digests);
-        // The server may have gone already.
+        // The server may have disconnected.
         self.stream.write_all(&pieces.concat()).await.ok();
     }
 
-    /// The next PDU; none if the connection has ended.
+    /// The next PDU; `None` if the connection has ended.
     pub async fn next(&mut self) -> Option<(Bhs, Vec<u8>)> {
         let mut bhs = Bhs([0; 48]);
         self.stream.read_exact(&mut bhs.0).await.ok()?;
@@ -202,7 +202,7 @@ impl Client {
         Some((bhs, data))
     }
 
-    /// A login request for a stage, which asks for the next one; status and text of the response.
+    /// Sends a login request for a stage and its successor. Returns status and text of the response.
     pub async fn login(&mut self, stage: u8, next: Option<u8>, text: &[&str]) -> Option<(u16, Vec<String>)> {
         let transit = next.map_or(0, |next| FINAL | next);
         let mut bhs = Bhs::new(opcode::LOGIN | IMMEDIATE, transit | stage << 2).with(at::CMD_SN, self.cmd_sn);
@@ -216,7 +216,7 @@ impl Client {
         Some((u16::from_be_bytes([reply.0[36], reply.0[37]]), pairs))
     }
 
-    /// Logs in to the target, with more of what has to be agreed on.
+    /// Logs in to the target, with additional keys.
     pub async fn enter(&mut self, more: &[&str]) -> Vec<String> {
         let target = format!("TargetName={TARGET}");
         let text = [&["InitiatorName=iqn.host", &*target, "SessionType=Normal"][..], more].concat();
@@ -225,7 +225,7 @@ impl Client {
         answer
     }
 
-    /// Sends a command with immediate data, and serves R2Ts with the rest of its data.
+    /// Sends a command with immediate data, and answers R2Ts with the rest.
     pub async fn ask(&mut self, cdb: &[u8], expects: u32, data: &[u8], immediate: usize) -> Told {
         self.itt += 1;
         let flags = if !data.is_empty() {

@@ -1,21 +1,21 @@
-//! What hosts ask before they use a disk, and what they use of it, as public documents have it;
-//! `proof/iscsi-md` has Linux's own initiator.
+//! Commands that hosts send to probe and use a disk, according to public documents. `proof/iscsi-md` tests
+//! with Linux's own initiator.
 //!
 //! - Linux: `scsi_scan.c`, `sd.c`, `scsi_dh_alua.c`.
-//! - ESXi: logs in spdk/spdk issues 405 and 1414, SCST-project/scst issue 41; the primitives of VAAI.
-//! - Windows: `DEVICE_LB_PROVISIONING_DESCRIPTOR` and what fills it (VPD 00, b0, b2); the cluster
-//!   validation's persistent reservations (KB 2488012, askcore 2009-04-15).
+//! - ESXi: logs in spdk/spdk issues 405 and 1414, SCST-project/scst issue 41; the VAAI primitives.
+//! - Windows: `DEVICE_LB_PROVISIONING_DESCRIPTOR` and its sources (VPD 00, b0, b2); persistent reservations
+//!   of cluster validation (KB 2488012, askcore 2009-04-15).
 
 use crate::client::{Client, Server, good, pattern, sense, session};
 use cenote_iscsi::Accounts;
 
-/// INQUIRY of a page of vital product data.
+/// INQUIRY of a VPD page.
 fn vpd(page: u8, len: u8) -> [u8; 6] {
     [0x12, 1, page, 0, len, 0]
 }
 
 impl Client {
-    /// A command that reads and must succeed.
+    /// A read command that must succeed.
     async fn get(&mut self, cdb: &[u8], expects: u32) -> Vec<u8> {
         let told = self.ask(cdb, expects, b"", 0).await;
         assert_eq!((told.status, told.sense), (0, None), "{cdb:02x?}");
@@ -45,7 +45,7 @@ fn naa(page: &[u8]) -> Vec<u8> {
 fn linux_finds_a_disk() {
     session(&Server::new(Accounts::default()), async |mut client| {
         client.enter(&[]).await;
-        // scsi_probe_lun: 36 bytes, then as many as there are.
+        // scsi_probe_lun: 36 bytes, then the full length.
         let short = client.get(&[0x12, 0, 0, 0, 36, 0], 36).await;
         assert_eq!((short[0], short[2] >= 5, &short[8..14]), (0, true, &b"CENOTE"[..]));
         let long = client.get(&[0x12, 0, 0, 0, short[4] + 5, 0], u32::from(short[4]) + 5).await;
@@ -69,10 +69,10 @@ fn linux_finds_a_disk() {
         let caching = client.get(&[0x1a, 8, 0x08, 0, 24, 0], 24).await;
         assert_eq!((caching[4] & 0x3f, caching[6] & 4), (8, 4), "it has a cache: SYNCHRONIZE CACHE is sent");
         assert_eq!(caching[2] & 0x10, 0x10, "FUA is understood");
-        // Which commands there are: WRITE SAME with UNMAP.
+        // REPORT SUPPORTED OPERATION CODES: WRITE SAME (16).
         let known = client.get(&[0xa3, 0x0c, 1, 0x93, 0, 0, 0, 0, 2, 0, 0, 0], 512).await;
         assert_eq!(known[1] & 7, 3);
-        // alua_rtpg, with the extended header if there is one.
+        // alua_rtpg, with the extended header if supported.
         let groups = client.get(&[0xa3, 0x2a, 0, 0, 0, 0, 0, 0, 0, 128, 0, 0], 128).await;
         assert_eq!(groups[4] & 0x70, 0x10);
         assert_eq!(groups[8] & 15, 0, "active, optimized");
@@ -90,14 +90,14 @@ fn esxi_finds_a_disk_and_makes_a_datastore() {
         }
         let id = naa(&client.get(&vpd(0x83, 255), 255).await);
         assert_eq!((id.len(), id[0] >> 4), (8, 3));
-        // It asks for virtual volumes' administrative units, and goes on when there is none.
+        // Probes for administrative units of virtual volumes, and continues without.
         let told = client.ask(&[0xa0, 0, 0x11, 0, 0, 0, 0, 0, 1, 0, 0, 0], 256, b"", 0).await;
         assert_eq!(told.sense, sense(5, 0x2400));
         let capacity = client.get(&[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], 8).await;
         assert_eq!(number(&capacity[4..]), 512, "VMFS wants 512 bytes");
         client.get(&[0x1a, 0, 0x3f, 0, 255, 0], 255).await;
         client.get(&[0x1a, 0, 0x1c, 0, 255, 0], 255).await;
-        // VMFS-3 and -5 reserve a disk to make a file system.
+        // VMFS-3 and VMFS-5 reserve a disk to create a file system.
         assert_eq!(client.ask(&[0x16, 0, 0, 0, 0, 0], 0, b"", 0).await, good(b""));
         assert_eq!(client.write(0, &pattern(4096), 4096).await, good(b""));
         assert_eq!(client.ask(&[0x17, 0, 0, 0, 0, 0], 0, b"", 0).await, good(b""));
@@ -110,7 +110,7 @@ fn esxi_finds_a_disk_and_makes_a_datastore() {
         let mut list = [0; 24];
         (list[1], list[3], list[15], list[19]) = (22, 16, 8, 64);
         assert_eq!(client.ask(&[0x42, 0, 0, 0, 0, 0, 0, 0, 24, 0], 0, &list, 24).await, good(b""));
-        // VAAI: full copy; what one command may hold first.
+        // VAAI full copy: limits first.
         let limits = client.get(&[0x84, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], 256).await;
         assert_eq!(number(&limits[..4]) as usize, limits.len() - 4);
         assert!(number(&limits[8..10]) >= 2 && number(&limits[16..20]) >= 4 << 20);
@@ -119,7 +119,7 @@ fn esxi_finds_a_disk_and_makes_a_datastore() {
     .unwrap();
 }
 
-/// An EXTENDED COPY (LID1) of blocks between disks: its list of parameters.
+/// Parameter list of an EXTENDED COPY (LID1).
 fn copy_list(disks: &[&[u8]], segments: &[(u16, u16, u64, u64, u16)]) -> Vec<u8> {
     let mut list = vec![0; 16];
     for id in disks {
@@ -160,7 +160,7 @@ fn esxi_clones_a_disk() {
         let told = copy(&mut client, &copy_list(&disks, &[(0, 1, 20, 3, 100), (0, 1, 120, 103, 100)])).await;
         assert_eq!(told, good(b""));
         assert_eq!(server.other.content.lock().unwrap()[3 * 512..][..data.len()], data);
-        // Within a disk, over itself.
+        // Within a disk, overlapping.
         assert_eq!(copy(&mut client, &copy_list(&[&source], &[(0, 0, 20, 25, 200)])).await, good(b""));
         assert_eq!(client.read(25, 200).await, good(&data));
         let refused = [
@@ -174,7 +174,7 @@ fn esxi_clones_a_disk() {
         }
     })
     .unwrap();
-    // A host without a session to the source gets nothing of it: disks of others are not there.
+    // A host cannot copy from a disk to which it has no session.
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn windows_finds_a_disk_and_its_cluster_validates_it() {
         client.get(&[0x1a, 0, 0x3f, 0, 192, 0], 192).await;
         client.get(&[0x1a, 0, 0x08, 0, 192, 0], 192).await;
         client.get(&[0x9e, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0], 256).await;
-        // The cluster: keys, register and ignore what was, reserve (WERO), preempt, release, unregister.
+        // Cluster: read keys, REGISTER AND IGNORE, reserve (WERO), preempt, release, unregister.
         let keys = [0x5e, 0, 0, 0, 0, 0, 0, 1, 0, 0];
         assert_eq!(client.get(&keys, 256).await, [0; 8]);
         let out = async |client: &mut Client, action: u8, key: u8, new: u8| {

@@ -1,5 +1,4 @@
-//! Whole sessions over a pipe in memory: what an initiator says, and what it is told.
-//! `proof/iscsi` has clients that are not ours.
+//! Whole sessions over an in-memory pipe. `proof/iscsi` tests with foreign clients.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod client;
@@ -59,7 +58,7 @@ fn what_is_written_is_read_again() {
         assert_eq!(client.ask(&[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0], 0, b"", 0).await, good(b""));
         assert_eq!(client.ask(&[0x2a, 8, 0, 0, 0, 3, 0, 0, 1, 0], 0, &small, 512).await, good(b""));
         assert_eq!(*server.disk.flushes.lock().unwrap(), 2);
-        // COMPARE AND WRITE: what is there, what shall be.
+        // COMPARE AND WRITE: old data, new data.
         let [old, new] = [pattern(512), vec![9; 512]];
         let swap = [0x89, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0];
         assert_eq!(client.ask(&swap, 0, &[&old[..], &new].concat(), 1024).await, good(b""));
@@ -82,7 +81,7 @@ fn digests_are_checked_both_ways() {
         let data = pattern(1024);
         assert_eq!(client.write(0, &data, 1024).await, good(b""));
         assert_eq!(client.read(0, 2).await, good(&data));
-        // One wrong bit, and nothing of it is written.
+        // A single wrong bit prevents the whole write.
         let mut bhs = Bhs::new(opcode::SCSI_COMMAND, FINAL | WRITES)
             .with(at::ITT, 99)
             .with(at::EXPECTED_BYTES, 512)
@@ -111,7 +110,7 @@ fn accounts() -> Accounts {
     Accounts { initiators, target: Some(account("storage", "a secret of ours", &[])) }
 }
 
-/// Logs in with CHAP; the status, and whether the target has shown that it knows its own secret.
+/// Logs in with CHAP. Returns the status, and whether the target proved its own secret.
 async fn chap_login(client: &mut Client, user: &str, secret: &str) -> (u16, bool) {
     let target = format!("TargetName={TARGET}");
     let first = ["InitiatorName=iqn.host", &target, "AuthMethod=CHAP,None"];
@@ -153,7 +152,7 @@ fn who_does_not_know_the_secret_is_not_let_in() {
         })
         .unwrap();
     }
-    // Nor who leaves the question out.
+    // Nor an initiator that skips CHAP.
     let target = format!("TargetName={TARGET}");
     for (stage, more) in [(1, "HeaderDigest=None"), (0, "AuthMethod=None"), (0, "CHAP_N=host")] {
         session(&server, async |mut client| {
@@ -177,7 +176,7 @@ fn an_answer_to_a_challenge_is_good_once() {
             let challenge = chap::binary(&value("CHAP_C=")).unwrap();
             let id = value("CHAP_I=").parse().unwrap();
             answers.push(chap::Algorithm::Sha256.response(id, "a secret of hosts", &challenge));
-            // What somebody has heard of the first login is said again in the second.
+            // Replays the response of the first login in the second.
             let response = format!("CHAP_R={}", chap::hex(&answers[0]));
             let (status, _) = client.login(0, Some(3), &["CHAP_N=host", &response]).await.unwrap();
             assert_eq!(status, if answers.len() == 1 { 0 } else { 0x0201 });
@@ -246,7 +245,7 @@ fn a_session_is_taken_over_by_its_own_account_only() {
         assert_eq!(chap_login(&mut other, "another", "another host's secret").await, (0x0202, false));
         assert_eq!(chap_login(&mut narrow, "narrow", "a secret of one name").await, (0x0202, false));
         assert_eq!(first.read(0, 1).await.status, 0, "it goes on");
-        // The host has lost its connection, and comes again.
+        // The host reconnects after losing its connection.
         assert_eq!(chap_login(&mut again, "host", "a secret of hosts").await, (0, true));
         assert!(first.next().await.is_none());
         assert_eq!(again.read(0, 1).await.status, 0);
@@ -272,7 +271,7 @@ fn a_target_has_several_units() {
             assert_eq!(client.write(0, &data, 512).await, good(b""));
             assert_eq!(disk.content.lock().unwrap()[..512], data);
         }
-        // A unit is reset: of the other one nobody hears anything.
+        // Resetting one unit causes no attention on the other.
         let reset = Bhs::new(opcode::TASK_MANAGEMENT | IMMEDIATE, FINAL | 5).with(at::CMD_SN, client.cmd_sn);
         client.send(reset.with(at::LUN, 7 << 16), b"").await;
         assert_eq!(client.next().await.unwrap().0.0[2], 0);
@@ -314,7 +313,7 @@ fn reservations_outlive_the_server_and_exclude_others() {
         assert_eq!(client.write(0, &pattern(512), 512).await, good(b""));
     })
     .unwrap();
-    // The server starts again; another host comes.
+    // After a server restart, another host connects.
     let server = Server { luns: Luns::default(), ..server };
     session(&server, async |mut client| {
         let target = format!("TargetName={TARGET}");

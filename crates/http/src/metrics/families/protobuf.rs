@@ -1,4 +1,4 @@
-//! The protobuf format: messages of `io.prometheus.client`, each behind its length.
+//! The protobuf format: length-delimited messages of `io.prometheus.client`.
 //!
 //! ```text
 //!   MetricFamily  1 name, 2 help, 3 type, 4 metric...
@@ -7,19 +7,19 @@
 //!                 5 schema, 6 zero threshold, 7 zero count, 12 span (1 offset, 2 length), 13 delta...
 //! ```
 //!
-//! A native histogram of schema 0 has bounds that are powers of two: bucket `i` goes up to 2^i. A span has
-//! the index of its first bucket and how many follow; deltas are from one bucket's count to the next.
+//! Bounds of a native histogram of schema 0 are powers of two: bucket `i` ends at 2^i. A span is the index of
+//! its first bucket and a length. Deltas are differences between successive counts.
 //!
 //! Source: Prometheus's `client_model`, `metrics.proto`.
 
 use super::{Family, Histogram, Kind, Labels};
 
-/// The type of a field (`wire type`).
+/// Wire types.
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const BYTES: u64 = 2;
 
-/// A message under construction.
+/// A message being built.
 #[derive(Default)]
 struct Message(Vec<u8>);
 
@@ -38,7 +38,7 @@ impl Message {
         self
     }
 
-    /// `sint32`, `sint64`: small ones are short, whatever their sign.
+    /// `sint32`, `sint64`: zigzag encoding.
     fn signed(self, field: u64, value: i64) -> Message {
         self.number(field, (value << 1 ^ value >> 63).cast_unsigned())
     }
@@ -61,7 +61,7 @@ impl Message {
     }
 }
 
-/// What the type says.
+/// Metric type number.
 fn number_of(kind: Kind) -> u64 {
     match kind {
         Kind::Counter => 0,
@@ -87,7 +87,7 @@ fn labelled(labels: Labels) -> Message {
     })
 }
 
-/// A metric, as a field of its family.
+/// Appends a metric as a field of its family.
 fn put(out: &mut Vec<u8>, metric: Message) {
     out.extend(Message::default().message(4, metric).0);
 }
@@ -110,7 +110,7 @@ pub fn histogram(out: &mut Vec<u8>, labels: Labels, histogram: &Histogram) {
     let is_there = |count: &u64| *count > 0;
     let first = histogram.counts.iter().position(is_there).unwrap_or(0);
     let length = histogram.counts.iter().rposition(is_there).map_or(0, |last| last + 1 - first);
-    // Without a span it would be taken for a classic one alone.
+    // Without a span, Prometheus would see only a classic histogram.
     let offset = first as i64 + 1 + i64::from(histogram.unit_log2);
     message = message.message(12, Message::default().signed(1, offset).number(2, length as u64));
     let mut before = 0;
@@ -152,7 +152,7 @@ mod tests {
             &[],
             &Histogram { counts: &counts, shown: (2, 2), unit: 1.0, unit_log2: -4, sum: 0.0 },
         );
-        // The native form: the span from -2 on, four buckets; then the differences 2, 3, -5, 1.
+        // The native form: a span of four buckets from index -2, then the deltas 2, 3, -5, 1.
         let native =
             [b"\x28\0\x31\0\0\0\0\0\0\0\0\x38\0".as_slice(), b"\x62\x04\x08\x03\x10\x04", b"\x68\x04"]
                 .concat();

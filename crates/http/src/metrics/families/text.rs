@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use super::{Family, Histogram, Kind, Labels};
 
-// Writing to memory can't fail.
+// Writing to memory cannot fail.
 
 pub fn family(out: &mut Vec<u8>, name: &str, family: &Family) {
     let kind = match family.kind {
