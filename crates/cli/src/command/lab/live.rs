@@ -1,4 +1,5 @@
-//! What a run displays: a line for each finished test and, on a terminal, a moving line with the current one.
+//! The display of a run: a line for each finished test and, on a terminal, a moving line with the current
+//! one.
 //!
 //! A run takes hours and keeps its results on disk, so a line that can't be written does not end it.
 //!
@@ -71,7 +72,7 @@ impl Live {
 
     fn line(&self, text: &str) {
         if !self.quiet {
-            // The final report goes to the same place, and says so if it can't be written.
+            // The final report goes to the same stream, and reports if it can't be written.
             let _ = self.now.suspend(|| print(text.to_owned() + "\n"));
         }
     }
