@@ -34,7 +34,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// A view of what `control` observes; it redraws itself until it is finished.
+    /// A view of the run behind `control`; it redraws itself until it is finished.
     pub fn new(control: Arc<Control>, quiet: bool) -> Live {
         let now = ProgressBar::new(0);
         let style = ProgressStyle::with_template("{spinner} {pos}/{len}  {elapsed_precise}  {msg}");
