@@ -3,7 +3,7 @@
 //! ```text
 //!   cenote zfs list ──> a daemon's socket? ──no──> run here
 //!                            │ yes
-//!                            └──> argv, cwd, streams ──> the daemon: parse, check rights, run on its open pools
+//!                            └──> argv, cwd, streams ──> the daemon: parse, check rights, run on open pools
 //! ```
 //!
 //! Commands that name disks (`--disks`, `CENOTE_DISKS`) or an old state are about disks, not about open

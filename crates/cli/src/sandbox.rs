@@ -7,11 +7,11 @@
 //!   guard, with fusectl    every capability
 //! ```
 //!
-//! Idea: a daemon that mounts and opens disks is root. Code that takes it over can read and write disks, files
-//! and mounts. The sandbox keeps that code from entering the kernel or other processes through calls that the
-//! daemon never makes: loading modules, kexec, BPF, ptrace and the like. A list of forbidden calls can't break
-//! allowed ones, and it costs nothing: from 5.11 on, the kernel knows in advance for most calls that the filter
-//! lets them pass.
+//! Idea: a daemon that mounts and opens disks is root. Code that takes it over can read and write disks,
+//! files and mounts. The sandbox keeps that code from entering the kernel or other processes through calls
+//! that the daemon never makes: loading modules, kexec, BPF, ptrace and the like. A list of forbidden calls
+//! can't break allowed ones, and it costs nothing: from 5.11 on, the kernel knows in advance for most calls
+//! that the filter lets them pass.
 //!
 //! Landlock does not fit: it forbids all mounting. Namespaces would hide the mounts from other processes.
 //! Without root, the daemon has no rights to drop, and a filter would keep fusermount3 from its rights.
@@ -164,7 +164,8 @@ pub fn forbid_calls() -> io::Result<()> {
     }
     let filter = filter().map_err(io::Error::other)?;
     match install(&filter) {
-        // Root without rights, as in a container: then setuid programs can't work.
+        // Root without capabilities, as in a container: the filter needs `no_new_privs`, which disables
+        // setuid.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             set_no_new_privs(true)?;
             install(&filter)

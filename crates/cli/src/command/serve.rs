@@ -1,4 +1,4 @@
-//! `cenote serve`: the daemon. It holds pools open, mounts their file systems, and runs its clients' commands.
+//! `cenote serve`: the daemon. It holds pools open, mounts their file systems, and runs commands of clients.
 //!
 //! ```text
 //!   start: socket ──> pools named, and those open at the last stop ──> mounts ──> READY
@@ -8,8 +8,8 @@
 //!
 //! Every option can also be set in a file (`config`); the command line has priority.
 //!
-//! After `kill -9` the pools are still marked as in use by this machine, so the next start opens them again and
-//! replays their logs. Stale mounts are removed when their mount points are used again.
+//! After `kill -9` the pools are still marked as in use by this machine, so the next start opens them again
+//! and replays their logs. Stale mounts are removed when their mount points are used again.
 
 mod agent;
 mod api;

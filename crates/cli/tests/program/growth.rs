@@ -33,7 +33,7 @@ fn a_vdev_takes_what_its_devices_have_grown_by() {
             assert_eq!(sizes(&disks), (before, 0), "{layout}: others are as small as before");
         }
         others.split("").filter(|name| !name.is_empty()).for_each(|name| grow(&disks, name, 256));
-        // A dRAID does not report how far it could grow, as in OpenZFS.
+        // A dRAID does not report how far it can grow, as in OpenZFS.
         assert_eq!(sizes(&disks), (before, devices * 160 * MIB), "{layout}");
         disks.cenote("zpool online tank a", &[]);
         assert_eq!(sizes(&disks).0, before, "{layout}: only with -e");

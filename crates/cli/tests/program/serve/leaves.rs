@@ -80,7 +80,7 @@ fn a_pool_does_without_its_only_log_and_uses_it_when_it_is_back() {
             || -> u64 { bench.done("zpool get -H -p -o value write_ops tank c").trim().parse().unwrap() };
         let before = writes();
         commit(bench);
-        // The first of them may have been scheduled before.
+        // The first log block may have been allocated earlier.
         writes() >= before + 19
     };
     let becomes = |bench: &Bench, wanted: &str| {

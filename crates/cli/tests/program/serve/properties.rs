@@ -144,7 +144,7 @@ fn mounts_follow_properties_in_the_right_order() {
     assert_eq!(bench.done("zfs mount").lines().count(), 2);
     bench.done("zfs set canmount=on tank");
     bench.done("zfs set mountpoint=none tank");
-    // Setting a mount point mounts the file system and its heirs.
+    // Setting a mount point mounts the file system and those that inherit it.
     bench.done(&format!("zfs set mountpoint={mnt} tank"));
     assert_eq!(bench.done("zfs mount").lines().count(), 3);
     bench.done("zfs unmount tank/a");

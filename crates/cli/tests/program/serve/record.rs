@@ -135,7 +135,7 @@ fn a_disk_that_was_not_there_at_the_start_is_taken_when_it_comes() {
     assert_eq!(fs::read(bench.path("mnt/1")).unwrap(), content);
 }
 
-/// A small file system, unmounted on drop.
+/// A mount point, unmounted on drop.
 struct Small(std::path::PathBuf);
 
 impl Drop for Small {

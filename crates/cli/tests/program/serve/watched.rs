@@ -27,7 +27,7 @@ fn a_device_that_is_gone_is_removed_and_comes_back_by_itself() {
     }
 }
 
-/// A txg's writes turn the lost file into a readable file of holes.
+/// A later txg's writes extend the truncated file: it becomes holes and can be read.
 #[test]
 fn a_device_that_is_gone_is_removed_though_it_reads_as_holes() {
     if can_mount() {
@@ -35,17 +35,16 @@ fn a_device_that_is_gone_is_removed_though_it_reads_as_holes() {
     }
 }
 
-/// The daemon's open file is truncated, and is `holes_bytes` of holes afterwards.
+/// The daemon's open file is truncated, then extended to `holes_bytes` of holes.
 fn a_device_goes_and_comes_back(holes_bytes: u64) {
     let mut bench = Bench::new(&["a", "b"]);
     bench.done(&format!("zpool create -O primarycache=none -m {} tank mirror a b", bench.text("mnt")));
     let file = |name: &str| bench.path("mnt").join(name);
     fs::write(file("one"), vec![1; 8_000_000]).unwrap();
     bench.done("zpool sync tank");
-    // The command also writes its history record. A later txg would turn the lost file into a readable file
-    // of holes.
+    // This also writes the history records. A later txg would extend the lost file into readable holes.
     bench.done("cat tank:/one");
-    // The current state is copied aside; the daemon's open file is gone.
+    // A copy of the current state is kept; the daemon's open file is lost.
     fs::copy(bench.path("d/b"), bench.path("kept")).unwrap();
     fs::rename(bench.path("d/b"), bench.path("gone")).unwrap();
     let gone = fs::OpenOptions::new().write(true).open(bench.path("gone")).unwrap();
@@ -62,7 +61,7 @@ fn a_device_goes_and_comes_back(holes_bytes: u64) {
     bench.done("zpool sync tank");
 
     fs::rename(bench.path("kept"), bench.path("d/b")).unwrap();
-    // The device is in use before its resilver ends.
+    // The device is in use before it is resilvered.
     let status = wait_for(&bench, "scan: resilvered");
     assert!(status.contains("state: ONLINE"), "{status}");
     bench.done("zpool scrub -w tank");
