@@ -28,7 +28,7 @@ pub fn give_back_soon() {
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, SOON_MS) };
 }
 
-/// Sets the delay from now on. Memory already freed is returned at once, unless it may stay.
+/// Sets the delay from now on. Unless it is `KEPT_MS`, memory already freed is returned at once.
 pub fn set_freed(freed: Freed) {
     let delay_ms = match freed {
         Freed::Kept => KEPT_MS,

@@ -53,7 +53,7 @@ fn socket() -> Option<PathBuf> {
     }
 }
 
-/// The daemon that is to run a command's verbs, if they are values and one runs.
+/// The daemon that runs a command's verbs, if they are sent as values and one runs.
 ///
 /// # Errors
 /// A daemon runs but can't be reached.
@@ -94,7 +94,7 @@ pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
     };
     if let Ok(canceller) = sent.canceller() {
         let heed = move || {
-            // Without it, Ctrl-C ends this program; the daemon notices that.
+            // Without this, Ctrl-C ends this program, and the daemon notices that.
             let Ok(runtime) = Runtime::try_real(Some(1)) else { return };
             loop {
                 runtime.block_on(crate::session::interrupted());

@@ -1,4 +1,4 @@
-//! `cenote lab compare`: which is faster, by how much, and whether the data support it.
+//! `cenote lab compare`: which result is faster, by how much, and whether the data support it.
 
 use std::path::PathBuf;
 

@@ -25,7 +25,7 @@ fn looks(name: &str) -> Option<Looks> {
     })
 }
 
-/// The offered ones of all commands.
+/// The commands offered over HTTP, of all commands.
 pub fn catalogue(all: Command) -> Catalogue {
     let mut all = all.disable_help_subcommand(true);
     all.build();

@@ -1,4 +1,4 @@
-//! Memory and devices for the pools of a daemon, and their export at its end.
+//! The set of pools of a daemon, with its memory limits, and the export of all pools at its end.
 
 use std::path::PathBuf;
 use std::sync::Arc;

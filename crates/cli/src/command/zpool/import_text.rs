@@ -34,7 +34,7 @@ pub fn last_user(found: &Found) -> Option<String> {
     Some(format!("in use by {host}{hostid}{when}, not exported"))
 }
 
-/// Which state was opened, and how it differs from the newest.
+/// The state that was opened, and its difference from the newest.
 pub fn opened(state: &Opened) -> String {
     let Opened { at, is_checkpoint, newest_txg, oldest_txg, states } = state;
     let time = ctime(at.unix_seconds.cast_signed());
