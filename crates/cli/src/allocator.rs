@@ -2,19 +2,19 @@
 //!
 //! Idea: blocks are allocated and freed by the megabyte. The system allocator returns such memory to the
 //! kernel each time, and the kernel zeroes every page of the next block: sequential reading then takes three
-//! times the CPU time. So it is mimalloc, told when to give back what nobody takes again. A command keeps it
-//! for [`SOON_MS`]. A daemon has room most of the time, and keeps what one txg frees for the next; it gives
-//! back sooner as it comes near the memory that it was allowed (`cenote_host::memory`).
+//! times the CPU time. So the allocator is mimalloc, with a delay before it returns freed memory. In a
+//! command the delay is [`SOON_MS`]. A daemon usually has memory to spare and keeps the blocks freed by one
+//! txg for the next; it returns them sooner as it nears its memory limit (`cenote_host::memory`).
 //!
-//! `.cargo/config.toml` turns off its 4 MiB pages for objects of 64 KiB and more. Each thread had some of
-//! them for each size, and a page with one cached block in it is not given back.
+//! `.cargo/config.toml` turns off mimalloc's 4 MiB pages for objects of 64 KiB and more. Each thread kept
+//! several for each size, and a page with one cached block in it is not returned.
 #![allow(unsafe_code)] // An option of a C library is set.
 
 use cenote_host::memory::Freed;
 
-/// How long freed memory is kept where it may be wanted (mimalloc's own value is a second).
+/// Delay before freed memory is returned when memory is tight (mimalloc's default is 1 s).
 const SOON_MS: std::ffi::c_long = 10;
-/// The same where there is room: until another txg or two have been written (`zfs_txg_timeout` is 5 s).
+/// The delay when there is memory to spare: one or two more txgs (`zfs_txg_timeout` is 5 s).
 const KEPT_MS: std::ffi::c_long = 10_000;
 /// `mi_option_purge_delay`, which the crate does not name.
 const PURGE_DELAY: std::ffi::c_int = 15;
@@ -22,13 +22,13 @@ const PURGE_DELAY: std::ffi::c_int = 15;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Sets how long freed memory is kept. To be called before any thread is started.
+/// Sets the short delay. Call it before any thread starts.
 pub fn give_back_soon() {
     // SAFETY: the option exists and takes a number; setting it is not thread-safe, but no thread runs yet.
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, SOON_MS) };
 }
 
-/// What happens to freed memory from now on. What is kept now goes back, unless it may stay.
+/// Sets the delay from now on. Unless it is `KEPT_MS`, memory already freed is returned at once.
 pub fn set_freed(freed: Freed) {
     let delay_ms = match freed {
         Freed::Kept => KEPT_MS,

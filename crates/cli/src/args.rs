@@ -117,7 +117,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether its words say that it only looks, of those of which that depends on words.
+    /// For verbs that either show or change: whether these words only show.
     pub fn only_looks(&self) -> bool {
         use command::{zfs::Zfs, zpool::Zpool};
         match self {

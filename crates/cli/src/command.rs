@@ -1,4 +1,4 @@
-//! The commands, one module each: its options, the engine calls it makes, how it prints the result.
+//! The commands, one module each: its options, the engine calls it makes, and its output.
 
 pub mod arcstat;
 pub mod complete;

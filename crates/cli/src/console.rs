@@ -1,10 +1,9 @@
-//! The terminal of a command, as its verb speaks to it: notes, progress, and secrets that are
-//! typed or piped in.
+//! The terminal of a command as its verb uses it: notes, progress, and secrets typed or piped in.
 //!
-//! Idea: what a command has begun may outlive it, in the queue of a txg, say, with its terminal. The streams
-//! go with the command: who reads its output waits for their end.
+//! Idea: work begun by a command may outlive it together with its terminal, for example in the queue of a
+//! txg. The streams must close with the command, because the reader of its output waits for their end.
 //!
-//! Locking: the line of progress has a mutex of its own, held while it is redrawn.
+//! Locking: the progress line has a mutex of its own, held while it is redrawn.
 
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal, Write};
@@ -27,7 +26,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// That of these streams.
+    /// The terminal of these streams.
     pub fn new(streams: &Arc<Streams>) -> Terminal {
         Terminal { streams: Arc::downgrade(streams), progress: Mutex::new(None) }
     }
@@ -84,7 +83,7 @@ impl Console for Terminal {
         match (streams.stdin.is_terminal(), streams.stderr_screen().is_some()) {
             (true, true) => Input::Terminal,
             (true, false) => Input::None,
-            // What is not read now stays for later.
+            // Input not read now stays for later reads.
             (false, _) => Input::Pipe(Box::new(BufReader::with_capacity(1, streams.stdin.clone()))),
         }
     }
@@ -98,7 +97,7 @@ impl Console for Terminal {
     }
 }
 
-/// Asks at a client's terminal, without showing what is typed.
+/// Prompts at a client's terminal, without echo.
 fn prompt_at(streams: &Streams, text: &str) -> io::Result<String> {
     (&*streams.stderr).write_all(text.as_bytes())?;
     let line = hidden_line(&streams.stdin);

@@ -1,14 +1,13 @@
-//! Handing a command to the daemon, if one runs; and running the commands that are handed to it.
+//! Hands commands to the daemon, if one runs, and runs the commands handed to it.
 //!
 //! ```text
 //!   cenote zfs list ──> a daemon's socket? ──no──> run here
 //!                            │ yes
-//!                            └──> argv, cwd, streams ──> the daemon: parse, may they?, run on its open pools
+//!                            └──> argv, cwd, streams ──> the daemon: parse, check rights, run on open pools
 //! ```
 //!
 //! Commands that name disks (`--disks`, `CENOTE_DISKS`) or an old state are about disks, not about open
-//! pools: they run here. `zpool create` and `import` go to the daemon even so, as they would go to the
-//! kernel.
+//! pools: they run here. `zpool create` and `import` still go to the daemon, as they would go to the kernel.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -38,14 +37,14 @@ use crate::outcome::{CliError, Say};
 use crate::session::{Session, until_cancelled};
 use crate::streams::{Client, Streams, screen, streams, with_streams};
 
-/// Where the daemon listens, unless said otherwise.
+/// The daemon's default socket.
 pub const SOCKET: &str = "/run/cenote/cenote.sock";
 /// Names another socket; empty: no daemon is asked.
 pub const VARIABLE: &str = "CENOTE_SOCKET";
-/// Variables that commands look at.
+/// Environment variables read by commands.
 const VARIABLES: [&str; 2] = ["NO_COLOR", "COLUMNS"];
 
-/// The socket to ask at; `None`: no daemon is to be asked.
+/// The daemon's socket; `None`: ask no daemon.
 fn socket() -> Option<PathBuf> {
     match std::env::var_os(VARIABLE) {
         Some(path) if path.is_empty() => None,
@@ -54,10 +53,10 @@ fn socket() -> Option<PathBuf> {
     }
 }
 
-/// The daemon that is to run a command's verbs, if they are values and one runs.
+/// The daemon that runs a command's verbs, if they are sent as values and one runs.
 ///
 /// # Errors
-/// One runs, and it can't be talked to.
+/// A daemon runs but can't be reached.
 pub fn link(cli: &Cli) -> Result<Option<Arc<dyn Daemon>>, CliError> {
     let is_request = for_daemon(cli).is_some_and(|row| !row.is_line);
     let Some(path) = socket().filter(|_| is_request) else { return Ok(None) };
@@ -69,7 +68,7 @@ fn refused(error: &dyn std::fmt::Display) -> CliError {
     CliError::Refused(format!("the daemon: {error}"))
 }
 
-/// A command line, and where it was typed.
+/// A command line, and the place where it was typed.
 fn here(cli: &Cli, argv: Vec<Vec<u8>>) -> CommandLine {
     let cwd = std::env::current_dir().unwrap_or_default().into_os_string().into_vec();
     let mut env: Vec<(String, Vec<u8>)> = VARIABLES
@@ -83,7 +82,7 @@ fn here(cli: &Cli, argv: Vec<Vec<u8>>) -> CommandLine {
     CommandLine::new(argv, cwd, env).at_screens(screens)
 }
 
-/// Hands a command to the daemon; answers its exit status. `None`: it is to be run here.
+/// Hands a command to the daemon; returns its exit status. `None`: run it here.
 pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
     for_daemon(cli).filter(|row| row.is_line)?;
     let path = socket().filter(|path| path.exists())?;
@@ -95,7 +94,7 @@ pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
     };
     if let Ok(canceller) = sent.canceller() {
         let heed = move || {
-            // Without it, Ctrl-C ends this program; the daemon notices that.
+            // Without this, Ctrl-C ends this program, and the daemon notices that.
             let Ok(runtime) = Runtime::try_real(Some(1)) else { return };
             loop {
                 runtime.block_on(crate::session::interrupted());
@@ -112,7 +111,7 @@ pub fn forward(cli: &Cli, argv: &[OsString]) -> Option<Result<u8, CliError>> {
     Some(sent.status().map_err(failed))
 }
 
-/// The verb, if a daemon is to run it: it is about open pools.
+/// The verb, if it is about open pools and a daemon should run it.
 fn for_daemon(cli: &Cli) -> Option<&'static Row> {
     let common = &cli.common;
     // An import may begin with a rewind.
@@ -183,7 +182,7 @@ impl Commands {
         let command = args::as_noted(&argv);
         let cli = match Cli::read(argv) {
             Ok(cli) => cli,
-            // The client has read it before it sent it.
+            // The client has checked the words before it sent them.
             Err(error) => return CliError::Usage(error.to_string()).say().status(),
         };
         if cli.as_tool {
@@ -209,19 +208,19 @@ impl Commands {
     }
 }
 
-/// Refuses what this user may not do. A verb without a row is for administrators.
+/// Refuses commands that this user may not run. A verb without a row is for administrators.
 async fn check_user(row: Option<&Row>, command: &Command, session: &Session) -> Result<(), CliError> {
     let streams = streams();
     let Some(client) = &streams.client else { return Err(CliError::Refused("permission denied".into())) };
     let needs = row.map_or(Needs::All, |row| row.needs_if(command.only_looks()));
     match needs {
         _ if client.is_admin => Ok(()),
-        // The daemon would look there with its own rights.
+        // The daemon would open these disks with its own rights.
         _ if !session.disks().is_empty() => {
             Err(CliError::Refused("permission denied: --disks is for root and the daemon's user".into()))
         }
         Needs::Nothing => Ok(()),
-        // Its verb looks.
+        // Its verb checks the user.
         _ if row.is_some_and(|row| !row.is_line) => Ok(()),
         _ => Err(CliError::Refused(ONLY_ADMINS.into())),
     }

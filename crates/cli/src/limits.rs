@@ -1,4 +1,4 @@
-//! Limits that the system sets to this program.
+//! Limits set by the system on this program.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -6,20 +6,19 @@ use std::os::unix::net::UnixStream;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// As many open files as the administrator allows (the hard limit): the soft one, often 1024, is meant for
-/// programs that use `select`. A pool has one for each device, the daemon one for each client.
+/// Raises the limit on open files to the hard limit. The soft one, often 1024, is meant for programs that use
+/// `select`. A pool needs one file for each device, the daemon one for each client.
 pub fn raise_open_files() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Refused, it stays as it is.
+    // If refused, the limit stays.
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).ok();
 }
 
-/// From now on a file that would become larger than allowed is an error (EFBIG) of the write, as any other:
-/// by itself the signal would end the program. It is not ignored, since programs that this one starts would
-/// inherit that. Within a runtime.
+/// Makes a write beyond the file-size limit fail with EFBIG: by default, SIGXFSZ ends the program. The signal
+/// is handled rather than ignored, since child processes would inherit that. Call within a runtime.
 ///
 /// # Errors
-/// There are no descriptors for signals. Heard of here, that is an error: tokio panics then.
+/// No descriptors are left for signals. This is checked here because tokio would panic.
 pub fn survive_file_size() -> io::Result<()> {
     drop(UnixStream::pair()?);
     signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop)

@@ -1,6 +1,6 @@
-//! `cenote`: the program. Parses the command line, runs one command, turns its outcome into an exit status.
+//! `cenote`: the program. Parses the command line, runs one command, and maps its outcome to an exit status.
 //!
-//! The real work is in the crates below; this crate holds options, wording and layout.
+//! The engine is in the crates below; this crate has options, wording and layout.
 
 mod allocator;
 mod args;
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     allocator::give_back_soon();
     limits::raise_open_files();
     if let Err(error) = streams::take_own() {
-        // Nothing else can say it.
+        // No other channel is left for the error.
         writeln!(io::stderr(), "cenote: the standard streams can't be used: {error}").ok();
         return Outcome::Failed.into();
     }
@@ -117,7 +117,7 @@ async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
 fn show(help: &clap::Error) -> ExitCode {
     let shown = help.print().and_then(|()| io::stdout().flush());
     match shown.map_err(CliError::io("standard output")) {
-        // A usage error must show in the exit status even if nobody can read the message.
+        // The exit status must show a usage error even if the message can't be read.
         _ if help.use_stderr() => Outcome::Misused.into(),
         Ok(()) => Outcome::Done.into(),
         Err(error) => report(&error),

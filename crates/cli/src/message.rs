@@ -1,9 +1,9 @@
 //! Messages on standard error. Only this module writes there.
 //!
-//! Idea: reporting must never abort the work it reports on. Standard error may be full, closed, or a pipe
-//! without a reader: a message that can't be written is dropped, and the exit status still says how the
-//! command ended. `eprintln!` would panic instead; clippy denies it in the whole workspace. Messages quote
-//! file names, so characters that could control a terminal are escaped here.
+//! Idea: reporting must never abort the reported work. Standard error may be full, closed, or a pipe without
+//! a reader: a message that can't be written is dropped, and the exit status still tells how the command
+//! ended. `eprintln!` would panic instead; clippy denies it in the whole workspace. Messages quote file
+//! names, so characters that could control a terminal are escaped here.
 //!
 //! With `--json` each message is one JSON object per line: `{"message": TEXT}`, or for an error `{"error":
 //! TEXT, "status": N}` with the exit status.
@@ -47,10 +47,10 @@ pub fn say_error(text: impl Display, status: u8) {
     print_note(&streams(), Note::Failed { text: text.to_string(), status });
 }
 
-/// Prints what a caller is told: a single write, so that lines of several threads or programs don't mix.
+/// Prints a note for the caller in a single write, so that lines of several threads or programs don't mix.
 pub fn print_note(streams: &Streams, note: Note) {
     if let Note::Line(text) = note {
-        // With JSON, the answer is all of the output.
+        // With JSON, the answer is the only output.
         if !streams.json.load(Ordering::Relaxed) {
             let _ = (&*streams.stdout).write_all((visible(&text) + "\n").as_bytes());
         }

@@ -1,10 +1,10 @@
-//! How a command ended, and how that is said on standard error.
+//! Outcomes of commands, and their messages on standard error.
 
 pub use cenote_control::{ControlError as CliError, Outcome};
 
 use crate::message::say_error;
 
-/// Errors say themselves.
+/// Errors that print themselves.
 pub trait Say {
     /// Prints it on standard error.
     fn say(&self) -> Outcome;
@@ -24,7 +24,7 @@ impl Say for CliError {
     }
 }
 
-/// What is to be printed when work is finished.
+/// Output printed when work has finished.
 pub trait Printed {
     /// The outcome after printing the work's result. A reader that went away does not turn success into
     /// failure.

@@ -1,4 +1,4 @@
-//! What the daemon gives up at its start: rights and system calls that no part of it uses.
+//! Rights and system calls that the daemon drops at its start, because no part of it uses them.
 //!
 //! ```text
 //!   main, one thread       capabilities (KEPT)           daemon, programs of alerts
@@ -7,14 +7,14 @@
 //!   guard, with fusectl    every capability
 //! ```
 //!
-//! Idea: a daemon that mounts and opens disks is root, and code that has taken it over can do what that
-//! means: read and write disks, files, mounts. What it can't do any more is to get into the kernel, or to
-//! other processes, by calls of no use here: loading modules, kexec, BPF, ptrace and the like. A list of what
-//! is forbidden can't break what is allowed, and costs nothing: the kernel knows for most calls in advance
-//! that the filter lets them pass (from 5.11 on).
+//! Idea: a daemon that mounts and opens disks is root. Code that takes it over can read and write disks,
+//! files and mounts. The sandbox keeps that code from entering the kernel or other processes through calls
+//! that the daemon never makes: loading modules, kexec, BPF, ptrace and the like. A list of forbidden calls
+//! can't break allowed ones, and it costs nothing: from 5.11 on, the kernel knows in advance for most calls
+//! that the filter lets them pass.
 //!
-//! Landlock is no help: it forbids all mounting. Namespaces would hide the mounts from others. Without root
-//! there is nothing to give up, and a filter would keep fusermount3 from its rights.
+//! Landlock does not fit: it forbids all mounting. Namespaces would hide the mounts from other processes.
+//! Without root, the daemon has no rights to drop, and a filter would keep fusermount3 from its rights.
 //!
 //! Source: capabilities(7), seccomp(2), systemd.exec(5) (`SystemCallFilter`: `@module`, `@reboot`, `@swap`,
 //! `@debug`, `@clock`, `@keyring`).
@@ -30,9 +30,9 @@ use rustix::thread::{
 };
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
-/// What the daemon and its children keep of root's rights.
+/// Capabilities kept by the daemon and its children.
 const KEPT: [CapabilitySet; 20] = [
-    // Files of all users: those of pools, copied out and in with owners, modes and attributes.
+    // Files of all users: pool images, and files copied out and in with owners, modes and attributes.
     CapabilitySet::CHOWN,
     CapabilitySet::DAC_OVERRIDE,
     CapabilitySet::DAC_READ_SEARCH,
@@ -48,9 +48,9 @@ const KEPT: [CapabilitySet; 20] = [
     CapabilitySet::SETPCAP,
     CapabilitySet::AUDIT_WRITE,
     CapabilitySet::KILL,
-    // Doors.
+    // Ports of doors.
     CapabilitySet::NET_BIND_SERVICE,
-    // Mounts, loop devices, ublk; io_uring's memory; SMART data; who uses a mount.
+    // Mounts, loop devices, ublk; io_uring's memory; SMART data; users of a mount.
     CapabilitySet::SYS_ADMIN,
     CapabilitySet::IPC_LOCK,
     CapabilitySet::SYS_RESOURCE,
@@ -58,8 +58,8 @@ const KEPT: [CapabilitySet; 20] = [
     CapabilitySet::SYS_PTRACE,
 ];
 
-/// What hands keep: they mount, as root and on paths of others; they open files as others, and say who uses a
-/// mount.
+/// Capabilities kept by hands: they mount, as root and on other users' paths, open files as other users, and
+/// list the users of a mount.
 const OF_HAND: [CapabilitySet; 7] = [
     CapabilitySet::SYS_ADMIN,
     CapabilitySet::DAC_OVERRIDE,
@@ -70,7 +70,7 @@ const OF_HAND: [CapabilitySet; 7] = [
     CapabilitySet::SYS_PTRACE,
 ];
 
-/// Calls that fail with EPERM from now on: no part makes them, nor a program that an alert would run.
+/// Calls that fail with EPERM from now on: neither the daemon nor any program run by an alert makes them.
 const FORBIDDEN: &[libc::c_long] = &[
     // Code for the kernel, or another kernel.
     libc::SYS_init_module,
@@ -80,7 +80,7 @@ const FORBIDDEN: &[libc::c_long] = &[
     libc::SYS_kexec_file_load,
     libc::SYS_bpf,
     libc::SYS_reboot,
-    // Parts of it where most of its holes have been.
+    // Parts of the kernel with a history of vulnerabilities.
     libc::SYS_userfaultfd,
     libc::SYS_perf_event_open,
     libc::SYS_add_key,
@@ -92,7 +92,7 @@ const FORBIDDEN: &[libc::c_long] = &[
     libc::SYS_ioperm,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_iopl,
-    // Other processes, and files without a path to them.
+    // Other processes, and files without a path.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -116,11 +116,11 @@ const FORBIDDEN: &[libc::c_long] = &[
     libc::SYS_clock_adjtime,
 ];
 
-/// On x86-64, calls have other numbers, too (x32).
+/// The flag of the second set of call numbers on x86-64 (x32).
 const X32: i64 = 0x4000_0000;
 
-/// Gives up the rights of root that the daemon does not use, for this thread, those that it starts and their
-/// children. Called before there are others.
+/// Drops the rights of root that the daemon does not use, for this thread, threads that it starts, and their
+/// children. Call it before other threads exist.
 pub fn drop_capabilities() -> io::Result<()> {
     keep_only(KEPT.into_iter().collect())
 }
@@ -130,7 +130,7 @@ pub fn drop_capabilities_of_hand() -> io::Result<()> {
     keep_only(OF_HAND.into_iter().collect())
 }
 
-/// Gives up all rights of root but those on files of its own.
+/// Drops all rights of root except those of a file's owner.
 pub fn drop_all_capabilities() -> io::Result<()> {
     keep_only(CapabilitySet::empty())
 }
@@ -141,10 +141,10 @@ fn keep_only(kept: CapabilitySet) -> io::Result<()> {
     }
     for bit in 0..u64::BITS {
         let one = CapabilitySet::from_bits_retain(1 << bit);
-        // The kernel knows no more than those before.
+        // The kernel knows no capabilities beyond the first missing one.
         let Ok(is_there) = capability_is_in_bounding_set(one) else { break };
         if is_there && !kept.contains(one) {
-            // In a container it may not be root's to decide what programs get that it starts.
+            // In a container, root may lack the right to limit the capabilities of child programs.
             remove_capability_from_bounding_set(one).ok();
         }
     }
@@ -157,14 +157,15 @@ fn keep_only(kept: CapabilitySet) -> io::Result<()> {
     Ok(set_capabilities(None, left)?)
 }
 
-/// Gives up system calls, for all threads and whatever they start.
+/// Forbids these system calls for all threads and their children.
 pub fn forbid_calls() -> io::Result<()> {
     if !geteuid().is_root() {
         return Ok(());
     }
     let filter = filter().map_err(io::Error::other)?;
     match install(&filter) {
-        // Root without rights, as in a container: then setuid programs have to go.
+        // Root without capabilities, as in a container: the filter needs `no_new_privs`, which disables
+        // setuid.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             set_no_new_privs(true)?;
             install(&filter)
@@ -188,8 +189,8 @@ fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, eperm, arch)?.try_into()
 }
 
-/// Before Linux 5.16, a filter also forbids speculation, which costs more than the filter, unless it says
-/// that it does not mean that.
+/// Installs a filter. Before Linux 5.16, a filter also disables speculation, unless a flag opts out; that
+/// would cost more than the filter.
 fn install(filter: &BpfProgram) -> io::Result<()> {
     let too_long = |_| io::Error::other("the filter is too long");
     let program = libc::sock_fprog {
@@ -197,8 +198,8 @@ fn install(filter: &BpfProgram) -> io::Result<()> {
         filter: filter.as_ptr().cast_mut().cast(),
     };
     let flags = libc::SECCOMP_FILTER_FLAG_TSYNC | libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
-    // SAFETY: the kernel reads `len` instructions of `filter`, which lives until the call is over, and whose
-    // layout is that of `libc::sock_filter`.
+    // SAFETY: the kernel reads `len` instructions of `filter`, which lives until the call returns and has the
+    // layout of `libc::sock_filter`.
     let answer =
         unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };
     match answer {
@@ -232,9 +233,9 @@ mod tests {
     fn a_thread_that_gave_calls_up_is_refused_them() {
         let program = filter().unwrap();
         std::thread::spawn(move || {
-            // Of this thread alone; the tests beside it go on.
+            // For this thread only; other tests continue.
             seccompiler::apply_filter(&program).unwrap();
-            // SAFETY: an invalid flag, refused in any case.
+            // SAFETY: the flag is invalid, so the call is refused in any case.
             let answer = unsafe { libc::syscall(libc::SYS_userfaultfd, -1) };
             assert_eq!((answer, io::Error::last_os_error().raw_os_error()), (-1, Some(libc::EPERM)));
             assert!(std::fs::read("/proc/self/status").is_ok());

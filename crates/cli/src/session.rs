@@ -1,5 +1,5 @@
-//! What every command works with: what its verb works with ([`cenote_control::Session`]), the options that
-//! all commands take, and standard output.
+//! The context of every command: the verbs' context ([`cenote_control::Session`]), the common options, and
+//! standard output.
 //!
 //! A target is written `pool/dataset[@snapshot][:/path]`.
 
@@ -42,11 +42,11 @@ const CACHE_BYTES: u64 = 128 << 20;
 /// The smallest cache that still works: a few blocks of the largest size.
 const LEAST_CACHE_BYTES: u64 = 64 << 20;
 
-/// What a command works with.
+/// A command's context.
 pub struct Session {
     control: Control,
     common: Common,
-    /// The exit status, if that is not the outcome's.
+    /// The exit status, if it differs from the outcome's.
     status: OnceLock<u8>,
 }
 
@@ -58,7 +58,7 @@ impl Deref for Session {
     }
 }
 
-/// The size that an option says, if it is large enough for a cache.
+/// The size given to an option, checked to be large enough for a cache.
 pub fn at_least_bytes(option: &str, typed: &str) -> Result<u64, CliError> {
     let bytes = parse_bytes(typed).filter(|&bytes| bytes >= LEAST_CACHE_BYTES);
     bytes.ok_or_else(|| CliError::Usage(format!("{option} {typed}: give a size of at least 64M")))
@@ -95,8 +95,8 @@ impl Session {
         Ok(Session { control, common, status: OnceLock::new() })
     }
 
-    /// The session of a command that a daemon runs. If it `sees_all`, what was done until now is in the pool
-    /// that it finds; else what the last txg has.
+    /// The session of a command that a daemon runs. With `sees_all`, the command finds all completed changes
+    /// in the pool; otherwise the state of the last txg.
     pub fn in_daemon(
         runtime: &Runtime,
         pools: &Arc<Pools>,
@@ -126,17 +126,17 @@ impl Session {
         Session { control, common: self.common.clone(), status: OnceLock::new() }
     }
 
-    /// The program ends with this status, if it succeeds.
+    /// Sets the program's exit status for success.
     pub fn end_with(&self, status: u8) {
         self.status.get_or_init(|| status);
     }
 
-    /// The exit status of a command that ended so.
+    /// The exit status for an outcome.
     pub fn status(&self, outcome: Outcome) -> u8 {
         self.status.get().copied().unwrap_or(outcome.status())
     }
 
-    /// What verbs work with.
+    /// The verbs' context.
     pub fn control(&self) -> &Control {
         &self.control
     }
@@ -158,7 +158,7 @@ impl Session {
     }
 }
 
-/// How pools are looked for and opened.
+/// Options to find and open pools.
 fn options(
     common: &Common,
     caller: &Caller,

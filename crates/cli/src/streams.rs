@@ -1,12 +1,12 @@
-//! Where a command reads and writes: this program's own standard streams, or those of the client for whom the
-//! daemon runs it.
+//! The streams of a command: this program's own standard streams, or those of the client for which the daemon
+//! runs it.
 //!
 //! Idea: the daemon runs each command on a thread of its own, with the streams that came through the socket.
 //! Commands ask here for "standard output" and never know the difference.
 //!
-//! Locking: the streams of the daemon's commands are thread-local; set before a command begins, taken back
-//! when it has ended. What a command leaves to other threads has no streams of a client there, and writes to
-//! the daemon's own, unless it takes them along.
+//! Locking: the streams of the daemon's commands are thread-local, set before a command begins and reset when
+//! it has ended. Work that a command passes to other threads does not see them: it writes to the daemon's own
+//! streams unless it takes the client's along.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -31,23 +31,23 @@ pub struct Streams {
     pub stderr: Arc<File>,
     /// Messages are JSON.
     pub json: AtomicBool,
-    /// Errors go without the program's name: it was called as `zfs` or `zpool`, whose errors have none.
+    /// Errors omit the program's name: it was called as `zfs` or `zpool`, whose errors have none.
     pub nameless: AtomicBool,
-    /// Whether progress is shown; unset: if standard error is a terminal.
+    /// Whether progress is shown; if unset, only on a terminal.
     pub progress: OnceLock<bool>,
     /// Set for a command of a client.
     pub client: Option<Client>,
 }
 
-/// For whom the daemon runs a command.
+/// The client for which the daemon runs a command.
 #[derive(Debug)]
 pub struct Client {
     pub cwd: PathBuf,
     pub who: Credentials,
-    /// May do everything; others may do what was delegated to them.
+    /// Whether all commands are allowed; other users need delegated permissions.
     pub is_admin: bool,
     pub env: Vec<(String, Vec<u8>)>,
-    /// Set if its output is carried to streams of these sizes: they can't be asked.
+    /// Sizes of the client's terminals, if its output is relayed: the relay can't be asked for them.
     pub screens: Option<Screens>,
     pub cancel: Cancel,
 }
@@ -56,8 +56,8 @@ thread_local! {
     static OF_CLIENT: RefCell<Option<Arc<Streams>>> = const { RefCell::new(None) };
 }
 
-/// The program's own. Descriptors 0 to 2 are always open: Rust's runtime opens /dev/null for those that are
-/// not.
+/// The program's own streams. Descriptors 0 to 2 are always open: Rust's runtime opens /dev/null in place of
+/// closed ones.
 static OWN: LazyLock<io::Result<Arc<Streams>>> = LazyLock::new(|| {
     let file = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map(|fd| Arc::new(File::from(fd)));
     Ok(Arc::new(Streams {
@@ -71,10 +71,10 @@ static OWN: LazyLock<io::Result<Arc<Streams>>> = LazyLock::new(|| {
     }))
 });
 
-/// Takes the program's own streams, before anything else takes descriptors.
+/// Takes the program's own streams. Call it before other descriptors are taken.
 ///
 /// # Errors
-/// There are no descriptors for them.
+/// No descriptors are left for them.
 pub fn take_own() -> Result<(), &'static io::Error> {
     OWN.as_ref().map(drop)
 }
@@ -86,7 +86,7 @@ pub fn streams() -> Arc<Streams> {
     OF_CLIENT.with_borrow(Clone::clone).unwrap_or_else(own)
 }
 
-/// Who the command of this thread works for.
+/// The caller of this thread's command.
 pub fn caller() -> Caller {
     let streams = streams();
     let console = Arc::new(Terminal::new(&streams));
@@ -104,7 +104,7 @@ pub fn with_streams<T>(streams: Arc<Streams>, command: impl FnOnce() -> T) -> T 
     done
 }
 
-/// A file of the machine as the user named it: relative to where the user is.
+/// Resolves a local path against the user's working directory.
 pub fn local(path: &Path) -> PathBuf {
     match &streams().client {
         Some(client) => client.cwd.join(path),
@@ -129,19 +129,19 @@ pub fn is_in_daemon() -> bool {
     streams().client.is_some()
 }
 
-/// Columns and rows of a terminal, if a stream is one.
+/// Columns and rows of a stream, if it is a terminal.
 pub fn screen(stream: &(impl IsTerminal + AsFd)) -> Option<(u16, u16)> {
     let size = |stream| rustix::termios::tcgetwinsize(stream).map(|size| (size.ws_col, size.ws_row));
     stream.is_terminal().then(|| size(stream).unwrap_or((80, 24)))
 }
 
 impl Streams {
-    /// Columns and rows of the terminal that standard output is, if it is one.
+    /// Columns and rows of standard output, if it is a terminal.
     pub fn stdout_screen(&self) -> Option<(u16, u16)> {
         self.told().map_or_else(|| screen(&*self.stdout), |[stdout, _]| stdout)
     }
 
-    /// The same of standard error.
+    /// The same for standard error.
     pub fn stderr_screen(&self) -> Option<(u16, u16)> {
         self.told().map_or_else(|| screen(&*self.stderr), |[_, stderr]| stderr)
     }
@@ -150,12 +150,12 @@ impl Streams {
         self.client.as_ref().and_then(|client| client.screens)
     }
 
-    /// Errors go without the program's name from now on.
+    /// Errors omit the program's name from now on.
     pub fn use_no_name(&self) {
         self.nameless.store(true, Ordering::Relaxed);
     }
 
-    /// Whether progress is shown from now on, whatever standard error is.
+    /// Whether progress is shown from now on, on a terminal or not.
     pub fn show_progress(&self, is_shown: bool) {
         self.progress.get_or_init(|| is_shown);
     }

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use cenote_policy::PolicyName;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
-/// What they stand under in help.
+/// Their heading in help.
 pub const HEADING: &str = "Options of every command";
-/// What options stand under that the daemon does not take: they name files, or go on for ever.
+/// Heading of options that the daemon does not accept: they name files or run endlessly.
 pub const HERE: &str = "Options without the daemon";
 
 pub use cenote_serve::config::MAX_THREADS;

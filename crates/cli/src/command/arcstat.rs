@@ -1,6 +1,6 @@
-//! `cenote arcstat`: what the caches of the daemon's pools do, per interval.
+//! `cenote arcstat`: activity of the caches of the daemon's pools, per interval.
 //!
-//! The first line is of the time since the pools were opened, each later one of its interval.
+//! The first line covers the time since the pools were opened, each later one its interval.
 //!
 //! Source: OpenZFS's `arcstat` (its default columns).
 
@@ -116,7 +116,7 @@ impl Arcstat {
                 .flat_map(|class| [count(class.hits + class.misses), percent(class)]);
             let PrefetchStats { io_issued, found, used, iohits, .. } = stats.prefetch;
             let ahead = ClassStats { hits: found, misses: io_issued, content_bytes: 0 };
-            // Some of what an interval used was read before it.
+            // Some blocks used in an interval were read before it.
             let used = (used + iohits).min(io_issued);
             let useful = ClassStats { hits: used, misses: io_issued - used, content_bytes: 0 };
             let reads = reads.chain([count(found + io_issued), percent(&ahead), percent(&useful)]);

@@ -1,8 +1,9 @@
 //! `cenote complete -- WORD...`: completions of the last word, one per line; a description follows a tab.
 //!
-//! Idea: clap's description of all commands says which verb is being typed and what may follow: a verb, an
-//! option, one of its listed values. Only names on the disks and property names are looked up here (`names`).
-//! Shells call this at every key press, so it never prompts for keys, and an error yields no candidates.
+//! Idea: clap's description of all commands tells which verb is being typed and which words may follow: a
+//! verb, an option, one of its listed values. Only names on the disks and property names are looked up here
+//! (`names`). Shells call this at every key press, so it never prompts for keys, and an error yields no
+//! candidates.
 
 mod names;
 
@@ -38,14 +39,14 @@ impl Candidate {
     }
 }
 
-/// What was typed before the last word.
+/// The words before the last one.
 pub struct Typed<'a> {
     /// The verbs: `zfs`, `list`.
     verbs: Vec<&'a str>,
     command: &'a Command,
     /// Words of the verb that are neither options nor their values.
     operands: Vec<&'a str>,
-    /// The option whose value the last word is.
+    /// The option whose value is being typed.
     option: Option<&'a Arg>,
     disks: Vec<PathBuf>,
     /// Whether options have ended (`--`).

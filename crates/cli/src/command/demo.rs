@@ -1,10 +1,10 @@
-//! `cenote demo`: one command that shows what the program does, on a small pool built into it.
+//! `cenote demo`: one command that shows the program at work, on a small pool built into it.
 //!
 //! The pool is four images of 64 MiB, created by the OpenZFS module (golden pool `demo`) and compressed into
-//! the program. They are unpacked into a folder and this program is run on them as a user would run it; then
-//! one disk is taken away and it runs again. All output shown is printed by those commands.
+//! the program. The demo unpacks them into a folder and runs this program on them as a user would; then it
+//! takes one disk away and runs the program again. All output shown is printed by those commands.
 //!
-//! The folder is removed when the demo ends, however it ends, unless `--keep` names one.
+//! The folder is removed when the demo ends for any reason, unless `--keep` names one.
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};

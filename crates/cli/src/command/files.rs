@@ -1,4 +1,4 @@
-//! Commands on files of pools, `pool/dataset[@snapshot]:/path`, as they are typed.
+//! Command lines of the commands on files in pools: `pool/dataset[@snapshot]:/path`.
 
 mod cat;
 pub mod cp;

@@ -42,7 +42,7 @@ impl Form {
 }
 
 impl TableForm {
-    /// Prints the table, or with `--json` the document: only that one is made.
+    /// Prints the table, or with `--json` the document; only the printed one is built.
     pub fn print(
         &self,
         session: &Session,

@@ -1,8 +1,9 @@
-//! `cenote guard`: other processes of each that mounts. One takes its mounts down if it is killed
-//! (`cenote_fuse::guard`); with `--hand`, they make its calls with paths (`cenote_fuse::mount::hand`).
+//! `cenote guard`: helper processes of every process that mounts. The guard takes down its mounts if it is
+//! killed (`cenote_fuse::guard`); hands, started with `--hand`, make its calls with paths
+//! (`cenote_fuse::mount::hand`).
 //!
-//! systemd kills all processes of a service at once (`systemctl kill`, a stop that takes too long). So the
-//! guard of a service leaves it for a scope of its own, if systemd lets it; it still ends with the daemon.
+//! systemd kills all processes of a service at once (`systemctl kill`, a stop that takes too long). So a
+//! service's guard moves to a scope of its own, if systemd permits; it still ends with the daemon.
 //!
 //! Source: org.freedesktop.systemd1(5), `StartTransientUnit`, `PIDs`.
 
@@ -29,7 +30,7 @@ pub struct Guard {
     pub hand: bool,
 }
 
-/// Has this process guarded. Without a guard everything works, until it is killed.
+/// Starts a guard for this process. Without one everything works until this process is killed.
 pub fn start() {
     if let Err(error) = cenote_fuse::guard::start(command) {
         say!("nobody guards the mounts: {error}");
@@ -41,7 +42,7 @@ pub fn start() {
     });
 }
 
-/// The program as it was started, even if another version has taken its place.
+/// The running program, even if a new version has replaced its file.
 fn command() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg0("cenote").arg("guard");
@@ -49,7 +50,7 @@ fn command() -> Command {
 }
 
 impl Guard {
-    /// Works for the process that has started this one, until its end.
+    /// Serves the process that started this one, until that process ends.
     pub fn run(&self) -> Result<Outcome, CliError> {
         let failed = CliError::io("guard");
         if self.hand {
@@ -64,11 +65,11 @@ impl Guard {
     }
 }
 
-/// The variable that systemd gives to the processes of a service.
+/// The variable that systemd sets for the processes of a service.
 const INVOCATION_ID: &str = "INVOCATION_ID";
 
-/// Moves this process to a scope of its own. Where that can't be had, it is killed with its service, and the
-/// next daemon finds the connections by their list.
+/// Moves this process to a scope of its own. If that fails, it is killed with its service, and the next
+/// daemon finds the connections by their list.
 fn leave_service() {
     let pid = std::process::id().to_string();
     let scope = format!("cenote-guard-{pid}.scope");
@@ -91,7 +92,7 @@ async fn guard() -> std::io::Result<()> {
     if std::env::var_os(INVOCATION_ID).is_some() {
         leave_service();
     }
-    // The files of the control file system are root's own.
+    // The files of the control file system belong to root.
     sandbox::drop_all_capabilities()?;
     let stdin = rustix::io::dup(std::io::stdin())?;
     let stream = std::os::unix::net::UnixStream::from(stdin);
@@ -102,7 +103,7 @@ async fn guard() -> std::io::Result<()> {
     }
     loop {
         tokio::select! {
-            // What was said before the end is heard first.
+            // Messages sent before the end come first.
             biased;
             line = lines.next_line() => match line? {
                 Some(line) => guarded.heed(&line),

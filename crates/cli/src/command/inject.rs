@@ -1,4 +1,4 @@
-//! `cenote inject`: devices of open pools that fail on order, for drills and experiments.
+//! `cenote inject`: faults of devices in open pools, for drills and experiments.
 
 use std::ffi::OsString;
 use std::ops::Range;
@@ -163,7 +163,7 @@ impl Inject {
     }
 }
 
-/// `FROM-TO`, the end not included, or one number.
+/// `FROM-TO`, end exclusive, or one number.
 fn range(typed: &str) -> Result<Range<u64>, CliError> {
     let wrong = || CliError::Usage(format!("'{typed}' is no range: give FROM-TO, or one number"));
     let number = |text: &str| text.trim().parse::<u64>().map_err(|_| wrong());

@@ -37,7 +37,7 @@ pub fn property(value: &str, source: &Source, numbers: bool) -> Value {
     json!({"value": number_or_text(value, numbers), "source": {"type": kind, "data": data}})
 }
 
-/// Text, or a number if numbers are asked for and it is one.
+/// Text, or a number if `numbers` is set and the text is one.
 pub fn number_or_text(text: &str, numbers: bool) -> Value {
     match text.parse::<u64>() {
         Ok(number) if numbers => number.into(),

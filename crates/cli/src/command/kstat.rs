@@ -1,4 +1,4 @@
-//! `cenote kstat`: what the daemon counts, by OpenZFS's names.
+//! `cenote kstat`: the daemon's counters, by OpenZFS's names.
 
 use cenote_control::running::kstat::{Counted, Counters, Kstat as Request};
 use clap::Args;
@@ -53,7 +53,7 @@ fn as_json(counters: &Counters) -> Map<String, Value> {
             let dataset = dataset.iter().map(|name| ("dataset_name".to_owned(), json!(name)));
             dataset.chain(counts.iter().map(|(name, count)| (name.clone(), json!(count)))).collect()
         }
-        // OpenZFS's file of it has no names.
+        // OpenZFS's file for it has no names.
         Counters::State(_) => Map::new(),
         Counters::Txgs(records) => {
             let entry = records.iter().map(|record| {

@@ -103,8 +103,8 @@ impl Permission {
     }
 }
 
-/// Checks a plan before anything is written: refuses one that can't work, and warns about what weakens its
-/// results.
+/// Checks a plan before anything is written: refuses an unworkable one, and warns about conditions that
+/// weaken its results.
 fn check(plan: &Plan, targets: &[Target], machine: &serde_json::Value) -> Result<(), CliError> {
     preflight::check(plan, targets).map_err(failed)?;
     for finding in shared_devices(&Setting::from_machine(machine)) {
@@ -119,7 +119,7 @@ fn as_json(machine: &Machine) -> Result<serde_json::Value, CliError> {
         .map_err(|error| CliError::Refused(format!("the machine can't be described: {error}")))
 }
 
-/// What a failure in the lab is to a command.
+/// Converts a failure in the lab to a command's error.
 fn failed(error: LabError) -> CliError {
     match error {
         LabError::JobFile { .. } | LabError::Misused(_) => CliError::Usage(error.to_string()),

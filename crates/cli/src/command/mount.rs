@@ -1,6 +1,6 @@
 //! `cenote mount`: mounts a dataset or snapshot on this machine while the command runs.
 //!
-//! Meanwhile this program uses the pool. Unmounting, by Ctrl-C or by `umount`, leaves the pool exported.
+//! Meanwhile this process holds the pool. Unmounting, by Ctrl-C or by `umount`, leaves the pool exported.
 
 use std::path::PathBuf;
 
@@ -111,8 +111,8 @@ impl MountCommand {
         Ok(())
     }
 
-    /// As long as it is mounted, the pool lives as in a daemon: with a cache as large as this machine allows,
-    /// and devices that are watched.
+    /// While mounted, the pool is run as in a daemon: with a cache as large as this machine allows, and with
+    /// watched devices.
     async fn serve_live(
         &self,
         session: &Session,
@@ -122,7 +122,7 @@ impl MountCommand {
         let dataset = engine.mos().await?.dataset(&self.dataset).await?;
         let is_read_only = number(&dataset, "readonly").await? == 1 && self.last(&["ro", "rw"]) != Some("rw");
         let wanted = self.wanted(&dataset, is_read_only).await?;
-        // Nothing is noted for a next start.
+        // Nothing is recorded for a next start.
         let (pools, _memory) = room_for_pools(session, None, self.session_options(), PathBuf::new());
         let pool = OpenPool::new(found.name(), engine.clone(), found.paths(), None, &pools);
         let pool = pools.insert(pool);
@@ -200,7 +200,7 @@ impl MountCommand {
         Ok(Wanted { mount, files })
     }
 
-    /// Which of several conflicting options was given last.
+    /// The last given of several conflicting options.
     fn last(&self, options: &[&'static str]) -> Option<&'static str> {
         let given = self.options.iter().rev().find(|option| options.contains(&option.as_str()))?;
         options.iter().find(|option| *option == given).copied()

@@ -1,7 +1,7 @@
 //! Verbs and options of zpool(8) and zfs(8) in OpenZFS 2.3 that Cenote lacks, each with an alternative.
 //!
-//! Idea: clap passes on every verb it does not know. A verb in the table is answered with its alternative;
-//! any other with the most similar verb. Nobody who knows `zpool` is sent to a verb that does something else.
+//! Idea: clap passes on every verb it does not know. A verb in the table is answered with its alternative,
+//! any other with the most similar verb. So a `zpool` user is never sent to a verb with another meaning.
 
 use std::ffi::OsString;
 
@@ -35,7 +35,7 @@ const ZFS: &[Missing] = &[
     (&["zone", "unzone"], "`cenote serve` mounts where it runs: start it in the container's mount namespace"),
 ];
 
-/// Why the verb can't be run. `T` lists the verbs that can.
+/// The reason why the verb can't be run. `T` lists the verbs that can.
 pub fn verb<T: Subcommand>(tool: &'static str, typed: &[OsString]) -> CliError {
     let verb = typed.first().map(|verb| verb.to_string_lossy()).unwrap_or_default();
     let table = if tool == "zpool" { ZPOOL } else { ZFS };

@@ -111,8 +111,8 @@ impl Rescue {
     }
 }
 
-/// The bytes the datasets refer to. Snapshots share most of them, so this is an upper bound of what is
-/// copied.
+/// The bytes referenced by the datasets. Snapshots share most of them, so this is an upper bound of the
+/// copied bytes.
 fn expected_bytes(plan: &[Planned]) -> u64 {
     let bytes = |planned: &Planned| match planned.state {
         DatasetState::Opens { referenced_bytes, .. } => referenced_bytes,
@@ -156,7 +156,7 @@ fn show_plan(session: &Session, plan: &[Planned]) -> Result<(), CliError> {
     if session.json() { print_json(&rows) } else { print(table.aligned()) }
 }
 
-/// What was done; then what is missing, worst first; then where that is listed.
+/// Counts of rescued files, then losses, worst first, then the path of their list.
 fn describe(summary: &Summary, plan: &[Planned], report: &str) -> String {
     let (copied, missing) = (summary.copied, summary.missing);
     let opened =

@@ -92,14 +92,14 @@ impl Scan {
         if self.progress {
             streams().show_progress(true);
         } else if is_at_terminal && self.format != Format::Summary {
-            // A moving progress line among rows on the same terminal helps nobody.
+            // No moving progress line among rows on the same terminal.
             streams().show_progress(false);
         }
         let Some(path) = self.output.as_deref().map(local) else {
             return self.ask(session, None).await;
         };
         let named = || CliError::io(self.output_name());
-        // An existing file may hold someone's data: it stays.
+        // An existing file may hold a user's data: it stays.
         if path.symlink_metadata().is_ok() {
             let why = "exists already: name a new file";
             return Err(CliError::Usage(format!("{} {why}", self.output_name())));
@@ -107,13 +107,13 @@ impl Scan {
         let file = File::create_new(&path).map_err(named())?;
         let done = self.ask(session, Some(file)).await;
         if done.is_err() || path.metadata().is_ok_and(|file| file.len() == 0) {
-            // Half a list would be mistaken for a complete one.
+            // A partial list would be mistaken for a complete one.
             std::fs::remove_file(&path).ok();
         }
         done
     }
 
-    /// How messages name the output.
+    /// The output's name in messages.
     fn output_name(&self) -> String {
         self.output.as_ref().map_or_else(|| "standard output".into(), |path| path.display().to_string())
     }

@@ -1,16 +1,15 @@
-//! `cenote serve`: the daemon. It holds pools open, mounts their file systems, and runs the commands of
-//! others.
+//! `cenote serve`: the daemon. It holds pools open, mounts their file systems, and runs commands of clients.
 //!
 //! ```text
-//!   start: socket ──> pools named, and those that were open when it stopped ──> mounts ──> READY
-//!   while: commands come through the socket; pools that did not open are tried again (`opening`)
-//!   end (SIGTERM, SIGINT): no more commands; mounts and pools are given back
+//!   start: socket ──> pools named, and those open at the last stop ──> mounts ──> READY
+//!   run:   commands come through the socket; pools that did not open are retried (`opening`)
+//!   end (SIGTERM, SIGINT): no more commands; file systems are unmounted, pools exported
 //! ```
 //!
-//! Every option has a place in a file, too (`config`); what is typed comes first.
+//! Every option can also be set in a file (`config`); the command line has priority.
 //!
-//! After `kill -9` the pools are still marked as this machine's, so the next start takes them again and
-//! replays their logs; stale mounts are taken away when their mount points are used again.
+//! After `kill -9` the pools are still marked as in use by this machine, so the next start opens them again
+//! and replays their logs. Stale mounts are removed when their mount points are used again.
 
 mod agent;
 mod api;
@@ -42,7 +41,7 @@ use crate::outcome::{CliError, Outcome};
 use crate::sandbox;
 use crate::session::{Session, at_least_bytes, interrupted};
 
-/// How long commands have to end when the daemon does.
+/// Time that commands have to end when the daemon does.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How the daemon's messages are written.
@@ -64,7 +63,7 @@ impl From<cenote_serve::config::LogFormat> for LogFormat {
     }
 }
 
-/// Threads that answer the kernel, unless said otherwise.
+/// Default number of threads that answer the kernel.
 const READERS: u16 = 4;
 
 /// `cenote serve`
@@ -168,7 +167,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Adds what the configuration file says, where nothing was typed.
+    /// Adds the settings of the configuration file that the command line leaves open.
     pub fn read_config(&mut self, common: &mut Common) -> Result<(), CliError> {
         if let Some(path) = self.config.clone() {
             config::complete(config::read(&path)?, self, common);
@@ -185,7 +184,7 @@ impl Serve {
         let path = self.socket.clone().or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from));
         let path = path.filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| SOCKET.into());
         let state = self.state.clone().unwrap_or_else(|| path.with_file_name("pools.json"));
-        // Before anything in the folders is touched.
+        // Taken before anything in the folders is touched.
         let locks = StateLock::take_all(&[&path, &state]);
         let locks = locks.map_err(|error| CliError::Refused(error.to_string()))?;
         let refused = |error| CliError::Refused(format!("{}: {error}", state.display()));
@@ -194,7 +193,7 @@ impl Serve {
         let listener = Arc::new(listener);
         let doors = doors::open(&self, session.runtime(), &path).await?;
         let agent = self.agent.as_deref().map(agent::Agent::read).transpose()?;
-        // Before a byte of a pool is read.
+        // Applied before a byte of a pool is read.
         if let Err(error) = sandbox::forbid_calls() {
             say!("no system calls are given up: {error}");
         }
@@ -236,7 +235,7 @@ impl Serve {
         notify("READY=1");
         let _watchdog = watchdog_interval().map(|interval| {
             let runtime = session.runtime().clone();
-            // A task, as what serves everything: if no worker answers any more, nothing is said.
+            // A task on the same workers as all service: if no worker runs any more, systemd is not told.
             let tell = async move {
                 loop {
                     notify("WATCHDOG=1");
@@ -260,7 +259,7 @@ impl Serve {
         if let Err(error) = pools.end_record(session.runtime()).await {
             say!("the record of pools can't be written: {error}");
         }
-        // Commands still under way hear of it from their pools; they have a moment to say so.
+        // Commands still running learn of the end from their pools, and have a moment to report it.
         if session.runtime().timeout(PATIENCE, export_all(&pools)).await.is_err() {
             say!("giving the pools back takes longer than usual");
             export_all(&pools).await;
@@ -272,8 +271,8 @@ impl Serve {
     }
 }
 
-/// How often systemd is to hear that this process is well, if it asks for that (`sd_watchdog_enabled`): twice
-/// in the time after which it would end it.
+/// Interval of watchdog messages to systemd, if it wants them (`sd_watchdog_enabled`): half the time after
+/// which it would end this process.
 fn watchdog_interval() -> Option<Duration> {
     let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     let is_other = number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id()));
@@ -281,7 +280,7 @@ fn watchdog_interval() -> Option<Duration> {
     Some(Duration::from_micros(interval / 2).max(Duration::from_millis(10)))
 }
 
-/// Tells systemd (`sd_notify`): one datagram to the socket that it names.
+/// Tells systemd (`sd_notify`): one datagram to the socket it names.
 fn notify(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Ok(socket) = UnixDatagram::unbound() {

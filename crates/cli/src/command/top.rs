@@ -1,8 +1,8 @@
 //! `cenote top`: pools, vdevs, classes of operations, latencies and caches of the daemon, live.
 //!
-//! In a terminal each look replaces the one before, on a screen of its own, which Ctrl-C leaves. Elsewhere
-//! looks follow each other as text. The first look is of the time since pools were opened, each later one of
-//! its interval.
+//! In a terminal each look replaces the one before, on an alternate screen that Ctrl-C leaves. Elsewhere
+//! looks follow each other as text. The first look covers the time since the pools were opened, each later
+//! one its interval.
 
 mod look;
 mod view;
@@ -33,11 +33,11 @@ pub struct Top {
     pub interval: String,
 }
 
-/// Another screen, without a cursor; and back.
+/// Alternate screen without a cursor; and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// A terminal's screen, which is given back when this is dropped.
+/// A terminal's alternate screen, left on drop.
 struct Screen;
 
 impl Screen {
@@ -45,7 +45,7 @@ impl Screen {
         print_bytes(ENTER).map(|()| Screen)
     }
 
-    /// Shows as much of a text as there is room for.
+    /// Shows as much of a text as fits.
     fn show(&self, text: &str) -> Result<(), CliError> {
         let (columns, rows) = streams().stdout_screen().unwrap_or((80, 24));
         print_bytes(view::fitted(text, columns.into(), rows.into()))
@@ -54,7 +54,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that has gone needs it no more.
+        // The terminal may be gone.
         print_bytes(LEAVE).ok();
     }
 }

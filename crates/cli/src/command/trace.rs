@@ -1,4 +1,4 @@
-//! `cenote trace ...`: what a cache would have done with a recorded load.
+//! `cenote trace ...`: simulates caches on a recorded load.
 
 mod around;
 mod record;
@@ -34,7 +34,7 @@ impl TraceCommand {
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let interrupted = || "nothing was written".into();
         match self {
-            // An interrupt is how it usually ends.
+            // A recording usually ends by an interrupt.
             TraceCommand::Record(record) => record.run(session).await,
             TraceCommand::Show(show) => unless_interrupted(show.run(session), interrupted).await,
             TraceCommand::Replay(replay) => unless_interrupted(replay.run(session), interrupted).await,
@@ -144,7 +144,7 @@ fn summary(shown: &Shown) -> String {
     table.aligned_rows()
 }
 
-/// Whose requests they were, and what a special vdev would take of them.
+/// The requests by part of the pool, and the share that a special vdev would take.
 fn by_part(shown: &Shown) -> String {
     let Some([metadata, all]) = shown.special else { return String::new() };
     let columns = [("DATASET", Align::Left), ("CLASS", Align::Left), ("REQUESTS", Align::Right)];
@@ -181,7 +181,7 @@ impl Replay {
     }
 }
 
-/// A row for each policy, with as many sizes.
+/// A row for each policy, a column for each size.
 fn ratios(replayed: &[Replayed], sizes: usize, with_l2: bool) -> String {
     let head = replayed.iter().take(sizes).map(|cell| (nice_bytes(cell.cache_bytes), Align::Right));
     let title = if with_l2 { "HIT RATIO WITH L2" } else { "HIT RATIO" };

@@ -1,4 +1,4 @@
-//! `cenote tunable`: what holds for all pools of the daemon and can be changed while they are open.
+//! `cenote tunable`: settings of all pools of the daemon, changeable while they are open.
 
 use cenote_control::running::tunable::{Setting, Tunable as Request, Tuned};
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `cenote verify`: reads every copy and parity column, names what is damaged, and checks space accounting.
+//! `cenote verify`: reads every copy and parity column, names damaged blocks, and checks space accounting.
 
 mod damage;
 mod report;
@@ -36,7 +36,7 @@ pub struct Verify {
 }
 
 impl Verify {
-    /// Runs the command. Ctrl-C ends it with a report of what was checked so far.
+    /// Runs the command. Ctrl-C ends it with a report of the blocks checked so far.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         if self.progress {
             streams().show_progress(true);

@@ -1,4 +1,4 @@
-//! `zpool version`, `zfs version`: which program this is.
+//! `zpool version`, `zfs version`: name and version of this program.
 
 use cenote_control::Verb;
 use cenote_control::running::version::Version as Answer;

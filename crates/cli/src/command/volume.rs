@@ -1,5 +1,5 @@
-//! `cenote volume`, as it is typed: a zvol, or a snapshot of one, is copied to a file or device, or back;
-//! clients of those that are served are shown. Files and devices of the machine are opened here.
+//! Command line of `cenote volume`: copies a zvol or a snapshot of one to a file or device, or back; shows
+//! the clients of served volumes. Local files and devices are opened here.
 
 mod clients;
 
@@ -85,7 +85,7 @@ impl VolumeCp {
                 "volume cp takes a volume; files are copied with `cenote cp`".into(),
             ));
         }
-        // The volume is looked at first.
+        // The volume is checked first.
         let sink = self.sink(json, files).unwrap_or_else(|error| Sink::Not(Failure::from(&error)));
         Ok(Request {
             volume: target.dataset,

@@ -1,4 +1,4 @@
-//! `cenote zpool`: what `zpool` shows and does, straight from the disks.
+//! `cenote zpool`: output and actions of `zpool`, straight from the disks.
 //!
 //! A pool is open only while a command runs; nothing stays imported. A pool that can't be opened does not
 //! prevent the others from being shown.

@@ -3,12 +3,12 @@
 use crate::outcome::CliError;
 use crate::streams::caller;
 
-/// Waits for an interrupt: Ctrl-C, or the signals that `kill` and service managers send.
+/// Waits for an interrupt: Ctrl-C, or a signal from `kill` or a service manager.
 pub async fn interrupted() {
     caller().interrupted().await;
 }
 
-/// Runs `work` to its end; an interrupt drops it, and `left` says what it leaves behind.
+/// Runs `work` to its end; an interrupt drops it, and `left` describes the state left behind.
 pub async fn unless_interrupted<T>(
     work: impl Future<Output = Result<T, CliError>>,
     left: impl FnOnce() -> String,
@@ -16,7 +16,7 @@ pub async fn unless_interrupted<T>(
     caller().unless_interrupted(work, left).await
 }
 
-/// Runs a client's command, or a part of it; if it is cancelled and does not end by itself, it is dropped.
+/// Runs a client's command, or a part of it. Work that is cancelled and does not end by itself is dropped.
 pub async fn until_cancelled<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     caller().until_cancelled(work).await
 }

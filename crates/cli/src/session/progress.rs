@@ -32,8 +32,8 @@ fn per_second(rate: f64) -> String {
     format!("{}/s", HumanCount(rate as u64))
 }
 
-/// How far work over bytes is, and how long the rest takes once there is a rate to tell from:
-/// `5G of 17G (29%), 102M/s, 2 minutes left`.
+/// Progress of work over bytes, and the time left once the rate is known: `5G of 17G (29%), 102M/s, 2 minutes
+/// left`.
 fn describe_bytes(done: u64, total: Option<u64>, rate: f64) -> String {
     let (mut of, mut left) = (String::new(), String::new());
     if let Some(total) = total.filter(|total| *total > 0) {
@@ -95,7 +95,7 @@ impl Progress {
         let has_screen = || streams.stderr_screen().is_some();
         let shown = force || streams.progress.get().copied().unwrap_or_else(has_screen);
         let target = match shown {
-            // What draws on standard error itself draws on a terminal only.
+            // Code that draws on standard error itself draws only on a terminal.
             true if streams.client.is_some() || !has_screen() => {
                 ProgressDrawTarget::term_like_with_hz(Box::new(Terminal(streams)), 5)
             }
@@ -112,7 +112,7 @@ impl Progress {
         self.bar.set_length(total);
     }
 
-    /// Sets the text, which may have names from disks in it.
+    /// Sets the text, which may contain names from disks.
     pub fn message(&self, text: impl AsRef<str>) {
         self.bar.set_message(escape_terminal(text.as_ref().as_bytes()));
     }

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use cenote_testkit::Golden;
 
-/// Whether anything can be mounted; if not, says so (`CENOTE_REQUIRE_FUSE=1`: fails).
+/// Whether anything can be mounted; if not, prints so (`CENOTE_REQUIRE_FUSE=1`: fails).
 pub fn can_mount() -> bool {
     let can = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
     if !can {

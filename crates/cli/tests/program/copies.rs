@@ -1,5 +1,4 @@
-//! Duplicate images and images cut short: which one is used, what is reported, and that the wrong one is
-//! never written.
+//! Duplicate and truncated images: which one is used, the report, and that the wrong one is never written.
 
 use std::fs;
 use std::path::Path;
@@ -81,7 +80,7 @@ fn of_copies_that_are_equally_new_none_is_written() {
         disks.fails(command, "take one of them away, or name the disks to use");
     }
     assert!(disks.images() == before, "a copy was written");
-    // Either is correct if it is named.
+    // Either image is correct as long as the message names it.
     let output = disks.run_on(&["twin"], "zfs create tank/new");
     assert!(output.status.success() && said(&output).is_empty(), "{}", said(&output));
     assert!(said(&disks.run("zfs list", &[])).contains("is an older copy of"));
@@ -135,7 +134,7 @@ fn an_image_that_was_cut_short_is_read_as_far_as_it_goes() {
 #[needs("unclean-slog")]
 #[test]
 fn status_says_what_to_do_about_logs_that_are_missing_and_devices_that_were_cut_short() {
-    // OpenZFS's machine never exported it; both problems are shown.
+    // The machine that ran OpenZFS never exported this pool; both problems are shown.
     let golden = golden("unclean-slog");
     let disks = Disks::new(&[]);
     let images = golden.images();

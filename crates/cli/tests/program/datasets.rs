@@ -99,12 +99,12 @@ fn volumes_are_promised_what_they_need_and_grow_with_it() {
     disks.run("zfs create -V 10M -b 8K tank/full", &[]); // with a warning
     disks.cenote("zfs create -s -V 10001K tank/sparse", &[]);
     let get = |what: &str| number(&disks, &format!("zfs get -Hp -o value {what}"));
-    // What `zfs create -V 10M -b 8K` of OpenZFS 2.3 reserves on a single disk.
+    // `zfs create -V 10M -b 8K` of OpenZFS 2.3 reserves this on a single disk.
     assert_eq!(get("refreservation tank/full"), 13_107_200);
     assert_eq!(get("refreservation tank/sparse"), 0);
     // Rounded up to whole blocks of 16 KiB.
     assert_eq!(get("volsize tank/sparse"), 626 * 16384);
-    // A clone may be promised the same.
+    // A clone may reserve the same.
     disks.cenote("zfs snapshot tank/full@now", &[]);
     disks.cenote("zfs clone -o refreservation=auto tank/full@now tank/copy", &[]);
     assert_eq!(get("refreservation tank/copy"), get("refreservation tank/full"));

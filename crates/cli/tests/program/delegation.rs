@@ -1,4 +1,4 @@
-//! `zfs allow`, `unallow`: what they write, show and leave. What it means is tested with the daemon.
+//! `zfs allow`, `unallow`: the entries they write, show and leave. The daemon's tests cover their effect.
 
 use std::process::Command;
 
@@ -50,7 +50,7 @@ fn what_is_delegated_is_kept_as_openzfs_keeps_it() {
     );
     disks.zdb_is_content();
 
-    // Whoever makes a dataset is given in it what was promised, root as well.
+    // The creator of a dataset, root included, gets the create-time permissions in it.
     disks.cenote("zfs create tank/home/new", &[]);
     let shown = disks.cenote("zfs allow tank/home/new", &[]);
     assert!(shown.starts_with(&format!("{:-<70}\n", "---- Permissions on tank/home/new ")), "{shown}");

@@ -1,4 +1,4 @@
-//! Devices that pools get: nothing that they hold is overwritten by mistake.
+//! Devices added to pools: nothing they hold is overwritten by mistake.
 
 use crate::common::disks::Disks;
 
@@ -33,7 +33,7 @@ fn devices_that_hold_something_else_are_refused_without_force() {
     disks.cenote("zpool attach -f tank a b", &[]);
     disks.cenote("zpool add -f tank log c", &[]);
     disks.cenote("zpool create -f other d", &[]);
-    // Nothing of it is left to stand in the way.
+    // No remains of the old pool block the new one.
     disks.cenote("zpool destroy other", &[]);
     disks.cenote("zpool create other d", &[]);
     disks.zdb_is_content();
@@ -49,7 +49,7 @@ fn a_device_that_lacks_something_is_out_of_date_until_it_is_resilvered() {
     std::fs::rename(away.path().join("b"), disks.path().join("b")).unwrap();
     let is_told = || disks.cenote("zpool status tank", &[]).contains("out of date");
     assert!(is_told());
-    // From now on its labels are as new as the others.
+    // From now on, its labels are as new as those of the others.
     disks.fill(2);
     assert!(is_told());
     disks.cenote("zpool resilver tank", &[]);

@@ -1,4 +1,4 @@
-//! Encrypted datasets created by the program: their keys, and what is readable without them.
+//! Encrypted datasets created by the program: their keys, and the parts readable without them.
 
 use std::fs;
 use std::path::Path;

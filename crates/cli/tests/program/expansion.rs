@@ -70,7 +70,7 @@ fn what_can_not_be_expanded_is_refused_in_openzfs_words() {
     refused("zpool attach tank draid1:1d:3c:0s-0 d", "can only attach to mirrors and top-level disks");
 }
 
-/// A golden pool that the OpenZFS module left in the middle of an expansion.
+/// A golden pool left in the middle of an expansion by the OpenZFS module.
 #[test]
 fn an_expansion_that_openzfs_began_is_ended_here() {
     let (disks, pool) = (Disks::new(&[]), golden("expanding"));

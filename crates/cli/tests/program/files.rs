@@ -1,5 +1,5 @@
-//! `ls`, `cat`, `find`, `du`, `cp` and `volume cp` on golden pools: their results equal what the OpenZFS
-//! module saw, and `cp` reports exactly what it could not preserve.
+//! `ls`, `cat`, `find`, `du`, `cp` and `volume cp` on golden pools: their results equal the OpenZFS module's
+//! view, and `cp` reports exactly the attributes it could not preserve.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -207,7 +207,7 @@ impl Differences {
         }
     }
 
-    /// Counts what the local file system can't store of a file.
+    /// Counts the attributes of a file that the local file system can't store.
     fn count_lost(&mut self, path: &Path, row: &Row, replayed: bool) {
         let Ok(found) = fs::symlink_metadata(path) else { return };
         let seconds: i64 = row["mtime"].split('.').next().unwrap().parse().unwrap();

@@ -1,5 +1,4 @@
-//! Pools with impossible structures under valid checksums: every command terminates and reports what it
-//! found.
+//! Pools with impossible structures under valid checksums: every command terminates and reports its findings.
 
 use std::path::Path;
 
@@ -71,7 +70,7 @@ fn a_folder_that_is_its_own_parent_is_listed_once() {
     assert_eq!((status, errors.matches("has several names").count()), (Some(1), 2), "{errors}");
     assert!(copy.join("loop/below").is_dir() && copy.join("beside").is_dir());
 
-    // Whatever can be removed is; the folder with several names is not.
+    // All that can be removed is removed; the folder with several names stays.
     let (status, _, errors) = said(&disks, "rm -r tank:/top/loop", &[]);
     assert!(status == Some(3) && errors.contains("several names"), "{status:?} {errors}");
     disks.cenote("rm -r tank:/top/beside", &[]);

@@ -1,5 +1,5 @@
 //! OpenZFS's output for the golden pools (`zpool list -v`, `zpool status -v`, `zpool history -il`, `zpool
-//! get` and `zfs get` of all) equals ours byte for byte. Everything that can't be equal is in one table with
+//! get` and `zfs get` of all) equals ours byte for byte. One table lists every part that can't be equal, with
 //! the reason.
 //!
 //! Devices have the same names as there: loop0, loop1...
@@ -22,7 +22,7 @@ enum What {
     Words(&'static str),
     /// The row of this property.
     Property(&'static str),
-    /// The rest of their output, after ours ends.
+    /// The rest of OpenZFS's output, after ours ends.
     Rest,
 }
 
@@ -156,8 +156,8 @@ fn loops(pool: &Golden) -> tempfile::TempDir {
     folder
 }
 
-/// For every golden pool of OpenZFS 2.3, whose words ours are, compares its output with that of our command
-/// on its loop devices.
+/// Compares OpenZFS's output with that of our command on the pool's loop devices, for every golden pool of
+/// OpenZFS 2.3: its wording is ours.
 fn compare(output: &str, theirs: impl Fn(&Golden) -> String, command: &str) {
     for pool in golden_pools().filter(|pool| !pool.is_of_2_4()) {
         let devices = loops(&pool);
@@ -166,8 +166,8 @@ fn compare(output: &str, theirs: impl Fn(&Golden) -> String, command: &str) {
         let ours = String::from_utf8(program.output().unwrap().stdout).unwrap();
         let ours = ours.replace(devices.path().to_str().unwrap(), "/dev");
         assert_equal(&pool, output, &ours, &theirs(&pool));
-        // Both print something or neither does, whatever the wording.
-        // To OpenZFS 2.3 its pools lacked no feature.
+        // Both print something or neither does; the wording is not compared. OpenZFS 2.3 found no feature
+        // missing from its own pools.
         let lacks_features = ours.contains("are not enabled on the pool");
         let ours = if lacks_features { theirs(&pool) } else { ours };
         let has_reason = |text: &str| text.contains("\nstatus: ");

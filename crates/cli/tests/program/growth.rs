@@ -33,7 +33,7 @@ fn a_vdev_takes_what_its_devices_have_grown_by() {
             assert_eq!(sizes(&disks), (before, 0), "{layout}: others are as small as before");
         }
         others.split("").filter(|name| !name.is_empty()).for_each(|name| grow(&disks, name, 256));
-        // A dRAID's is not told, as in OpenZFS.
+        // A dRAID does not report how far it can grow, as in OpenZFS.
         assert_eq!(sizes(&disks), (before, devices * 160 * MIB), "{layout}");
         disks.cenote("zpool online tank a", &[]);
         assert_eq!(sizes(&disks).0, before, "{layout}: only with -e");
@@ -42,7 +42,7 @@ fn a_vdev_takes_what_its_devices_have_grown_by() {
         assert!(after >= before + devices.max(1) * 160 * MIB && left == 0, "{layout}: {before} -> {after}");
         disks.zdb_is_content();
 
-        // More than there was room for before.
+        // More than the pool could hold before.
         let rest = if layout.starts_with("raidz") { 150_000_000 } else { 85_000_000 };
         fs::write(disks.path().join("content"), noise(2, rest)).unwrap();
         disks.cenote("cp content tank:/two", &[]);

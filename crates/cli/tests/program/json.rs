@@ -1,4 +1,4 @@
-//! `--json` of commands for which OpenZFS has none: the same facts as the text.
+//! `--json` of commands without JSON in OpenZFS: the same facts as the text.
 
 use crate::common::{cenote, json};
 use cenote_testkit::{golden, needs};

@@ -218,7 +218,7 @@ fn what_is_destroyed_and_made_is_told_in_json_as_in_text() {
     }
     disks.cenote("zpool set compatibility=off tank", &[]);
     let upgraded = run("zpool upgrade tank --json");
-    // One that no upgrade enables unasked is lacking even so.
+    // A feature that no upgrade enables by default still counts as lacking.
     let lacking = lacking["pools"]["tank"]["disabled_features"].as_array().unwrap();
     let enabled: Vec<_> = lacking.iter().filter(|feature| *feature != "dynamic_gang_header").collect();
     assert!(enabled.len() < lacking.len());

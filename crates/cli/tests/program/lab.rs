@@ -173,7 +173,7 @@ fn policies_are_compared_on_metadata_in_the_simulator() {
     let out = dir.path().join("arc");
     let words = "--json arc --inodes 200 --cache-size 1M --test 6 --policy zol-0.6.2,zol-0.6.3 --out arc";
     let run = || {
-        // Not there the first time.
+        // The folder is missing the first time.
         let _ = fs::remove_dir_all(&out);
         let (text, errors) = said(&lab(dir.path(), words));
         serde_json::from_str::<serde_json::Value>(&text).expect(&errors)
@@ -184,7 +184,7 @@ fn policies_are_compared_on_metadata_in_the_simulator() {
     for run in runs {
         assert!(run["inodes"].as_u64().unwrap() >= 200 && run["seconds"].as_f64().unwrap() > 0.0, "{run}");
     }
-    // The same seed is the same history.
+    // The same seed yields the same history.
     assert_eq!(run(), shown);
     let report = fs::read_to_string(out.join("report.md")).unwrap();
     assert!(report.contains("Test 6: Copying a dataset of many empty files as rsync does"), "{report}");

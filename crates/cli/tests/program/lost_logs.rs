@@ -26,7 +26,7 @@ impl Aside {
     }
 }
 
-/// A pool whose module crashed, with the last commits only on its log devices.
+/// A pool whose module crashed with the last commits only on its log devices.
 fn torn() -> Disks {
     let golden = golden("unclean-slog");
     let disks = Disks::new(&[]);

@@ -1,5 +1,5 @@
 //! Every verb and option of zpool(8) and zfs(8) in OpenZFS 2.3 is recognised: it works, or the program says
-//! "not in Cenote yet" and what to do instead. The command lines follow the manual's synopses, one per
+//! "not in Cenote yet" and names an alternative. The command lines follow the manual's synopses, one per
 //! option.
 //!
 //! They run without any pool, so a recognised command fails because it finds none; none is a usage error.
@@ -312,7 +312,7 @@ fn one_letter_asks_no_verb_of_a_tool_for_help() {
         assert_eq!(output.status.code(), Some(2), "{line}: {errors}");
         assert!(errors.contains("invalid option") && errors.contains("Usage"), "{line}: {errors}");
     }
-    // Where OpenZFS's manual has the letter, it is one.
+    // `-h` is an option where OpenZFS's manual lists it.
     assert_ne!(bench.run("zfs", "diff -h tank@a tank@b").status.code(), Some(2));
     assert_eq!(bench.run("zpool", "iostat -h").status.code(), Some(0));
     assert_eq!(bench.run("zpool", "scrub --help").status.code(), Some(0));

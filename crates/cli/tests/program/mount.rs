@@ -1,6 +1,6 @@
-//! `cenote mount`, mounted for real: what programs see, what stays, and what is said when it can't be done.
+//! `cenote mount` with real mounts: the view of programs, durability, and messages when mounting fails.
 //!
-//! Needs root and /dev/fuse, and says so where they are missing (`CENOTE_REQUIRE_FUSE=1`: fails).
+//! Needs root and /dev/fuse; without them the tests print so (`CENOTE_REQUIRE_FUSE=1`: fail).
 
 mod aio;
 mod mapped;
@@ -79,7 +79,7 @@ fn a_file_without_a_name_lives_as_long_as_it_is_open() {
     assert_eq!(&back, b"before and after");
     drop(file);
 
-    // One that is made without a name gets one later, by its number in /proc.
+    // A file created without a name gets one later, by its number in /proc.
     let mode = Mode::from_bits_retain(0o640);
     let unnamed =
         rustix::fs::open(&mounted.dir, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode).unwrap();
@@ -95,7 +95,7 @@ fn a_file_without_a_name_lives_as_long_as_it_is_open() {
     mounted.unmount();
 
     assert_eq!(pool.disks.cenote("cat tank:/named", &[]), "late and later");
-    // Nothing is left of the others: no file beyond the two that have names, and no leak.
+    // Nothing remains of the other unnamed files: only the two named ones, and no leak.
     assert_eq!(pool.disks.cenote("scan --format tsv --columns path tank", &[]).matches("named").count(), 1);
     pool.disks.zdb_is_content();
 }
@@ -226,7 +226,7 @@ fn extended_attributes_and_acls_are_kept_and_obeyed() {
     assert_eq!(get(&dir, "user.none"), Err(rustix::io::Errno::NODATA));
     rustix::fs::removexattr(&dir, "user.short").unwrap();
 
-    // A default ACL: owner rwx, user 12 r-x, group r-x, mask r-x, others nothing. It takes the umask's place.
+    // A default ACL: owner rwx, user 12 r-x, group r-x, mask r-x, others nothing. It replaces the umask.
     let entry = |tag: u16, rights: u16, id: u32| {
         [&tag.to_le_bytes()[..], &rights.to_le_bytes()[..], &id.to_le_bytes()[..]].concat()
     };
@@ -348,7 +348,7 @@ fn after_an_asynchronous_direct_write_nobody_reads_what_was_there_before() {
     let mounted = pool.mount("tank");
     const BYTES: usize = 640 << 10;
     let path = mounted.path("file");
-    // The alignment that direct writes need.
+    // The alignment required by direct writes.
     let mut room = vec![0; BYTES + 4096];
     let aligned = room.as_ptr().align_offset(4096);
     let data = &mut room[aligned..aligned + BYTES];
@@ -357,7 +357,7 @@ fn after_an_asynchronous_direct_write_nobody_reads_what_was_there_before() {
     let file = OpenOptions::new().write(true).custom_flags(direct).open(&path).unwrap();
     let aio = aio::Aio::new();
     let is_over = AtomicBool::new(false);
-    // A panic before the readers are told to end would wait for them for ever.
+    // Without this, a panic before the readers are told to end would wait for them forever.
     let stale = std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -379,7 +379,7 @@ fn after_an_asynchronous_direct_write_nobody_reads_what_was_there_before() {
     mounted.unmount();
 }
 
-/// The kernel tells of `sync` since Linux 6.18, if the mount lies on a block device.
+/// Since Linux 6.18, the kernel reports `sync` if the mount lies on a block device.
 #[test]
 fn what_sync_has_seen_is_there_although_the_program_is_killed() {
     let Some(pool) = Pool::new() else { return };

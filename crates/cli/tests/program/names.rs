@@ -1,5 +1,5 @@
-//! File names with arbitrary bytes: what `ls` and `find` print as text, JSON and with `-0` identifies the
-//! same file in every command, and contains nothing that a terminal would hide.
+//! File names with arbitrary bytes: the names that `ls` and `find` print as text, as JSON and with `-0`
+//! identify the same file in every command, and contain nothing that a terminal would hide.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

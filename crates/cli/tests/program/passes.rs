@@ -13,7 +13,7 @@ fn fill(disks: &Disks, seed: u64, len: usize) {
     fs::remove_file(disks.path().join("content")).unwrap();
 }
 
-/// Bytes that a disk takes of the host's.
+/// Bytes that a disk occupies on the host.
 fn taken(disks: &Disks, name: &str) -> u64 {
     fs::metadata(disks.path().join(name)).unwrap().blocks() * 512
 }

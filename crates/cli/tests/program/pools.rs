@@ -101,7 +101,7 @@ fn a_disk_that_was_away_is_brought_what_it_missed() {
         assert!(status.contains("scan: resilvered ") && status.contains(" with 0 errors"), "{status}");
         disks.zdb_is_content();
         assert!(!lacks(), "{layout}");
-        // It can do without another one now.
+        // The pool can now lose another one.
         fs::remove_file(disks.path().join("a")).unwrap();
         (1..3).for_each(|seed| disks.assert_filled(seed));
     }

@@ -18,7 +18,7 @@ fn disks_mirrors_and_special_vdevs_leave() {
     assert!(bytes > 0 && bytes.is_multiple_of(24), "{exact}");
     for (vdev, name) in [(0, "a"), (3, "mirror-3"), (2, "mirror-2")] {
         if vdev == 2 {
-            // The two others are too small for what the pool may hold.
+            // The two others are too small for the data that the pool may hold.
             disks.fails("zpool remove tank mirror-2", "cannot remove mirror-2: ");
             disks.cenote("zpool add -f tank a", &[]);
         }
@@ -64,7 +64,7 @@ fn what_can_not_be_removed_is_refused_in_openzfs_words() {
     disks.fails("zpool remove tank a", "operation not supported on this type of pool");
 }
 
-/// A golden pool that the OpenZFS module left in the middle of a removal.
+/// A golden pool left in the middle of a removal by the OpenZFS module.
 fn removing() -> Disks {
     let (disks, pool) = (Disks::new(&[]), golden("removing"));
     for name in ["disk0.img", "disk2.img"] {

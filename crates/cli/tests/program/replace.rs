@@ -1,4 +1,4 @@
-//! `zpool replace` and hot spares: a device takes the place of another, for good or for a while.
+//! `zpool replace` and hot spares: a device replaces another, permanently or for a while.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn status(disks: &Disks) -> String {
     disks.cenote("zpool status tank", &[])
 }
 
-/// A pool that is whole, and content with it, although a disk that had all before is gone.
+/// The pool is whole and `zdb` finds no fault, although a disk that held all data is gone.
 fn is_whole_without(disks: &Disks, gone: Option<&str>) {
     let shown = status(disks);
     assert!(shown.contains("state: ONLINE") && !shown.contains("replacing"), "{shown}");
@@ -38,7 +38,7 @@ fn a_disk_is_replaced_in_every_kind_of_vdev() {
         disks.cenote(&format!("zpool create -f tank {layout}"), &[]);
         disks.fill(1);
         disks.cenote("zfs snapshot tank@one", &[]);
-        // Whichever it is: on the disks it is the same.
+        // Both verbs lead to the same state on disk.
         let verb = if layout.starts_with("raidz2") || layout == "b" { "evacuate" } else { "replace" };
         disks.cenote(&format!("zpool {verb} tank b e"), &[]);
         let shown = status(&disks);
@@ -166,7 +166,7 @@ fn a_spare_stands_in_and_goes_back_or_stays() {
         assert!(!shown.contains("spare-1") && shown.contains("AVAIL"), "{shown}");
         disks.zdb_is_content();
 
-        // The disk is replaced: the spare goes by itself.
+        // The disk is replaced: the spare detaches by itself.
         lose(&disks, "b");
         disks.cenote("zpool replace tank b c", &[]);
         disks.cenote("zpool replace tank b e", &[]);
@@ -174,7 +174,7 @@ fn a_spare_stands_in_and_goes_back_or_stays() {
         assert!(!shown.contains("spare-1") && shown.contains("AVAIL"), "{shown}");
         disks.zdb_is_content();
 
-        // The disk is given up: the spare is none any more.
+        // The lost disk is detached: the spare takes its place permanently.
         lose(&disks, "e");
         disks.cenote("zpool replace tank e c", &[]);
         let guid = disks.cenote("zpool status -g tank", &[]);
@@ -221,7 +221,7 @@ fn a_distributed_spare_stands_in() {
     assert!(shown.contains("spare-1") && shown.contains("INUSE     currently in use"), "{shown}");
     disks.fill(2);
     disks.zdb_is_content();
-    // All that the lost disk had is on the others: a second one may go.
+    // The others hold all data of the lost disk: a second one may go.
     let aside = disks.path().parent().unwrap().join(format!("{}-c", std::process::id()));
     fs::rename(disks.path().join("c"), &aside).unwrap();
     (1..3).for_each(|seed| disks.assert_filled(seed));
@@ -248,7 +248,7 @@ fn spares_caches_and_logs_are_removed() {
     assert!(["spares", "cache", "logs", "  c  "].iter().all(|word| !shown.contains(word)), "{shown}");
     disks.zdb_is_content();
     disks.fill(2);
-    // What was removed in the middle leaves a hole in the numbering.
+    // A vdev removed from the middle leaves a hole in the numbering.
     disks.cenote("zpool add -f tank log c", &[]);
     disks.cenote("zpool add -f tank mirror d e", &[]);
     disks.cenote("zpool remove tank c", &[]);
@@ -259,7 +259,7 @@ fn spares_caches_and_logs_are_removed() {
     (3..5).for_each(|seed| disks.assert_filled(seed));
 }
 
-/// Overwrites the first bytes of what the pool has of a file.
+/// Overwrites the first bytes of the pool's copy of a file.
 fn spoil(disks: &Disks, name: &str, content: &[u8]) {
     let path = disks.path().join(name);
     let mut bytes = fs::read(&path).unwrap();
@@ -306,7 +306,7 @@ fn a_scrub_of_known_errors_reads_them_alone_and_forgets_what_is_mended() {
     let whole = fs::read(disks.path().join("a")).unwrap();
     spoil(&disks, "a", &noise(2, 3_000_000));
     assert_eq!(disks.run("zpool scrub tank", &[]).status.code(), Some(3));
-    // A full scrub would find this one, too.
+    // A full scrub would also find this one.
     spoil(&disks, "a", &noise(3, 3_000_000));
     assert_eq!(disks.run("zpool scrub -e tank", &[]).status.code(), Some(3));
     let shown = disks.cenote("zpool status -v tank", &[]);
@@ -324,7 +324,7 @@ fn a_scrub_of_known_errors_reads_them_alone_and_forgets_what_is_mended() {
     disks.zdb_is_content();
 }
 
-/// Puts back the first bytes of what the pool has of a file.
+/// Restores the first bytes of the pool's copy of a file.
 fn restore(disks: &Disks, whole: &[u8], content: &[u8]) {
     let path = disks.path().join("a");
     let mut bytes = fs::read(&path).unwrap();

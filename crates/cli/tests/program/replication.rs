@@ -28,7 +28,7 @@ fn pipe(from: &Disks, send: &str, to: &Disks, receive: &str) -> (Output, Output)
     (sends.wait_with_output().unwrap(), received)
 }
 
-/// The same, which must succeed; answers what was printed.
+/// The same, which must succeed; returns the output.
 #[track_caller]
 fn piped(from: &Disks, send: &str, to: &Disks, receive: &str) -> String {
     let (sent, received) = pipe(from, send, to, receive);
@@ -93,7 +93,7 @@ fn snapshots_and_their_increments_arrive() {
             .map(|(disks, pool)| get(disks, "guid,creation", &format!("{pool}/home@{snapshot}")));
         assert_eq!(sent, received);
     }
-    // What is there already is passed over.
+    // Existing snapshots are skipped.
     let said = piped(&from, "-I @2 tank/home@4", &to, "-v back/home");
     assert_eq!(said.matches("already exists; ignoring").count(), 2, "{said}");
     to.zdb_is_content_with("back");
@@ -146,7 +146,7 @@ fn properties_are_set_and_left_out_as_typed() {
     assert_eq!(of("back/home"), "zle\tlocal\non\tdefault\ny\tlocal\n");
     let inherited = "inherited from back/home";
     assert_eq!(of("back/home/below"), format!("zle\t{inherited}\non\tdefault\ny\t{inherited}\n"));
-    // Without properties in the stream, too; and the names follow.
+    // Also without properties in the stream; the names follow.
     piped(&from, "tank/home@1", &to, "-e -o atime=off back/home");
     assert_eq!(get(&to, "atime", "back/home/home"), "off");
     piped(&from, "tank/home/below@p", &to, "-d -o readonly=on back/home");
@@ -193,11 +193,11 @@ fn what_is_encrypted_is_sent_raw_and_read_with_its_key() {
     to.zdb_is_content_with("back");
 }
 
-/// A receive that has taken `part` of a stream, and waits for more.
+/// A receive that has read `part` of a stream and waits for more.
 fn begun(to: &Disks, words: &str, part: &[u8]) -> Child {
     let mut child = command(to, &format!("zfs receive {words}")).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.as_mut().unwrap().write_all(part).unwrap();
-    // What the pipe holds is not received: wait until it is empty.
+    // Data still in the pipe has not been received: wait until the pipe is empty.
     let pipe = child.stdin.as_ref().unwrap();
     let begun = Instant::now();
     while rustix::io::ioctl_fionread(pipe).unwrap() > 0 {
@@ -254,7 +254,7 @@ fn a_receive_that_is_interrupted_goes_on_or_leaves_nothing() {
     assert!(rest.len() < stream.len() * 3 / 4, "{} of {}", rest.len(), stream.len());
     assert!(foretold.trim_end().ends_with(&format!("\t{}", rest.len())), "{foretold}: {}", rest.len());
 
-    // Killed, it goes on from what was noted last.
+    // A killed receive resumes from the last saved position.
     let killed = begun(&to, "-s back/home", &rest[..rest.len() / 2]);
     signal(&killed, Signal::KILL);
     killed.wait_with_output().unwrap();
@@ -263,7 +263,7 @@ fn a_receive_that_is_interrupted_goes_on_or_leaves_nothing() {
     assert_has(&to, "back/home", 1..5);
     assert_eq!(get(&to, "receive_resume_token", "back/home"), "-");
 
-    // An increment into what is there; given up.
+    // An incremental stream into an existing dataset, then aborted.
     put(&from, "tank/home", 5);
     from.cenote("zfs snapshot tank/home@5", &[]);
     let stream = sent(&from, "-i @4 tank/home@5");
@@ -359,7 +359,7 @@ fn called_as_zfs_the_program_tells_errors_without_its_name() {
     }
 }
 
-/// The streams that the module made, received by the verb: the same guids, and nothing that zdb misses.
+/// The verb receives the module's streams: guids match, and `zdb` finds nothing missing.
 #[needs("../shared/streams")]
 #[test]
 fn streams_of_the_module_are_received() {

@@ -1,5 +1,5 @@
-//! `cenote rescue` on damaged pools: its output is compared with what the OpenZFS module read before the
-//! damage, or read outside it.
+//! `cenote rescue` on damaged pools: its output is compared with the module's view before the damage, or
+//! outside the damaged part.
 
 mod names;
 mod runs;
@@ -195,7 +195,7 @@ fn a_dataset_whose_head_is_gone_costs_only_itself() {
     }
 }
 
-/// Two ways to lose what the newest txgs wrote: a dataset's head, or one block of its dnodes.
+/// Two ways to lose the data of the newest txgs: a dataset's head, or one block of its dnodes.
 #[test]
 fn what_was_rewritten_lately_comes_from_an_older_tree() {
     let pool = golden("single");
@@ -310,7 +310,7 @@ fn every_name_of_a_lost_file_is_in_the_report() {
     }
 }
 
-/// Each level needs an open folder: more than the default limit of a shell.
+/// Each level needs an open folder: more than a shell's default limit.
 #[test]
 fn trees_deeper_than_the_limit_of_open_files_are_copied() {
     let pool = golden("tree");

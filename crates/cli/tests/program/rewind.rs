@@ -154,7 +154,7 @@ fn an_answer_for_programs_says_what_is_lost() {
     disks.cenote("zpool import tank", &[]);
 }
 
-/// Destroys the uberblocks of the newest txgs in all labels of a mirror, and answers their txgs.
+/// Destroys the uberblocks of the newest txgs in all labels of a mirror, and returns their txgs.
 fn lose_newest_uberblocks(disks: &Disks, sides: &[&str], count: usize) -> Vec<u64> {
     let dump: serde_json::Value =
         serde_json::from_str(&disks.cenote("dump uberblock tank --json", &[])).unwrap();
@@ -197,7 +197,7 @@ fn newest_uberblocks_that_are_gone_from_all_labels_are_missed() {
     assert!(words(&listed.stdout).contains(&newest), "{}", words(&listed.stdout));
     disks.assert_filled(1);
     disks.assert_filled(2);
-    // The next change is the newest state, and nothing is missing any more.
+    // The next change becomes the newest state, and nothing is missing any more.
     assert!(disks.run("zfs set user:y=2 tank", &[]).status.success());
     assert!(disks.run(&format!("zfs set user:x=2{}", " tank".repeat(4)), &[]).status.success());
     let status = words(disks.cenote("zpool status tank", &[]).as_bytes());

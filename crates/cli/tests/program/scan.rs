@@ -1,4 +1,4 @@
-//! `cenote scan` on golden pools lists what the OpenZFS module saw.
+//! `cenote scan` on golden pools lists the same files as the OpenZFS module.
 
 use std::path::Path;
 use std::process::{Command, Output};

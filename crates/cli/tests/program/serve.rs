@@ -1,7 +1,6 @@
-//! The daemon as its users meet it: commands through the socket, mounts that follow, ends of all kinds.
+//! The daemon as its users meet it: commands through the socket, mounts that follow, all ways to end.
 //!
-//! Everything is tried for real, so it needs root and /dev/fuse; without them the tests say that they are
-//! skipped.
+//! The tests mount for real, so they need root and /dev/fuse; without them they report that they are skipped.
 
 mod agent;
 mod bench;
@@ -94,7 +93,7 @@ fn pools_live_in_the_daemon() {
     bench.done("zpool import tank");
     assert!(bench.done("zfs mount").contains(&mnt));
 
-    // Who else wants the disks is told so; a second daemon too.
+    // Other programs and a second daemon are refused the disks with a message.
     let mut alone = bench.program();
     let output =
         alone.env("CENOTE_SOCKET", "").args(["-d", ".", "zfs", "create", "tank/y"]).output().unwrap();
@@ -104,7 +103,7 @@ fn pools_live_in_the_daemon() {
     bench.signal(rustix::process::Signal::TERM);
     assert!(!bench.path("sock").exists());
     zdb_finds_nothing(&bench.path("d"), "tank");
-    // What was open is open again.
+    // Pools that were open are open again.
     bench.start(&[]);
     assert!(bench.done("zfs mount").contains(&mnt));
 }
@@ -195,7 +194,7 @@ fn others_may_look_and_nothing_else() {
     }
 }
 
-/// Threads for calls that block are there for all (512): hundreds of mounts would leave none for the disks.
+/// All mounts share the threads for blocking calls (512): hundreds of mounts would leave none for the disks.
 #[test]
 fn a_mount_keeps_no_thread_that_others_wait_for() {
     const MOUNTS: usize = 12;

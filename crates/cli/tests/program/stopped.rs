@@ -97,7 +97,7 @@ fn a_full_destination_stops_a_copy_and_leaves_no_half_files() {
     assert!(errors.contains("second.tsv: No space left") && !second.exists(), "{errors}");
 }
 
-/// Whenever an interrupt comes, it is reported and leaves only complete files.
+/// An interrupt at any moment is reported and leaves only complete files.
 #[needs("raidz1")]
 #[test]
 fn an_interrupt_leaves_whole_files_only() {

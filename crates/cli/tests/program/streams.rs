@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 
 const DISK_BYTES: u64 = 64 << 20;
 
-/// What happens to writes to a stream.
+/// The fate of writes to a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stream {
     Kept,

@@ -129,7 +129,7 @@ fn a_stream_is_as_long_as_send_foretells() {
         let bytes: usize = lines[1].strip_prefix("size\t").unwrap().parse().unwrap();
         let stream = run(&pool, command, &["gsnaps/a@s2"], &[]);
         assert_eq!(stream.status.code(), Some(0), "{command}");
-        // A package tells of more than its streams, as in OpenZFS.
+        // A package reports more than its streams, as in OpenZFS.
         let head = if command.contains("-p") { 312 * 3..2_000 } else { 0..1 };
         assert!(head.contains(&(stream.stdout.len() - bytes)), "{command}: {}, {told}", stream.stdout.len());
     }

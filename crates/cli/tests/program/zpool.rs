@@ -18,7 +18,7 @@ fn without_names(line: &str) -> String {
     line.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Without `--disks`, whatever this machine has is shown: usually nothing.
+/// Without `--disks`, this machine's pools are shown: usually none.
 #[test]
 fn a_machine_without_pools_is_no_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -28,7 +28,7 @@ fn a_machine_without_pools_is_no_error() {
         let output = program.args(command.split(' ')).output().unwrap();
         assert!(output.status.success(), "{command}: {output:?}");
         assert!(!output.stdout.is_empty(), "{command}: {output:?}");
-        // Disks that are named are meant: without a pool, something is wrong.
+        // Named disks must hold a pool; otherwise it is an error.
         let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_cenote"));
         let named = program.args(command.split(' ')).arg("--disks").arg(folder.path()).output().unwrap();
         assert_eq!(named.status.code(), Some(1), "{command}: {named:?}");
@@ -55,8 +55,8 @@ fn files_with_known_errors_are_those_that_the_kernel_could_not_read() {
 }
 
 /// `zdb -b` adds up the reachable blocks; without leaks the sum equals that of the space maps, logs included.
-/// It meets deduplicated and cloned blocks several times and reports how much of the sum that is; blocks held
-/// only by the checkpoint are not counted.
+/// It meets deduplicated and cloned blocks several times and reports their part of the sum; blocks held only
+/// by the checkpoint are not counted.
 #[test]
 fn allocated_space_is_what_zdb_counts() {
     let mut compared = 0;
@@ -116,8 +116,8 @@ fn import_lists_pools_and_opens_one() {
     cenote_fails(&pool, "zpool import other", 1, "found: gdegr");
 }
 
-/// Too few disks: the listing says what is missing. Intact copies of metadata may remain, so something may be
-/// readable.
+/// Too few disks: the listing names the missing ones. Intact copies of metadata may remain, so some data may
+/// be readable.
 #[needs("raidz1")]
 #[test]
 fn a_pool_with_too_few_disks_is_told_from_its_labels() {
@@ -171,7 +171,7 @@ fn missing_spares_and_cache_devices_go_by_their_paths() {
     assert!(has_line(&status, "loop10 UNAVAIL 0 0 0 cannot open"), "{status}");
 }
 
-/// Only what the log alone held is lost.
+/// Only data that was in the log alone is lost.
 #[needs("unclean-slog")]
 #[test]
 fn a_missing_log_is_told_and_does_not_keep_the_pool_closed() {

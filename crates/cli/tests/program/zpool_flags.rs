@@ -1,4 +1,4 @@
-//! The flags of `cenote zpool status`: what they omit, what they add, how they name devices.
+//! The flags of `cenote zpool status`: parts they omit, parts they add, and the names of devices.
 
 use crate::common::{cenote, cenote_fails};
 use cenote_testkit::{golden, needs};

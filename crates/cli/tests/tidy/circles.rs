@@ -1,13 +1,14 @@
-//! Circles of imports: files of a crate each of which imports, over any number of steps, all the others.
+//! Circles of imports: sets of files of a crate in which each file imports all others, directly or
+//! indirectly.
 //!
 //! A file imports another if it names it in a `use`, or in a path that begins with `crate` or `super`.
-//! Re-exports (`pub use`) don't count, and neither does `mod`: a folder's file shows what is below it.
+//! Re-exports (`pub use`) don't count, and neither does `mod`: a folder's file re-exports its submodules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A module's path within its crate; the root's is empty.
 type Module = Vec<String>;
-/// The modules of a crate, and what each imports.
+/// The modules of a crate, and the imports of each.
 type Graph = BTreeMap<Module, BTreeSet<Module>>;
 
 /// How a path within the crate may begin.
@@ -46,7 +47,7 @@ fn module_of(path: &str) -> Option<(&str, Module)> {
 fn imports(module: &Module, text: &str, modules: &BTreeMap<Module, &str>) -> BTreeSet<Module> {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let mut paths = Vec::new();
-    // As rustfmt leaves it, a statement begins its line.
+    // rustfmt puts each statement at the beginning of a line.
     let mut lines = code.lines().map(|line| line.split("//").next().unwrap_or_default());
     while let Some(line) = lines.next() {
         let is_import = line.starts_with("use ");
@@ -94,7 +95,7 @@ fn leaves(tree: &str) -> Vec<String> {
     branches.iter().flat_map(|branch| leaves(&format!("{}{}", start.trim(), branch.trim()))).collect()
 }
 
-/// The module that a path leads to or into, if it is one of this crate.
+/// The module that a path names or leads into, if it belongs to this crate.
 fn resolve(module: &Module, path: &str, modules: &BTreeMap<Module, &str>) -> Option<Module> {
     let parts: Vec<&str> = path.split("::").collect();
     let (ups, names) = parts.split_at(parts.iter().take_while(|part| UPS.contains(part)).count());
@@ -112,7 +113,7 @@ fn resolve(module: &Module, path: &str, modules: &BTreeMap<Module, &str>) -> Opt
     (!ups.is_empty() || found.len() > start).then_some(found)
 }
 
-/// The most modules that all lead to each other.
+/// The largest set of modules that all lead to each other.
 fn largest_circle(graph: &Graph) -> BTreeSet<Module> {
     let mut reach: BTreeMap<&Module, BTreeSet<&Module>> = BTreeMap::new();
     for from in graph.keys() {

@@ -46,8 +46,8 @@ const HASH_ORDER: [&str; 5] = [".values()", ".into_values()", ".values_mut()", "
 
 /// Calls that may sleep in the host's kernel, forbidden in engine crates...
 const SLEEPS: [&str; 3] = ["std::fs", "rustix::fs", "libc::open"];
-/// ...except where they are made by the runtime's threads for blocking calls: a disk that hangs must not take
-/// a worker, which serves all pools.
+/// ...except on the runtime's threads for blocking calls: a hung disk must not block a worker, which serves
+/// all pools.
 const MAY_SLEEP: [&str; 4] = [
     "crates/device/src/file",
     "crates/pool/src/discover/scan.rs",
@@ -60,10 +60,10 @@ const MAY_SLEEP: [&str; 4] = [
 const DAEMON: [&str; 3] = ["crates/host/src/", "crates/serve/src/", "crates/fuse/src/"];
 /// Calls with paths, forbidden in these...
 const ON_PATHS: [&str; 4] = ["std::fs", "rustix::fs", "rustix::mount", ".exists()"];
-/// ...except where the path lies in no file system of the daemon: a mount point may lie in another mount of
-/// its own, and a thread that looks one up keeps the daemon from ending when it is killed.
+/// ...except for paths outside all file systems of the daemon. A mount point may lie in another of its own
+/// mounts, and a thread that looks one up would keep a killed daemon from ending.
 const MAY_USE_PATHS: [&str; 14] = [
-    // Sockets, state, certificates and counters, in folders that the daemon was given for itself.
+    // Sockets, state, certificates and counters, in folders reserved for the daemon.
     "crates/host/src/kstat/files.rs",
     "crates/serve/src/listen.rs",
     "crates/host/src/lock.rs",
@@ -76,10 +76,10 @@ const MAY_USE_PATHS: [&str; 14] = [
     "crates/serve/src/vhost.rs",
     // Devices of pools.
     "crates/host/src/places.rs",
-    // Of the kernel: /proc, /sys; and mounts of a daemon that is gone.
+    // The kernel's /proc and /sys, and mounts of a dead daemon.
     "crates/fuse/src/guard.rs",
     "crates/fuse/src/ring.rs",
-    // Made by the hand, or for a program that serves one file system and no other.
+    // Made by the helper, or for a program that serves a single file system.
     "crates/fuse/src/mount",
 ];
 
@@ -100,7 +100,7 @@ const MOST_COMMENTS: f64 = 1150.0;
 /// Clauses that hide their actor, in 1,000 words of a document.
 const MOST_IN_DOCUMENTS: f64 = 1.0;
 
-/// This test, which names what it forbids.
+/// This test, which names the forbidden words.
 fn is_this(path: &str) -> bool {
     path.contains("/tests/tidy/")
 }
@@ -298,12 +298,12 @@ fn nothing_is_left_to_do() {
     assert_none("no stubs", broken.map(|(path, _)| path).collect());
 }
 
-/// Where engine crates use a word that `forbidden` finds in a line of a file of theirs.
+/// Uses in engine crates of a word that `forbidden` finds in a line of a file.
 fn in_engine(forbidden: impl Fn(&str, &str) -> Option<&'static str>) -> Vec<String> {
     in_engine_but(&[], forbidden)
 }
 
-/// The same but in some files, of which the starts of paths are named.
+/// The same except in files whose paths begin with one of `excepted`.
 fn in_engine_but(excepted: &[&str], forbidden: impl Fn(&str, &str) -> Option<&'static str>) -> Vec<String> {
     let in_engine = |path: &str| {
         ENGINE.iter().any(|krate| path.starts_with(&format!("crates/{krate}/src/")))

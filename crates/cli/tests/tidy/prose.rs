@@ -1,6 +1,6 @@
-//! Plain English, counted: clauses that begin with who, whoever or what, and the length of comments.
+//! Plain English, counted: clauses that begin with `who`, `whoever` or `what`, and the length of comments.
 //!
-//! Idea: such a clause hides its actor ("who finds no room waits"); a sentence that names it is shorter and
+//! Idea: such a clause hides its actor (`who finds no room waits`); a sentence that names it is shorter and
 //! clearer. Questions may use these words. Code in comments and documents does not count.
 
 /// Words that begin such clauses.

@@ -1,4 +1,4 @@
-//! `cenote arcstat --report`: the words for what is known of a pool's cache, and for what should be changed.
+//! `cenote arcstat --report`: the wording of facts about a pool's cache, and of advice.
 
 use std::fmt::Write as _;
 
@@ -113,7 +113,7 @@ fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
 }
 
-/// `91 to 93 %`; one number where they are the same.
+/// `91 to 93 %`; one number if both are equal.
 fn range(size: &Sized) -> String {
     let [low, high] = [size.ratio - size.error, size.ratio + size.error].map(|part| part.clamp(0.0, 1.0));
     let [low, high] = [low, high].map(|part| format!("{:.1}", part * 100.0));

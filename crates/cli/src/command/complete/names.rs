@@ -13,7 +13,7 @@ const TYPES: [&str; 5] = ["filesystem", "volume", "snapshot", "bookmark", "all"]
 /// Values of `zfs get -s`.
 const SOURCES: [&str; 6] = ["local", "default", "inherited", "temporary", "received", "none"];
 
-/// What an operand names.
+/// The kind of name that an operand takes.
 enum Kind {
     Pools,
     /// Vdevs of the pool named by this earlier operand.

@@ -1,7 +1,7 @@
 //! A dump for people: names and values in two columns, nested structures indented, tables aligned.
 //!
 //! Fields are buffered until something else follows, so that their values line up; rows are buffered until
-//! there are enough to choose column widths. Memory is bounded whatever the length of the dump.
+//! there are enough to choose column widths. Memory is bounded for a dump of any length.
 
 use std::io::{self, Write};
 

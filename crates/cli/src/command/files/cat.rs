@@ -1,4 +1,4 @@
-//! `cenote cat`, as it is typed.
+//! Command line of `cenote cat`.
 
 use cenote_control::files::cat::Cat as Request;
 

@@ -1,4 +1,4 @@
-//! `cenote cp`, as it is typed; files of the machine are opened here.
+//! Command line of `cenote cp`; local files are opened here.
 //!
 //! The destination works as in `cp`: an existing folder receives the sources under their own names; otherwise
 //! it names the single copy. A source that ends in `/.` stands for the folder's contents.
@@ -90,7 +90,7 @@ impl Cp {
         answered.answer.ended.map_or(Ok(outcome), |failure| Err(failure.into()))
     }
 
-    /// What is asked for; adds files of the machine that are opened for it.
+    /// The request; the local files opened for it are added to `files`.
     fn request(self, files: &mut Vec<OwnedFd>) -> Result<Request, CliError> {
         let Some((destination, sources)) = self.paths.split_last() else {
             return Err(CliError::Usage("give sources and a destination".into()));
@@ -119,18 +119,18 @@ impl Cp {
         })
     }
 
-    /// A source of a copy into a pool. A name that also exists here means the file here.
+    /// A source of a copy into a pool. A name that also exists locally means the local file.
     fn source(&self, path: &Path, files: &mut Vec<OwnedFd>) -> Source {
         if let Some(target) = in_pool(path).filter(|_| !path.exists()) {
             return Source::InPool(target);
         }
-        // A link that is named is followed, unless whole trees are copied.
+        // A link given as a source is followed, unless whole trees are copied.
         let file = Opened::of(open_source(&local(path), path, !self.recursive), files);
         Source::Host { path: path.as_os_str().as_bytes().to_vec(), file }
     }
 }
 
-/// The target, if a path means one in a pool: `POOL/DATASET:/PATH`.
+/// The target, if a path names one in a pool: `POOL/DATASET:/PATH`.
 fn in_pool(path: &Path) -> Option<Target> {
     let typed = path.as_os_str();
     let is_here = typed.as_bytes().starts_with(b"/") || typed.as_bytes().starts_with(b".");
@@ -158,7 +158,7 @@ fn open_destination(
     Ok(Destination::Host { folder: files.len() - 1, name })
 }
 
-/// Prints what was copied, and what was lost, as JSON.
+/// Prints the counts of copies and losses as JSON.
 pub fn print_summary(summary: &Summary) -> Result<(), CliError> {
     fn loss(loss: &Lost) -> LossJson<'_> {
         LossJson { path: json_name(&loss.path), lost: &loss.lost, ranges: &loss.ranges, reason: &loss.reason }

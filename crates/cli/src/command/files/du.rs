@@ -1,4 +1,4 @@
-//! `cenote du`, as it is typed, and as totals are shown.
+//! Command line and output of `cenote du`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `cenote find`, as it is typed, and as files are shown.
+//! Command line and output of `cenote find`.
 
 use std::ffi::OsString;
 use std::fs::File as HostFile;
@@ -63,7 +63,7 @@ enum Shape {
     Json,
 }
 
-/// Where they are shown.
+/// Where they are printed.
 struct Output {
     shape: Shape,
     out: BufWriter<Arc<HostFile>>,

@@ -8,7 +8,7 @@ use crate::render::{hex, iso_utc, json_name, nice_bytes};
 /// A file in JSON output.
 #[derive(Debug, Serialize)]
 pub struct FileJson {
-    /// In the form that every command accepts: quoted, `$'a\xff'`, if it is not UTF-8.
+    /// The path as every command accepts it: quoted, `$'a\xff'`, if not UTF-8.
     pub path: String,
     /// The bytes of a non-UTF-8 path, in hex.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,7 +131,7 @@ impl FileLine {
         format!("{}{CELL_END}{}", self.inode, self.cells.join(CELL_END))
     }
 
-    /// Parses such a string.
+    /// Parses a record made by [`FileLine::to_record`].
     pub fn from_record(record: &str) -> FileLine {
         let (inode, cells) = record.split_once(CELL_END).unwrap_or_default();
         let cells = cells.split(CELL_END).map(str::to_owned).collect();

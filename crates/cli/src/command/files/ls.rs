@@ -1,4 +1,4 @@
-//! `cenote ls`, as it is typed, and as files are listed.
+//! Command line and output of `cenote ls`.
 
 mod recursive;
 
@@ -46,15 +46,15 @@ impl Shape {
     }
 }
 
-/// The listing, as far as it has come.
+/// The listing so far.
 struct Listing {
     shape: Shape,
-    /// A folder's files come after its path.
+    /// Print a folder's path before its files.
     titles: bool,
     json: Option<JsonArray>,
-    /// All below folders is listed.
+    /// List everything below folders.
     recursive: bool,
-    /// The target whose files come.
+    /// The target being received.
     target: Option<usize>,
     /// Its files, which share their columns.
     files: Option<Files>,
@@ -99,7 +99,7 @@ impl Ls {
 
 impl Listing {
     fn take(&mut self, part: Files) -> Result<(), CliError> {
-        // The target before it may have ended with an error.
+        // The previous target may have ended with an error.
         if self.target.replace(part.target).is_some_and(|last| last != part.target) {
             (self.files, self.below) = (None, None);
         }
@@ -117,7 +117,7 @@ impl Listing {
         if is_last { self.end_target() } else { Ok(()) }
     }
 
-    /// Shows the files of a target that has come whole.
+    /// Prints the files of a target received completely.
     fn end_target(&mut self) -> Result<(), CliError> {
         if let Some(below) = self.below.take() {
             return below.end(self.json.as_mut());

@@ -1,4 +1,4 @@
-//! `cenote stat`, as it is typed, and as files and their blocks are shown.
+//! Command line and output of `cenote stat`: files and their blocks.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ struct XattrJson {
     size: usize,
 }
 
-/// Files that have come, each with its blocks.
+/// The files received so far, each with its blocks.
 struct Files {
     json: bool,
     all: Vec<(Described, Vec<Block>)>,
@@ -66,7 +66,7 @@ impl Files {
                 }
             }
         }
-        // With JSON, they are shown together.
+        // With JSON, all are printed at the end.
         match self.all.pop_if(|(file, blocks)| !self.json && file.blocks.unwrap_or(0) <= blocks.len()) {
             Some((file, blocks)) => print(text(&file, &blocks)),
             None => Ok(()),
@@ -93,7 +93,7 @@ fn full<'a>(described: &'a Described, blocks: &'a [Block]) -> Full<'a> {
     }
 }
 
-/// A name in a line of text, in the form that JSON has it if it is not text.
+/// A name in a line of text; a non-UTF-8 name is escaped as in JSON.
 fn in_line(name: &[u8]) -> String {
     let name = json_name(name);
     if name.starts_with("$'") { name } else { quoted(name.as_bytes()) }

@@ -1,6 +1,6 @@
-//! `cenote lab advise`: says what should be done about pools, and watches them.
+//! `cenote lab advise`: gives advice about pools, and watches them.
 //!
-//! The daemon answers for the pools that it holds open; without it, the pools are the kernel module's.
+//! With a daemon, the facts are those of its open pools; without one, of the kernel module's pools.
 
 mod daemon;
 mod metrics;
@@ -120,7 +120,7 @@ impl Advise {
         Ok(outcome)
     }
 
-    /// The facts about the daemon's pools, all or those named.
+    /// The facts about the daemon's pools: all, or those named.
     async fn daemons_facts(&self, session: &Session) -> Result<Facts, CliError> {
         let look =
             Look { pools: self.subjects.clone(), window: self.window.map(Duration::from_secs), smart: None };

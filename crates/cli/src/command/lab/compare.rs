@@ -1,4 +1,4 @@
-//! `cenote lab compare`: which is faster, by how much, and whether the data support it.
+//! `cenote lab compare`: which result is faster, by how much, and whether the data support it.
 
 use std::path::PathBuf;
 
@@ -52,7 +52,7 @@ struct Compared<'a> {
     findings: &'a [Finding],
 }
 
-/// What each result contributes to the comparison.
+/// The contribution of each result to the comparison.
 fn sources(results: &[PathBuf]) -> Result<Vec<Source>, CliError> {
     let source = |path: &PathBuf| {
         let folder = ResultFolder::open(path).map_err(failed)?;
@@ -78,7 +78,7 @@ fn answer(findings: &[Finding]) -> String {
     }
 }
 
-/// The answer, what stands out, then a table for each pair.
+/// The answer, notable findings, then a table for each pair.
 fn document(comparisons: &[Comparison], findings: &[Finding]) -> Document {
     let mut document = Document { title: "Comparison".into(), ..Document::default() };
     document.paragraph(answer(findings));

@@ -1,4 +1,5 @@
-//! What a run displays: a line for each finished test and, on a terminal, a moving line with the current one.
+//! The display of a run: a line for each finished test and, on a terminal, a moving line with the current
+//! one.
 //!
 //! A run takes hours and keeps its results on disk, so a line that can't be written does not end it.
 //!
@@ -33,7 +34,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// A view of what `control` observes; it redraws itself until it is finished.
+    /// A view of the run behind `control`; it redraws itself until it is finished.
     pub fn new(control: Arc<Control>, quiet: bool) -> Live {
         let now = ProgressBar::new(0);
         let style = ProgressStyle::with_template("{spinner} {pos}/{len}  {elapsed_precise}  {msg}");
@@ -71,7 +72,7 @@ impl Live {
 
     fn line(&self, text: &str) {
         if !self.quiet {
-            // The final report goes to the same place, and says so if it can't be written.
+            // The final report goes to the same stream, and reports if it can't be written.
             let _ = self.now.suspend(|| print(text.to_owned() + "\n"));
         }
     }

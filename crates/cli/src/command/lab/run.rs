@@ -102,7 +102,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text).ok_or_else(|| "give a size: 512M, 8G".into())
 }
 
-/// Parses a number of what there must be at least one of.
+/// Parses a number of at least one.
 pub fn at_least_one<N: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<N, String> {
     let number = text.parse().ok().filter(|number| *number >= N::from(1));
     number.ok_or_else(|| "give a whole number, at least 1".into())
@@ -179,7 +179,7 @@ impl Run {
 fn pool_scans(machine: &Machine) -> Vec<PoolScan> {
     let Ok(program) = std::env::current_exe() else { return Vec::new() };
     let scan = |place: &TargetPlace| {
-        // On the devices, part of a dataset can't be told from the rest.
+        // On the devices, the blocks of part of a dataset can't be told from the rest.
         let is_whole = place.mount.as_ref().is_some_and(|mount| mount.point == place.path);
         let dataset = place.dataset.as_ref().filter(|_| is_whole)?;
         let arguments = PoolScan::arguments(dataset);

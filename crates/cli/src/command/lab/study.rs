@@ -1,4 +1,4 @@
-//! What the studies have in common: the folder for the report, the progress line, Ctrl-C, the output.
+//! Common parts of the studies: the folder for the report, the progress line, Ctrl-C, the output.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::render::{Align, Table, duration};
 use crate::session::{Progress as Line, Session, print, print_json, unless_interrupted};
 use crate::streams::local;
 
-/// Runs a study, and writes its report into the new folder `out`, if there is one.
+/// Runs a study, and writes its report into the new folder `out`, if given.
 pub async fn run<S: Study>(session: &Session, study: S, out: Option<PathBuf>) -> Result<Outcome, CliError> {
     let failed = |out: &Path| CliError::io(out.display().to_string());
     if let Some(out) = &out {
@@ -22,7 +22,7 @@ pub async fn run<S: Study>(session: &Session, study: S, out: Option<PathBuf>) ->
         write(&answer, &local(out)).map_err(failed(out))?;
     }
     match session.json() {
-        // In the order of the names, as other documents of the lab.
+        // In the order of names, like other documents of the lab.
         true => {
             print_json(&serde_json::to_value(&answer).map_err(|error| CliError::io("JSON")(error.into()))?)?
         }
@@ -40,7 +40,7 @@ async fn answer<S: Study>(session: &Session, study: S) -> Result<S::Answer, CliE
     Ok(answer)
 }
 
-/// Shows how far a study is, so long after it began.
+/// Shows the progress of a study after `elapsed`.
 fn show(line: &Line, elapsed: Duration, progress: Progress<'_>) {
     match progress {
         Progress::Running { run, runs, load, part: None } => {
@@ -70,7 +70,7 @@ fn text(report: &Report) -> String {
     report.0.iter().map(part).collect()
 }
 
-/// The report, and the tables that go with it, in a folder.
+/// Writes the report and its tables into a folder.
 fn write(answer: &impl Answer, out: &Path) -> std::io::Result<()> {
     std::fs::write(out.join("report.md"), text(&answer.report()))?;
     answer.attachments().into_iter().try_for_each(|table| std::fs::write(out.join(table.name), table.text))

@@ -1,4 +1,4 @@
-//! The daemon's agent: its rules, and how its alerts leave the program.
+//! The daemon's agent: its rules, and delivery of its alerts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::message::say;
 use crate::outcome::CliError;
 use crate::webhook::Webhook;
 
-/// An agent that knows its rules.
+/// An agent with its rules.
 pub struct Agent {
     rules: Rules,
     webhook: Option<Webhook>,
@@ -32,7 +32,7 @@ impl Agent {
         Ok(Agent { rules, webhook })
     }
 
-    /// Lets it work until what this returns is dropped.
+    /// Runs the agent until the returned guard is dropped.
     pub fn start(self, runtime: &Runtime, commands: Arc<dyn Serving>, events: Events) -> AbortOnDrop<()> {
         let by_webhook = |webhook: Webhook| -> Tell { Box::new(move |alert| webhook.post(alert)) };
         let tell = self.webhook.map(by_webhook).into_iter().collect();

@@ -1,5 +1,4 @@
-//! What the daemon offers over HTTP: the commands that it runs for others, as the command line describes
-//! them.
+//! The daemon's commands over HTTP: those it runs for clients, described as on the command line.
 
 use cenote_control::table;
 use cenote_control::verb::{self as control, Runs};
@@ -9,14 +8,14 @@ use clap::{Arg, ArgAction, Command};
 use crate::args::Cli;
 use crate::args::common::{HEADING, HERE};
 
-/// Whether a command of which words decide it only looks, with these.
+/// For a command that either shows or changes: whether it only shows, with these words.
 fn only_looks(words: &[String]) -> bool {
     let argv = std::iter::once("cenote").chain(words.iter().map(String::as_str)).map(Into::into).collect();
-    // Words that are no command are refused when it runs.
+    // Invalid words are refused when the command runs.
     Cli::read(argv).is_ok_and(|cli| cli.command.only_looks())
 }
 
-/// Whether a command may be run by GET, and with a token that may only look. None: it is not offered.
+/// Whether a command may be run by GET, and with a read-only token. `None`: not offered.
 fn looks(name: &str) -> Option<Looks> {
     let row = table::row(name).filter(|row| row.runs != Runs::AtTerminal)?;
     Some(match row.looks {
@@ -26,7 +25,7 @@ fn looks(name: &str) -> Option<Looks> {
     })
 }
 
-/// The commands that are offered, of all that there are.
+/// The commands offered over HTTP, of all commands.
 pub fn catalogue(all: Command) -> Catalogue {
     let mut all = all.disable_help_subcommand(true);
     all.build();
@@ -119,7 +118,7 @@ mod tests {
         }
     }
 
-    /// The page must not ask for anything by GET that is answered 405, not even once at its sign-in.
+    /// The page must never send a GET that is answered with 405, not even at its sign-in.
     #[test]
     fn the_page_looks_only_at_commands_that_always_answer_get() {
         let catalogue = catalogue(Cli::command());

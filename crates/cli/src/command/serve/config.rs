@@ -1,4 +1,4 @@
-//! What the daemon's configuration file says, where nothing was typed.
+//! The daemon's configuration file: settings that the command line leaves open.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::Serve;
 use crate::args::common::Common;
 use crate::outcome::CliError;
 
-/// The largest file that is read.
+/// Limit of the file's size.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Reads a file.
@@ -26,7 +26,7 @@ pub fn read(path: &Path) -> Result<Config, CliError> {
     config.map_err(|why| CliError::Usage(format!("--config {shown}: {}", why.trim_end())))
 }
 
-/// Adds what a file says to what was typed.
+/// Fills unset options from the file.
 pub fn complete(file: Config, serve: &mut Serve, common: &mut Common) {
     serve.socket = serve.socket.take().or(file.socket);
     serve.state = serve.state.take().or(file.state);
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::args::Cli;
 
-    /// The file that comes with the package, with each option in force.
+    /// The packaged file, with each option uncommented.
     fn shipped() -> String {
         let text = include_str!("../../../../../dist/serve.toml");
         text.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line)).collect::<Vec<_>>().join("\n")
@@ -127,7 +127,7 @@ mod tests {
         else {
             panic!("the shipped file lacks an option")
         };
-        // About one command, or what a daemon cannot have.
+        // Options of a single command, or impossible in a daemon.
         const APART: [&str; 9] =
             ["config", "foreground", "replay", "txg", "rewind", "checkpoint", "json", "help", "version"];
         let cli = Cli::command();

@@ -1,7 +1,7 @@
-//! The network protocols of the daemon: NBD and iSCSI for volumes, HTTP for the page, the API and metrics.
+//! The daemon's network protocols: NBD and iSCSI for volumes, HTTP for the page, the API and metrics.
 //!
-//! Idea: doors are opened before any pool, so that a wrong address is known at once, and let clients in when
-//! the pools are open.
+//! Idea: doors (listening sockets) are bound before any pool opens, so that a wrong address is reported at
+//! once, and accept clients when the pools are open.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,16 +28,16 @@ use super::{Serve, api};
 use crate::message::say;
 use crate::outcome::CliError;
 
-/// The port that NBD has by default.
+/// NBD's default port.
 const NBD_PORT: u16 = 10809;
-/// The port that iSCSI has by default.
+/// iSCSI's default port.
 const ISCSI_PORT: u16 = 3260;
-/// The port that HTTP has by default.
+/// HTTP's default port.
 const HTTP_PORT: u16 = 8123;
-/// What requests of all clients of a protocol hold in memory at most.
+/// Limit of the memory held by the requests of all clients of a protocol.
 const MEMORY_BYTES: u64 = 256 << 20;
 
-/// Doors that are open, and wait for the pools.
+/// Bound doors that wait for the pools.
 pub struct Doors {
     nbd: Vec<Door>,
     tls: Option<Tls>,
@@ -46,15 +46,15 @@ pub struct Doors {
     map: LunMap,
     accounts: Accounts,
     vhost_user: Option<PathBuf>,
-    /// Who serves block devices, and the folder of links to them.
+    /// The server of block devices, and the folder of links to them.
     ublk: Option<(Arc<Server>, PathBuf)>,
     http: Vec<Door>,
     tokens: Tokens,
-    /// Connections at a time of each protocol.
+    /// Limit of concurrent connections of each protocol.
     connections: usize,
 }
 
-/// Opens the doors that were asked for. `socket`: the daemon's own.
+/// Binds the requested doors. `socket`: the daemon's own.
 pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doors, CliError> {
     let load = |dir: &PathBuf| Tls::load(dir).map_err(|error| CliError::Usage(format!("--tls: {error}")));
     let tls = serve.tls.as_ref().map(load).transpose()?;
@@ -71,7 +71,7 @@ pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doo
         nbd.push(open_one("--nbd", typed, NBD_PORT, knows_clients || serve.insecure, &needs).await?);
     }
     let mut http = Vec::new();
-    // A token is needed in any case, and nobody but root sees packets that stay on this machine.
+    // A token is needed in any case, and only root can capture packets that stay on this machine.
     let (danger, wanted) = ("see tokens on their way", "--tls DIR with certificates");
     let needs = Needs { danger, is_for_users: false, wanted };
     for typed in &serve.http {
@@ -107,20 +107,20 @@ pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doo
     Ok(Doors { nbd, tls, iscsi, names, map, accounts, vhost_user, ublk, http, tokens, connections })
 }
 
-/// What others could do at an open door for volumes.
+/// The risk of an unprotected door for volumes.
 const VOLUMES: &str = "read and write all volumes";
 
-/// What a TCP door needs. A socket in the file system needs nothing: only root and the daemon's user can open
+/// Requirements of a TCP door. A socket in the file system has none: only root and the daemon's user can open
 /// it.
 struct Needs<'a> {
-    /// What others could do without.
+    /// The risk otherwise.
     danger: &'a str,
-    /// Other users of this machine could do it, too.
+    /// Other local users are a risk, too.
     is_for_users: bool,
     wanted: &'a str,
 }
 
-/// The tokens that HTTP clients show: those of a file, or one made now.
+/// The tokens for HTTP clients: those of a file, or a new one.
 fn tokens(serve: &Serve, runtime: &Runtime, socket: &Path, http: &[Door]) -> Result<Tokens, CliError> {
     if let Some(path) = &serve.http_tokens {
         let read = Tokens::read(path);
@@ -161,25 +161,25 @@ async fn open_one(
     Door::open(&place).await.map_err(|error| CliError::Refused(format!("{option} {place}: {error}")))
 }
 
-/// What keeps doors open; dropped, they are shut.
+/// Keeps doors open; dropping it closes them.
 pub type Open = Vec<(AbortOnDrop<()>, Option<SocketFile>)>;
 
-/// Serves a client to its end.
+/// Serves a client until it disconnects.
 type Serves = dyn Fn(Runtime, Visitor) -> BoxFuture<'static, Result<(), Ended>> + Send + Sync;
 
 /// A protocol.
 struct Protocol {
     name: &'static str,
-    /// What clients get by it.
+    /// The resource it serves.
     what: &'static str,
     serves: Box<Serves>,
-    /// Tells a client that there is no room.
+    /// Tells a client that the limit is reached.
     turns_away: Box<Serves>,
     crowd: Arc<Crowd>,
 }
 
 impl Doors {
-    /// Lets clients in until what this returns is dropped. `all`: the description of every command.
+    /// Accepts clients until the returned value is dropped. `all`: the description of every command.
     pub fn let_in(
         self,
         runtime: &Runtime,
@@ -254,7 +254,7 @@ impl Doors {
                 serves: Box::new(move |runtime, visitor| {
                     let server = server.clone();
                     async move {
-                        // Browsers break connections off all the time: not worth a word.
+                        // Browsers often break off connections: not worth a message.
                         server.serve(&runtime, visitor.stream, client, visitor.stranger).await.ok();
                         Ok(())
                     }
@@ -262,7 +262,7 @@ impl Doors {
                 }),
                 turns_away: Box::new(move |_, visitor| {
                     async move {
-                        // Without TLS nothing can be said to those who wait for it.
+                        // Without TLS, clients that expect it can't be sent a message.
                         if !is_silent {
                             server::turn_away(visitor.stream).await.ok();
                         }

@@ -1,7 +1,7 @@
-//! Opens the pools of a daemon: at its start, and as often as it takes.
+//! Opens the pools of a daemon: at its start, and later until each has opened.
 //!
-//! Idea: the start tries each pool once, so that what is there is served when the daemon says that it is
-//! ready. Pools that don't open wait (`cenote_host::waiting`), and one thread tries them again, in turn.
+//! Idea: the start tries each pool once, so that every pool that opens is served when the daemon reports
+//! READY. The others wait (`cenote_host::waiting`), and one thread retries them in turn.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -14,7 +14,7 @@ use crate::message::say;
 use crate::outcome::{CliError, Outcome, Say};
 use crate::session::Session;
 
-/// Opens pools as the daemon was told to.
+/// Opens pools with the daemon's options.
 pub struct Opening {
     pub session: Session,
     pub pools: Arc<Pools>,
@@ -23,11 +23,11 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Tries each pool that is named, or that the last daemon had, once. Those that don't open wait.
+    /// Tries each pool once that is named or that the last daemon had open. Those that fail wait.
     pub async fn begin(&self, named: &[String]) -> Outcome {
         let mut outcome = Outcome::Done;
         let noted = self.pools.noted().pools.clone();
-        // Of a pool that is noted, more is known than its name.
+        // A recorded pool is known by more than its name.
         let is_noted = |name: &&String| noted.iter().any(|pool| pool.name == **name || pool.key() == **name);
         let unknown = named.iter().filter(|name| !is_noted(name)).map(|name| NotedPool::named(name));
         for pool in unknown.chain(noted.iter().cloned()) {
@@ -36,7 +36,7 @@ impl Opening {
         outcome
     }
 
-    /// Tries those that wait until `stop` is cancelled.
+    /// Retries waiting pools until `stop` is cancelled.
     pub fn keep(self, stop: Cancel) -> std::io::Result<JoinHandle<()>> {
         let keep = move || {
             let runtime = self.session.runtime().clone();
@@ -64,7 +64,7 @@ impl Opening {
                 }
                 outcome
             }
-            // Somebody has imported it meanwhile, or has forgotten it.
+            // A command has imported it meanwhile, or has removed it from the record.
             Err(_) if self.pools.is_open(&pool) => Outcome::Done,
             Err(_) if !is_first && self.pools.waiting.named(&pool.key()).is_empty() => Outcome::Done,
             Err(error) => {
@@ -72,7 +72,7 @@ impl Opening {
                 if self.pools.wait(self.session.runtime(), pool.clone(), &why) {
                     say!("pool '{}' waits to be opened: {why}", pool.name);
                 }
-                // It may open yet.
+                // It may open later.
                 Outcome::Done
             }
         }
@@ -83,7 +83,7 @@ impl Opening {
         let found = session.find_noted(pool).await?;
         session.check_unused_or(&found, &format!("`cenote zpool import -f {}`", found.name()))?;
         let open = session.hold(&found, None).await?;
-        // From here on it is open: what follows is told, and no reason to open it again.
+        // The pool is open from here on: later failures are reported, but are no reason to open it again.
         let loaded = match self.load_keys {
             true => session.load_keys(&open, None).await.unwrap_or_else(|error| error.tell(&open.name)),
             false => Outcome::Done,

@@ -1,4 +1,4 @@
-//! Room for the pools of a daemon, and how it is left at the end.
+//! The set of pools of a daemon, with its memory limits, and the export of all pools at its end.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::allocator::set_freed;
 use crate::message::say;
 use crate::session::Session;
 
-/// Room for pools that are held open; none is yet. While the task is kept, they stay within `memory` bytes
-/// ([`cache`]) and within what the machine has.
+/// An empty set of open pools. While the returned task is kept, they stay within `memory` bytes ([`cache`])
+/// and within this machine's memory.
 pub fn room_for_pools(
     session: &Session,
     memory: Option<u64>,
@@ -34,7 +34,8 @@ pub fn room_for_pools(
     (pools, runtime.spawn(memory).abort_on_drop())
 }
 
-/// The cache of all pools of a daemon: `memory` bytes, or what `--cache` says, or as OpenZFS on this machine.
+/// The shared cache of a daemon's pools: `memory` bytes, or the value of `--cache`, or OpenZFS's default on
+/// this machine.
 fn cache(session: &Session, memory: Option<u64>) -> CacheOptions {
     let machine = || Bounds::of_machine(session.runtime().memory_bytes()).most_bytes;
     let typed = session.common().cache.as_ref().map(|_| session.cache().budget_bytes as u64);
@@ -43,10 +44,10 @@ fn cache(session: &Session, memory: Option<u64>) -> CacheOptions {
     CacheOptions { budget_bytes, data: true, ..session.cache() }
 }
 
-/// Exports all pools at the end of a daemon; what is busy is taken out of the tree.
+/// Exports all pools at the end of a daemon; busy mounts are detached from the tree.
 pub async fn export_all(pools: &Pools) {
     let export = async |pool: Arc<OpenPool>| {
-        // What is not busy is unmounted in the ordinary way first.
+        // File systems that are not busy are unmounted normally first.
         let exported = match pool.leave_at_any_cost(PoolState::Exported, InUse::ClientsGo).await {
             Err(ExportError::Mounts(_)) => pool.leave_at_any_cost(PoolState::Exported, InUse::Goes).await,
             done => done,

@@ -1,4 +1,4 @@
-//! A look at everything that `cenote top` shows.
+//! All data that `cenote top` shows at a time.
 
 use cenote_control::running::arcstat::{CacheStats, L2Stats};
 use cenote_control::running::top::{Seen, Top as Request};
@@ -11,7 +11,7 @@ use crate::command::zpool::tree::Style;
 use crate::outcome::CliError;
 use crate::session::Session;
 
-/// All pools at some moment, or what passed between two.
+/// All pools at some moment, or the change between two.
 #[derive(Clone)]
 pub struct Look {
     /// Seconds since 1970.
@@ -19,7 +19,7 @@ pub struct Look {
     pub pools: Vec<PoolLook>,
 }
 
-/// One of them.
+/// One pool.
 #[derive(Clone)]
 pub struct PoolLook {
     pub health: String,
@@ -27,7 +27,7 @@ pub struct PoolLook {
     pub sample: Sample,
     pub cache: CacheStats,
     pub second: L2Stats,
-    /// Changes that are not on disk yet, in bytes.
+    /// Dirty bytes: changes not yet on disk.
     pub dirty_bytes: u64,
 }
 
@@ -39,7 +39,7 @@ impl PoolLook {
 }
 
 impl Look {
-    /// Looks.
+    /// Takes a look.
     pub async fn take(session: &Session) -> Result<Look, CliError> {
         let seen = session.control().run(Request {}).await?.answer;
         let look = |Seen { counted, cache, second, dirty_bytes }| PoolLook {
@@ -53,11 +53,11 @@ impl Look {
         Ok(Look { unix_seconds, pools: seen.into_iter().map(look).collect() })
     }
 
-    /// What has passed since an earlier look; of a pool that was not open then, everything.
+    /// The change since an earlier look; for a pool that was not open then, everything.
     pub fn since(&self, before: &Look) -> Look {
         let of = |now: &PoolLook| {
             let old = before.pools.iter().find(|old| old.whole().name == now.whole().name);
-            // One that was exported and imported in between counts from 0 again.
+            // A pool exported and imported in between counts from 0 again.
             let Some(old) = old.filter(|old| old.sample.ns <= now.sample.ns) else { return now.clone() };
             PoolLook {
                 sample: now.sample.since(&old.sample),
@@ -128,8 +128,8 @@ impl PoolLook {
     }
 }
 
-/// What so many of a hundred operations stayed below, as far as the buckets of the histogram tell; `None` if
-/// there were none.
+/// The upper bound of the fastest `percent` of the operations, to the precision of the histogram's buckets;
+/// `None` if there were none.
 pub fn percentile_ns(counts: &Counts, percent: u64) -> Option<u64> {
     let total: u64 = counts.times.iter().sum();
     let wanted = (total * percent).div_ceil(100);
@@ -138,7 +138,7 @@ pub fn percentile_ns(counts: &Counts, percent: u64) -> Option<u64> {
         below += count;
         total > 0 && below >= wanted
     })?;
-    // Bucket `n` has those of at least 2^n ns.
+    // Bucket `n` counts operations of at least 2^n ns.
     Some(2_u64.saturating_pow(bucket as u32 + 1))
 }
 

@@ -22,7 +22,7 @@ pub fn text(look: &Look) -> String {
     out
 }
 
-/// The same for a terminal of this size: from its first place on, over what was there.
+/// The same for a terminal of this size: drawn from the top left corner, over the previous look.
 pub fn fitted(text: &str, columns: usize, rows: usize) -> String {
     let lines = text.lines().take(rows.saturating_sub(1).max(1));
     let fitted = lines.map(|line| visible(line).chars().take(columns.max(1)).collect::<String>());
@@ -92,7 +92,7 @@ fn vdev(pool: &PoolLook, line: &Line) -> Vec<String> {
     counted.into_iter().chain(waits(read)).chain(waits(write)).chain(load).collect()
 }
 
-/// The classes that did or do something.
+/// The classes with operations, past or current.
 fn classes(pool: &PoolLook) -> String {
     let mut table = table(&["CLASS", "OPS/S", "queued", "PEND", "ACTIV"]);
     let queues =

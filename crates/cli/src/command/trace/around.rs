@@ -1,8 +1,8 @@
-//! `cenote trace record POOL FILE -- COMMAND...`: the command runs where it was typed, while the daemon
+//! `cenote trace record POOL FILE -- COMMAND...`: runs the command in the client's process while the daemon
 //! records.
 //!
-//! The daemon writes the file's head when it records, so a file that is not empty says that the command may
-//! begin; when the command has ended, the recording is cancelled, as by Ctrl-C.
+//! The daemon writes the file's head once it records, so a non-empty file means that the command may begin.
+//! When the command has ended, the recording is cancelled as by Ctrl-C.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,20 +15,20 @@ use std::time::Duration;
 use crate::message::say;
 
 const TICK: Duration = Duration::from_millis(10);
-/// As shells answer for a command that can't be run.
+/// The exit status of shells for a command that can't be run.
 const NOT_RUN: u8 = 127;
-/// What shells add to the number of the signal that ended a command.
+/// Shells add this to the number of the signal that ended a command.
 const SIGNALLED: i32 = 128;
 
 /// A command that runs once its recording has begun.
 pub struct Around {
     is_over: Arc<AtomicBool>,
-    /// Answers its exit status; `None`: it never began.
+    /// Returns the command's exit status; `None`: it never began.
     thread: JoinHandle<Option<u8>>,
 }
 
 impl Around {
-    /// Waits for the recording to `file`, runs the command, and ends the recording. `None`: there is none.
+    /// Waits for the recording to `file`, runs the command, and ends the recording. `None`: no command.
     pub fn start(words: &[OsString], file: File, end: impl Fn() + Send + 'static) -> Option<Around> {
         let (program, arguments) = words.split_first()?;
         let mut command = Command::new(program);
@@ -47,14 +47,14 @@ impl Around {
         Some(Around { is_over, thread })
     }
 
-    /// The recording has ended. Answers the command's exit status.
+    /// Returns the command's exit status, after the recording has ended.
     pub fn status(self) -> Option<u8> {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().ok().flatten()
     }
 }
 
-/// Whether the recording has begun; not, if it ended before.
+/// Waits until the recording has begun; false if it ended before.
 fn wait_for(file: &File, is_over: &AtomicBool) -> bool {
     while !is_over.load(Ordering::Relaxed) {
         if file.metadata().is_ok_and(|metadata| metadata.len() > 0) {

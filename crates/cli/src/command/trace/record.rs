@@ -1,4 +1,4 @@
-//! `cenote trace record`, as it is typed.
+//! Command line of `cenote trace record`.
 
 use std::ffi::OsString;
 use std::fs::File;

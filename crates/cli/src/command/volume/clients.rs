@@ -1,4 +1,4 @@
-//! `cenote volume clients`, as it is typed, and as clients are shown.
+//! Command line and output of `cenote volume clients`.
 
 use std::fmt::Write as _;
 

@@ -1,11 +1,11 @@
-//! `zfs allow`, `unallow`: who may do what without being an administrator.
+//! `zfs allow`, `unallow`: permissions of users other than administrators.
 //!
 //! ```text
-//!   allow DATASET                                     shows what is delegated there and above
+//!   allow DATASET                                     shows the permissions delegated there and above
 //!   allow [-ld] [-u|-g] WHO[,...] PERMISSIONS DATASET
 //!   allow [-ld] -e PERMISSIONS DATASET                everyone; also with the word for WHO
-//!   allow -c PERMISSIONS DATASET                      whoever makes a dataset below, in it
-//!   allow -s @SET PERMISSIONS DATASET                 a set, which may stand for a permission
+//!   allow -c PERMISSIONS DATASET                      the creator of a dataset below, in that dataset
+//!   allow -s @SET PERMISSIONS DATASET                 a set, usable as a permission
 //! ```
 //!
 //! Source: OpenZFS `zfs_main.c` (`zfs_do_allow_unallow_impl`), including the layout.
@@ -86,7 +86,7 @@ pub struct Whom {
     pub set: bool,
 }
 
-/// The words of a command, taken apart.
+/// The parsed words of a command.
 struct Form<'a> {
     who: Option<&'a str>,
     /// `None`: all.
@@ -111,7 +111,7 @@ impl Whom {
         Ok(Form { who, permissions })
     }
 
-    /// What the words mean; if that is not known, a dataset that is not there is told of first.
+    /// Returns `meant`; if it is an error, a missing dataset is reported first.
     async fn or_missing<T>(
         &self,
         session: &Session,
@@ -165,7 +165,7 @@ impl Whom {
 }
 
 impl Allow {
-    /// Whether it only shows what is delegated.
+    /// Whether it only shows permissions.
     pub fn only_looks(&self) -> bool {
         let Whom { user, group, everyone, creator, set, .. } = self.whom;
         self.words.len() == 1 && ![user, group, everyone, creator, set].contains(&true)
@@ -182,7 +182,7 @@ impl Allow {
         Ok(session.control().run(allow::Allow { dataset, grants: Some(grants) }).await?.outcome)
     }
 
-    /// What is to be delegated.
+    /// The permissions to delegate.
     fn grants(&self) -> Result<Vec<Grant>, CliError> {
         let Form { who, permissions } = self.whom.form(&self.words)?;
         let missing = || CliError::Usage("wrong number of parameters".into());
@@ -206,12 +206,12 @@ impl Unallow {
     }
 }
 
-/// Permissions with commas between them.
+/// Comma-separated permissions.
 fn named(permissions: &str) -> BTreeSet<String> {
     permissions.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// Shows what is delegated in a dataset and above.
+/// Shows the permissions delegated in a dataset and above.
 fn show(session: &Session, all: Vec<Delegation>) -> Result<(), CliError> {
     if session.json() {
         let entry = |one: &Delegation| json!({"dataset": one.dataset, "permissions": as_json(&one.grants)});
@@ -221,7 +221,7 @@ fn show(session: &Session, all: Vec<Delegation>) -> Result<(), CliError> {
     print(all.iter().map(|one| section(&one.dataset, &one.grants)).collect::<String>())
 }
 
-/// Whoever has something, and each thing with where it holds: locally, below.
+/// Each grantee's permissions, and where each holds: (locally, below).
 type Table = BTreeMap<To, BTreeMap<String, (bool, bool)>>;
 
 fn section(name: &str, grants: &[Grant]) -> String {
@@ -245,7 +245,7 @@ fn section(name: &str, grants: &[Grant]) -> String {
                 rows.push((order(who), format!("\t{}{}\n", described(who), names.join(","))));
             }
         }
-        // Numbers go by their digits, as in OpenZFS.
+        // Numbers sort by their digits, as in OpenZFS.
         rows.sort();
         if !rows.is_empty() {
             let _ = writeln!(text, "{title}:");
@@ -274,7 +274,7 @@ fn order(who: &To) -> String {
     }
 }
 
-/// With the blank that follows it.
+/// The grantee, followed by a blank.
 fn described(who: &To) -> String {
     let named = |name: Option<String>, id: &u64| name.unwrap_or_else(|| format!("(unknown: {id})"));
     match who {

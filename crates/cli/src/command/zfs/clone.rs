@@ -1,4 +1,4 @@
-//! `zfs clone`, as it is typed.
+//! Command line of `zfs clone`.
 
 use cenote_control::zfs::properties::settings::Setting;
 use cenote_control::zfs::tree::clone::Clone as Request;

@@ -1,4 +1,4 @@
-//! `zfs create`, as it is typed; what it says.
+//! Command line and output of `zfs create`.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -61,7 +61,7 @@ impl Create {
         match self.dry_run {
             _ if created.existed => Ok(outcome),
             true => self.print_report(session, &created).map(|()| outcome),
-            // It is there, whatever becomes of what is said of it.
+            // The dataset exists even if the report can't be printed.
             false => Ok(outcome.printed(self.print_report(session, &created))),
         }
     }
@@ -79,10 +79,10 @@ impl Create {
         })
     }
 
-    /// Prints what is created, if that was asked for.
+    /// Prints a report, if requested.
     fn print_report(&self, session: &Session, created: &Created) -> Result<(), CliError> {
         let properties = created.settings.iter().filter(|Stored { property, value }| {
-            // Blocks of the default size are not worth mentioning.
+            // Blocks of the default size are not reported.
             property != "volblocksize" || *value != Value::Number(DEFAULT_BLOCK_BYTES)
         });
         let properties = properties.map(|Stored { property, value }| {

@@ -1,4 +1,4 @@
-//! `zfs destroy`, as it is typed; what it says: `-v` for people, `-p` for scripts, `--json`.
+//! Command line and output of `zfs destroy`: `-v` for people, `-p` for scripts, `--json`.
 
 use cenote_control::zfs::tree::destroy::{Destroy as Request, Planned};
 use clap::Args;
@@ -43,7 +43,7 @@ pub struct Destroy {
 }
 
 impl Destroy {
-    /// Runs the command. Like OpenZFS, it says what it destroys before it does.
+    /// Runs the command. Like OpenZFS, it lists the datasets before it destroys them.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let tells = (self.verbose || self.parsable) && !self.target.contains('#');
         if self.dry_run || tells {
@@ -70,7 +70,7 @@ impl Destroy {
     }
 
     fn tell(&self, session: &Session, planned: &Planned) -> Result<(), CliError> {
-        // Like OpenZFS, which finds them only when it destroys.
+        // Like OpenZFS, which finds clones only when it destroys.
         let clones = if self.dry_run { &[][..] } else { &planned.clones };
         match session.json() {
             true => print_json(&self.as_json(planned, clones)),

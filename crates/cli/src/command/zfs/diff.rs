@@ -1,4 +1,4 @@
-//! `zfs diff`, as it is typed; how changes of files are shown.
+//! Command line and output of `zfs diff`.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -14,7 +14,7 @@ use crate::outcome::{CliError, Outcome};
 use crate::render::json_name;
 use crate::session::{Session, stdout};
 
-/// What writes lines.
+/// Writes the lines.
 struct Shown {
     out: BufWriter<Arc<File>>,
     /// None: as JSON.

@@ -61,8 +61,8 @@ impl Get {
     }
 }
 
-/// How wide the column of values is at least, whatever they are: the heading that `zfs list` would have, a
-/// rounded number, the longest of the values that an index may have (`zprop_width`).
+/// Minimum width of the value column: the longest of the heading in `zfs list`, a rounded number, and any
+/// value of an index property (`zprop_width`).
 fn least_width(wanted: Option<&[Wanted]>) -> usize {
     let of_native = |prop: &Prop| match prop.value {
         PropType::Number { .. } => prop.column.len().max(5),

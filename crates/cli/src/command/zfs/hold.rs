@@ -1,4 +1,4 @@
-//! `zfs hold`, `release`, `bookmark`, as they are typed.
+//! Command lines of `zfs hold`, `release`, `bookmark`.
 
 use cenote_control::zfs::points;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `zfs change-key`, `load-key`, `unload-key`, as they are typed.
+//! Command lines of `zfs change-key`, `load-key`, `unload-key`.
 
 use std::path::Path;
 
@@ -104,7 +104,7 @@ impl LoadKey {
         Ok(answered.outcome)
     }
 
-    /// A file is read here: no daemon opens what its clients name.
+    /// The client reads the file: a daemon opens no file named by its clients.
     fn place(&self, session: &Session) -> Result<Place, CliError> {
         match self.location.as_deref() {
             None => Ok(Place::Stored),
@@ -135,7 +135,7 @@ impl UnloadKey {
     }
 }
 
-/// Says with how many keys of several it worked.
+/// Prints how many of several keys succeeded.
 fn count(keys: &Keys, work: &str) -> Result<(), CliError> {
     match keys.tried.filter(|&tried| tried > 0) {
         Some(tried) => print(format!("{} / {tried} {work}\n", keys.done.len())),

@@ -52,7 +52,7 @@ impl List {
     fn scope(&self) -> Result<Scope, CliError> {
         let types = match &self.selection.types {
             Some(types) => Types::parse(types)?,
-            // Whatever is named is listed, even a snapshot.
+            // Every named dataset is listed, even a snapshot.
             None => Types::HEADS,
         };
         let attached = self.selection.types.is_some() && types.only_attached() && !self.names.is_empty();

@@ -1,4 +1,4 @@
-//! `zfs mount`, `unmount`, as they are typed.
+//! Command lines of `zfs mount`, `unmount`.
 
 use cenote_control::zfs::mounts::mount::{self, AccessTimes, MountOptions, Mounted, Which};
 use cenote_control::zfs::mounts::unmount;
@@ -61,7 +61,7 @@ pub struct Unmount {
     pub name: Option<String>,
 }
 
-/// Shows what is mounted.
+/// Lists mounted file systems.
 fn list(session: &Session, mounted: Vec<Mounted>) -> Result<(), CliError> {
     let mounted = mounted.into_iter().map(|one| (one.filesystem, one.mountpoint.display().to_string()));
     if session.json() {
@@ -75,7 +75,7 @@ fn list(session: &Session, mounted: Vec<Mounted>) -> Result<(), CliError> {
 }
 
 impl Mount {
-    /// Whether it only lists what is mounted.
+    /// Whether it only lists mounts.
     pub fn only_looks(&self) -> bool {
         self.name.is_none() && !self.all
     }

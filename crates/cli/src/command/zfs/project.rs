@@ -1,7 +1,7 @@
 //! `zfs project`: the projects of files in mounted file systems.
 //!
-//! It runs where it is typed, with the rights of who typed it, on whatever is mounted there; links within
-//! folders are not followed, nor are pipes and devices opened.
+//! It runs in the client's process with the user's rights, on any mounted file system. Links within folders
+//! are not followed, and pipes and devices are not opened.
 //!
 //! Source: OpenZFS `zfs_project.c`, zfs-project(8).
 
@@ -70,7 +70,7 @@ fn project_id(typed: &str) -> Result<u32, String> {
     parsed.ok().filter(|id| *id != u32::MAX).ok_or_else(|| format!("a project is less than {}", u32::MAX))
 }
 
-/// What is done with each file.
+/// The work done on each file.
 enum Action {
     List,
     Check(u32),
@@ -99,7 +99,7 @@ impl Project {
         Ok(outcome)
     }
 
-    /// A file, or a folder with what is in it.
+    /// Visits a file, or a folder with its contents.
     fn visit(
         &self,
         session: &Session,
@@ -137,7 +137,7 @@ impl Project {
             };
             for entry in entries {
                 let path = entry.map_err(at(&folder))?.path();
-                // It may have gone meanwhile.
+                // The file may be gone by now.
                 let Ok(found) = symlink_metadata(&path) else { continue };
                 if !found.is_file() && !found.is_dir() {
                     continue;
@@ -201,7 +201,7 @@ impl Project {
     }
 }
 
-/// Opens a file or folder; what has become a pipe meanwhile keeps nobody waiting.
+/// Opens a file or folder. If it has become a pipe meanwhile, the open does not block.
 fn open(path: &Path, more: OFlags) -> io::Result<File> {
     let flags = OFlags::NOCTTY | OFlags::NONBLOCK | more;
     OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)

@@ -1,4 +1,4 @@
-//! `zfs receive`, as it is typed.
+//! Command line of `zfs receive`.
 
 use cenote_control::zfs::properties::settings::{Setting, find};
 use cenote_control::zfs::receive::{Naming, Receive as Request};
@@ -9,7 +9,7 @@ use super::not_yet;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print_json};
 
-/// As OpenZFS has it: scripts look for these words.
+/// OpenZFS's text: scripts look for these words.
 const USAGE: &str = "\
 cenote zfs receive [-vMnsFhu] [-o <property>=<value>] ... [-x <property>] ...
            <filesystem|volume|snapshot>
@@ -124,7 +124,7 @@ impl Receive {
     }
 }
 
-/// A property as it is stored.
+/// A property's stored name.
 fn name_of(typed: &str) -> Result<String, CliError> {
     if typed.contains('=') {
         let why = format!("invalid property '{typed}': -x takes a name, without a value");

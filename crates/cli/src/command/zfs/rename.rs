@@ -1,4 +1,4 @@
-//! `zfs rename`, as it is typed.
+//! Command line of `zfs rename`.
 
 use cenote_control::zfs::tree::rename::Rename as Request;
 use clap::Args;
@@ -41,7 +41,7 @@ impl Rename {
         Ok(session.control().run(request).await?.outcome)
     }
 
-    /// The new name, of which the dataset may be left out if it is a snapshot's.
+    /// The new name; a snapshot's may lack the dataset, which is added.
     fn full_name(&self) -> String {
         match (self.from.split_once('@'), self.to.strip_prefix('@')) {
             (Some((path, _)), Some(own)) => format!("{path}@{own}"),

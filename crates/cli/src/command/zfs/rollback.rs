@@ -1,4 +1,4 @@
-//! `zfs rollback`, `promote`, as they are typed.
+//! Command lines of `zfs rollback`, `promote`.
 
 use cenote_control::zfs::{points, tree};
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `zfs send`, as it is typed.
+//! Command line of `zfs send`.
 
 use cenote_control::zfs::send::Send as Request;
 use clap::{ArgAction, Args};
@@ -8,7 +8,7 @@ use crate::message::say_bare;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_json};
 
-/// As OpenZFS has it: scripts look for these words.
+/// OpenZFS's text: scripts look for these words.
 const USAGE: &str = "\
 cenote zfs send [-DLPbcehnpsVvw] [-i|-I snapshot] [-R [-X dataset[,dataset]...]] <snapshot>
        cenote zfs send [-DnVvPLecw] [-i snapshot|bookmark] <filesystem|volume|snapshot>

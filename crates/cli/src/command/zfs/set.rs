@@ -1,4 +1,4 @@
-//! `zfs set`, `inherit`, as they are typed.
+//! Command lines of `zfs set`, `inherit`.
 
 use cenote_control::zfs::properties::settings::Setting;
 use cenote_control::zfs::properties::{inherit, set};

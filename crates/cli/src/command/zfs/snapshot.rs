@@ -1,4 +1,4 @@
-//! `zfs snapshot`, as it is typed.
+//! Command line of `zfs snapshot`.
 
 use cenote_control::zfs::points::snapshot::Snapshot as Request;
 use cenote_control::zfs::properties::settings::Setting;

@@ -1,4 +1,4 @@
-//! A property's value as `zfs` prints it, and the columns that properties get.
+//! A property's value as `zfs` prints it, and the columns of properties.
 //!
 //! Source: OpenZFS `zfs_prop_get`, `zfs_prop.c` (columns, alignment).
 
@@ -8,7 +8,7 @@ use cenote_format::props::{Prop, PropType};
 
 use crate::render::{Align, nice_bytes, nice_number, short_time, short_time_seconds};
 
-/// How a property that was asked for is a column.
+/// A requested property as a column.
 pub trait Column {
     /// Its heading and alignment.
     fn column(&self) -> (String, Align);

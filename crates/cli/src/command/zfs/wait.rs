@@ -1,4 +1,4 @@
-//! `zfs wait`, as it is typed.
+//! Command line of `zfs wait`.
 
 use cenote_control::zfs::wait::{Activity, Wait as Request};
 use clap::Args;

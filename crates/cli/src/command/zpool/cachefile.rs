@@ -3,7 +3,6 @@
 //! It is an nvlist with each pool's configuration under its name. Only the device paths are used; everything
 //! else is read from the devices.
 //!
-//!
 //! Source: OpenZFS `spa_config.c`, `zpool_find_import_cached`.
 
 use std::fs::File;

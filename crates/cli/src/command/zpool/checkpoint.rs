@@ -1,4 +1,4 @@
-//! `zpool checkpoint`, as it is typed.
+//! Command line of `zpool checkpoint`.
 
 use cenote_control::zpool::whole::checkpoint::Checkpoint as Request;
 use clap::Args;

@@ -1,4 +1,4 @@
-//! `zpool create`, as it is typed; a layout, as `-n` shows it.
+//! Command line of `zpool create`, and the layout printed by `-n`.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

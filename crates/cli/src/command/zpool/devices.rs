@@ -1,4 +1,4 @@
-//! `zpool add`, `attach`, `detach`, as they are typed.
+//! Command lines of `zpool add`, `attach`, `detach`.
 
 use std::fmt::Write as _;
 

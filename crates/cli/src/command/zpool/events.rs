@@ -1,4 +1,4 @@
-//! `zpool events`, as it is typed; how events are shown.
+//! Command line and output of `zpool events`.
 
 use std::fmt::Write as _;
 

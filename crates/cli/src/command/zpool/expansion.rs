@@ -9,7 +9,7 @@ use cenote_pool::VdevStatus;
 use super::work::name_of;
 use crate::render::{ctime, days_and_clock, nice_number};
 
-/// The lines `expand:`. `now_s`: the time, if the daemon does it.
+/// The lines `expand:`. `now_s`: the time, if the daemon runs the expansion.
 pub fn lines(it: &Expansion, root: &VdevStatus, now_s: Option<u64>) -> String {
     let (name, copied) = (name_of(root, it.vdev), nice_number(it.copied_bytes));
     let time = |seconds: u64| ctime(seconds.cast_signed());
@@ -31,7 +31,7 @@ pub fn lines(it: &Expansion, root: &VdevStatus, now_s: Option<u64>) -> String {
     }
 }
 
-/// How fast it is, and how long it takes yet.
+/// Speed and time left.
 fn pace(it: &Expansion, now_s: Option<u64>) -> (String, String) {
     const TOO_LONG_S: u64 = 30 * 24 * 3600;
     let waits = if it.waits { ", paused for resilver or clear" } else { "" };

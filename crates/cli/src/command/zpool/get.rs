@@ -1,4 +1,4 @@
-//! `zpool get`: properties and features, one per line; with vdevs, theirs.
+//! `zpool get`: properties and features of pools, or properties of vdevs, one per line.
 
 use cenote_control::zpool::shown::get::{Found, Get as Request, PoolProperties, VdevProperties};
 use cenote_control::zpool::shown::list::Head;

@@ -1,7 +1,8 @@
 //! `zpool history`: the commands run on the pool and, with `-i`, its internal events.
 //!
-//! Source: OpenZFS `print_history_records`. Times are UTC. Of the users only root is named: other uids belong
-//! to another machine.
+//! Times are UTC. Of the users, only root is named: other uids belong to another machine.
+//!
+//! Source: OpenZFS `print_history_records`.
 
 use std::fmt::Write as _;
 

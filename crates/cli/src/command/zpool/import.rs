@@ -1,4 +1,4 @@
-//! `zpool import`, as it is typed; how pools on disks are shown.
+//! Command line of `zpool import`, and its list of pools on disks.
 
 use cenote_control::zpool::whole::import::found::Found;
 use cenote_control::zpool::whole::import::{Import as Request, Imported, Purpose};
@@ -30,7 +30,7 @@ impl Import {
         Ok(outcome.printed(print(self.as_text(&done, shows_states))))
     }
 
-    /// Whether this is about a pool on disks, not about having one open.
+    /// Whether this is about a pool on disks, not about opening one for good.
     pub fn is_for_disks(&self) -> bool {
         self.dry_run || self.is_read_only()
     }
@@ -82,7 +82,7 @@ impl Import {
         }
     }
 
-    /// None: a pool was opened for good, about which there is nothing to say.
+    /// None: a pool was opened for good, which prints nothing.
     fn as_json(&self, done: &Imported, was_opened: bool) -> Option<serde_json::Value> {
         match done.rewound.last() {
             Some(back) if self.dry_run => Some(import_json::way(back, "would_rewind")),
@@ -92,7 +92,7 @@ impl Import {
     }
 
     fn as_text(&self, done: &Imported, shows_states: bool) -> String {
-        // Of all pools, those that do not open were told of.
+        // Among all pools, those that do not open have been reported.
         let is_shown = |pool: &&Found| !shows_states || pool.opened.is_ok();
         let shown = done.pools.iter().filter(is_shown).map(|pool| self.describe(pool, shows_states));
         let mut out = shown.collect::<Vec<_>>().join("\n");

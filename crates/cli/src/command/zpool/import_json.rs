@@ -18,7 +18,7 @@ pub fn whole(done: &Imported) -> Value {
     whole
 }
 
-/// A pool that goes back, in a document of its own.
+/// A rewound pool, in a document of its own.
 pub fn way(back: &Rewound, key: &str) -> Value {
     document("zpool import", key, Map::from_iter([(back.pool.clone(), rewound(&back.way))]))
 }
@@ -61,7 +61,7 @@ fn problems(problems: &[Problem]) -> Value {
     problems.iter().map(|problem| json!({"path": problem.path, "why": problem.why})).collect()
 }
 
-/// A rewind target and what is lost with it.
+/// A rewind target and the loss it implies.
 fn rewound(way: &WayBack) -> Value {
     json!({
         "from_txg": way.newest.0,

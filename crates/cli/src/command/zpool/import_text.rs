@@ -1,5 +1,5 @@
-//! What `zpool import` prints about a pool besides its tree: whether it opens and how to repair it, who used
-//! it last, which state was opened or rewound to.
+//! Text of `zpool import` about a pool besides its tree: whether it opens and how to repair it, its last
+//! user, and the state that was opened or rewound to.
 
 use cenote_control::zpool::whole::import::Rewound;
 use cenote_control::zpool::whole::import::found::{Found, Opened};
@@ -21,7 +21,7 @@ pub fn action(health: &PoolHealth, opens: bool, reason: Option<&str>) -> String 
     }
 }
 
-/// Who used the pool last, if it was not exported.
+/// The pool's last user, if it was not exported.
 pub fn last_user(found: &Found) -> Option<String> {
     if found.state != PoolState::Active {
         return None;
@@ -34,7 +34,7 @@ pub fn last_user(found: &Found) -> Option<String> {
     Some(format!("in use by {host}{hostid}{when}, not exported"))
 }
 
-/// Which state was opened, and how it differs from the newest.
+/// The state that was opened, and its difference from the newest.
 pub fn opened(state: &Opened) -> String {
     let Opened { at, is_checkpoint, newest_txg, oldest_txg, states } = state;
     let time = ctime(at.unix_seconds.cast_signed());
@@ -47,7 +47,7 @@ pub fn opened(state: &Opened) -> String {
     paragraph("opened", &format!("read-only, as of txg {}, {time}: {which}. {kept}.", at.txg))
 }
 
-/// What a rewind would do; `letters` are the options of the command that does it.
+/// The effect of a rewind; `letters` are the options of the command that does it.
 pub fn would_go_back(Rewound { pool: name, way }: &Rewound, letters: &str) -> String {
     let time = way.time();
     if way.is_newest() {
@@ -62,7 +62,7 @@ pub fn would_go_back(Rewound { pool: name, way }: &Rewound, letters: &str) -> St
     )
 }
 
-/// What a rewind did.
+/// The effect of a completed rewind.
 pub fn went_back(Rewound { pool: name, way }: &Rewound) -> String {
     let time = way.time();
     if way.is_newest() {

@@ -1,7 +1,7 @@
-//! `zpool iostat`: what passes to and from the devices of pools that the daemon holds.
+//! `zpool iostat`: traffic of the devices in the daemon's pools.
 //!
-//! The first report is of the time since the pool was opened, each later one of its interval. Vdevs that
-//! consist of others show their sum.
+//! The first report covers the time since the pool was opened, each later one its interval. A vdev with
+//! children shows their sum.
 //!
 //! Source: OpenZFS `zpool_main.c` (`print_iostat`, `print_iostat_header_impl`), zpool-iostat(8).
 

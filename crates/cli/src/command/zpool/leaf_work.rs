@@ -1,4 +1,4 @@
-//! How far devices are initialized (`zpool status -i`) and trimmed (`-t`), after their lines.
+//! Notes after the lines of devices: progress of initializing (`zpool status -i`) and trimming (`-t`).
 //!
 //! Source: OpenZFS `print_status_initialize`, `print_status_trim`.
 
@@ -11,8 +11,8 @@ use crate::render::ctime;
 const INITIALIZE: [&str; 3] = ["initialized", "uninitialized", "initializing"];
 const TRIM: [&str; 3] = ["trimmed", "untrimmed", "trimming"];
 
-/// The note after a device's line: detailed for the kinds of work asked for, otherwise only that work is in
-/// progress.
+/// The note after a device's line: details of the requested kinds of work, otherwise only the word for work
+/// in progress.
 pub fn note(passes: &LeafPasses, initialize: bool, trim: bool) -> String {
     of(passes.initialize, INITIALIZE, initialize) + &of(passes.trim, TRIM, trim)
 }

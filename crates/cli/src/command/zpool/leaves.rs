@@ -1,4 +1,4 @@
-//! `zpool offline`, `online`, `clear`, `reopen`, as they are typed.
+//! Command lines of `zpool offline`, `online`, `clear`, `reopen`.
 
 use cenote_control::zpool::leaves::{clear, offline, online, reopen};
 use clap::Args;

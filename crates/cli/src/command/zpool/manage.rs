@@ -1,4 +1,4 @@
-//! `zpool export`, `destroy`, `sync`, as they are typed; `labelclear`, which is about devices.
+//! Command lines of `zpool export`, `destroy`, `sync`, and `labelclear`, which is about devices.
 
 use cenote_control::zpool::whole;
 use cenote_device::{Device, FileDevice, OpenOptions};
@@ -106,7 +106,7 @@ impl LabelClear {
         let config = labels.iter().find_map(|label| label.config.as_ref());
         if let (Some(config), false) = (config, self.force) {
             let state = PoolState::from(config.get_u64("state").unwrap_or(0));
-            // Nobody has it open: a spare or cache device is left over from its pool.
+            // The device is not in use: a spare or cache device is left over from its pool.
             if !matches!(state, PoolState::Destroyed | PoolState::Spare | PoolState::L2cache) {
                 let (device, state) = (device.describe(), state.to_string().to_lowercase());
                 return Err(CliError::Usage(format!(

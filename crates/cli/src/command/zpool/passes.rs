@@ -1,4 +1,4 @@
-//! `zpool initialize`, `zpool trim`, as they are typed.
+//! Command lines of `zpool initialize`, `zpool trim`.
 
 use cenote_control::zpool::work::{initialize, trim};
 use clap::Args;

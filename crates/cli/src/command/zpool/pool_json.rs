@@ -25,7 +25,7 @@ impl PoolKeys {
     }
 }
 
-/// The JSON fields of every pool, whatever the command.
+/// The JSON fields of every pool, in any command.
 pub fn head(pool: &Head, numbers: bool) -> Map<String, Value> {
     let number = |number: u64| number_or_text(&number.to_string(), numbers);
     let mut head = Map::new();

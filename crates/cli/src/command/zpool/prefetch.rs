@@ -1,4 +1,4 @@
-//! `zpool prefetch`, as it is typed.
+//! Command line of `zpool prefetch`.
 
 use cenote_control::zpool::work::prefetch::{Prefetch as Request, Tables};
 use clap::{Args, ValueEnum};

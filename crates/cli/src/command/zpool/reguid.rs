@@ -1,4 +1,4 @@
-//! `zpool reguid`, as it is typed.
+//! Command line of `zpool reguid`.
 
 use cenote_control::zpool::whole::reguid::Reguid as Request;
 use clap::Args;
@@ -19,7 +19,7 @@ pub struct Reguid {
     pub pool: String,
 }
 
-/// A number of 64 bits; as with strtoull(3), one below 0 counts from the end.
+/// A 64-bit number; a negative one wraps around, as in strtoull(3).
 fn guid(typed: &str) -> Result<u64, std::num::ParseIntError> {
     match typed.strip_prefix('-') {
         Some(below) => below.parse().map(u64::wrapping_neg),

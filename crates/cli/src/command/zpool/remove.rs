@@ -1,4 +1,4 @@
-//! `zpool remove`, as it is typed.
+//! Command line of `zpool remove`.
 
 use cenote_control::zpool::leaves::remove::{Estimated, Order, Remove as Request};
 use clap::Args;

@@ -35,7 +35,7 @@ pub struct Repeat {
 pub struct Round {
     /// Whether this is the first round.
     pub is_first: bool,
-    /// The time that `-T` adds.
+    /// The time added by `-T`.
     time: Option<String>,
 }
 
@@ -85,7 +85,7 @@ impl Repeat {
     }
 }
 
-/// Waits for the next round. A daemon's client heeds Ctrl-C from its first request on, so it does here, too.
+/// Waits for the next round. A daemon's client handles Ctrl-C from its first request on, so this does, too.
 async fn wait(session: &Session, interval: Duration) -> Result<(), CliError> {
     let sleep = session.runtime().sleep(interval);
     if !session.control().is_with_daemon() {

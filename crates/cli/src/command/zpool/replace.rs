@@ -1,4 +1,4 @@
-//! `zpool replace`, `zpool evacuate`, as they are typed.
+//! Command lines of `zpool replace`, `zpool evacuate`.
 
 use cenote_control::zpool::joining::{evacuate, replace};
 use clap::Args;

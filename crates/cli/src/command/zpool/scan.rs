@@ -1,4 +1,4 @@
-//! `zpool scrub`, `zpool resilver`, as they are typed.
+//! Command lines of `zpool scrub`, `zpool resilver`.
 
 use cenote_control::zpool::work::resilver;
 use cenote_control::zpool::work::scrub::{self, Order};

@@ -1,4 +1,4 @@
-//! `zpool set`, as it is typed.
+//! Command line of `zpool set`.
 
 use cenote_control::zfs::properties::settings::Setting;
 use cenote_control::zpool::properties::set::Set as Request;

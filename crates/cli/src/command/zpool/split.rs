@@ -1,4 +1,4 @@
-//! `zpool split`, as it is typed.
+//! Command line of `zpool split`.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,4 @@
-//! `zpool status`, as it is typed; how a pool's health, its recorded work, its devices and its known errors
-//! are shown.
+//! Command line and output of `zpool status`: a pool's health, recorded work, devices and known errors.
 
 use cenote_control::zpool::shown::list::Head;
 use cenote_control::zpool::shown::status::damaged::{Damaged, Of};
@@ -102,7 +101,7 @@ impl Status {
     fn pool(&self, pool: &PoolStatus) -> String {
         let mut out = heading(&pool.name, &pool.health, pool.reason.as_ref());
         let Some(opened) = &pool.opened else {
-            // What the labels alone show.
+            // Only facts from the labels.
             return out + "config:\n\n" + &tree::draw(&pool.health, self.style(false), &tree::Notes::new());
         };
         out += &work::lines(&opened.work, &pool.health.root);

@@ -39,7 +39,7 @@ pub struct Style {
     pub only_unhealthy: bool,
     /// How devices are named.
     pub names: DeviceNames,
-    /// Mark devices that are being resilvered, if that is known.
+    /// Mark devices being resilvered, if known.
     pub resilvering: bool,
 }
 

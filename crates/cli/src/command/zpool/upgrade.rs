@@ -1,4 +1,4 @@
-//! `zpool upgrade`, as it is typed, and what it shows.
+//! Command line and output of `zpool upgrade`.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_upgrade`), including the wording.
 
@@ -68,7 +68,7 @@ impl Upgrade {
     }
 
     fn enabled_text(&self, pools: &[Upgraded], failed: u64) -> String {
-        // Of all pools, only those are named that get something.
+        // With -a, only pools that would be upgraded are named.
         let named = pools.iter().filter(|one| !self.all || !is_nothing(one));
         let text: String = named.map(upgraded_text).collect();
         match self.all && failed == 0 && text.is_empty() {

@@ -1,4 +1,4 @@
-//! `zpool wait`, as it is typed; what it shows while it waits.
+//! Command line of `zpool wait`, and its output while it waits.
 
 use std::ffi::OsStr;
 
@@ -75,7 +75,7 @@ impl Wait {
             }
             let shown = session.runtime().now();
             left = session.control().run(self.request(Some(interval_ms))).await?.answer;
-            // It was done before there was anything to show again.
+            // The work ended before the next report was due.
             if session.runtime().now().since(shown) < interval {
                 return Ok(Outcome::Done);
             }

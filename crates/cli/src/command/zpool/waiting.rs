@@ -1,6 +1,6 @@
 //! Pools that the daemon can't open yet, as `zpool status` and `zpool list` show them.
 //!
-//! OpenZFS lists a pool of its cache file that does not open as UNAVAIL, with dashes for what is not known.
+//! OpenZFS lists a cache-file pool that does not open as UNAVAIL, with dashes for unknown values.
 
 use cenote_control::zpool::shown::waits::Waits;
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use super::pool_json::PoolKeys;
 use crate::command::json::number_or_text;
 use crate::render::paragraph;
 
-/// The state that is shown.
+/// The state shown.
 pub const STATE: &str = "UNAVAIL";
 const ACTION: &str = "The daemon tries to open it again, at least every 30 seconds. Attach the missing \
     devices, or forget the pool with 'zpool export'.";
@@ -29,7 +29,7 @@ pub fn text(waiting: &Waits) -> String {
     out
 }
 
-/// The entry of JSON, and its key.
+/// The JSON key and entry.
 pub fn entry(waiting: &Waits, keys: PoolKeys, numbers: bool) -> (String, Map<String, Value>) {
     let guid = waiting.guid.to_string();
     let key = if keys.by_guid { guid.clone() } else { waiting.name.clone() };

@@ -1,8 +1,8 @@
 //! Long-running work recorded in the pool: the lines `scan:`, `remove:`, `checkpoint:` and `expand:` of
 //! `zpool status`.
 //!
-//! Work in progress is shown with its speed and the time left if the daemon does it now; of what was in
-//! progress when the pool was last written, only how far it had come is on disk.
+//! Work that the daemon is doing is shown with its speed and the time left. For work in progress when the
+//! pool was last written, the disk holds only the progress.
 //!
 //! Source: OpenZFS `print_scan_scrub_resilver_status`, `print_err_scrub_status`, `print_rebuild_status_impl`,
 //! `print_removal_status`, `print_checkpoint_status`.
@@ -17,7 +17,7 @@ use cenote_pool::VdevStatus;
 use super::expansion;
 use crate::render::{ctime, days_and_clock, nice_bytes, nice_number};
 
-/// Of slower rebuilds it is not said how long they take.
+/// For slower rebuilds, no time left is shown.
 const LEAST_RATE: u64 = 10 << 20;
 
 fn bytes_per_second(pace: Pace) -> Option<u64> {
@@ -69,7 +69,7 @@ fn scan_lines(
     out
 }
 
-/// The label is `scrub`, one column to the right: so OpenZFS has it.
+/// The label is `scrub`, one column to the right, as in OpenZFS.
 fn error_scrub_lines(scrub: &ErrorScrubPhys) -> String {
     let (start, end) = (time(scrub.start_time_s), time(scrub.end_time_s));
     let examined = scrub.examined;
@@ -83,7 +83,7 @@ fn error_scrub_lines(scrub: &ErrorScrubPhys) -> String {
         ScanState::ErrorScrubbing => {
             let percent = 100.0 * examined as f64 / examined.saturating_add(scrub.to_examine).max(1) as f64;
             let state = match scrub.is_paused() {
-                // When that was is not on disk.
+                // The time of the pause is not on disk.
                 true => format!("error scrub paused\n\terror scrub started on {start}"),
                 false => format!("error scrub in progress since {start}"),
             };
@@ -110,7 +110,7 @@ fn scan_line(scan: &ScanPhys, what: &str, pace: Option<Pace>) -> String {
             let all = nice_bytes(scan.to_examine_bytes);
             let to_issue = scan.to_examine_bytes.saturating_sub(scan.skipped_bytes);
             let examined = nice_bytes(scan.examined_bytes);
-            // What was written since it began adds to what it meets.
+            // Data written since the start adds to the data examined.
             let percent = (100.0 * scan.examined_bytes as f64 / to_issue.max(1) as f64).min(100.0);
             let progress = if scan.is_paused() { "paused, started" } else { "in progress since" };
             let rate = pace.and_then(bytes_per_second).filter(|_| !scan.is_paused());
@@ -131,7 +131,7 @@ fn scan_line(scan: &ScanPhys, what: &str, pace: Option<Pace>) -> String {
     }
 }
 
-/// Its speed is that of all the time that it has run.
+/// Its speed is the average since its start.
 fn rebuild_line(name: &str, rebuild: &RebuildPhys, is_done_now: bool) -> String {
     let (start, end) = (time(rebuild.start_time_s), time(rebuild.end_time_s));
     let rebuilt = nice_bytes(rebuild.rebuilt_bytes);
@@ -215,7 +215,7 @@ fn removal(removal: &Removal, root: &VdevStatus, now_s: Option<u64>) -> String {
     out
 }
 
-/// How fast a removal is that the daemon does, and how long it takes yet.
+/// Speed and time left of a removal that the daemon runs.
 fn removal_pace(removing: &RemovingPhys, now_s: Option<u64>) -> Option<(String, String)> {
     const TOO_LONG_HOURS: u64 = 30 * 24;
     let seconds = now_s?.saturating_sub(removing.start_time_s).max(1);

@@ -39,7 +39,7 @@ impl Numbers {
         })
     }
 
-    /// Those that are never rounded.
+    /// A number that is never rounded.
     fn plain(self, number: u64) -> Value {
         number_or_text(&number.to_string(), self.as_numbers)
     }
@@ -64,7 +64,7 @@ pub fn members(work: &Work, root: &VdevStatus, numbers: Numbers) -> Map<String, 
             "errors": numbers.value(scan.errors, nice_number),
             "bytes_per_scan": bytes(pass_bytes),
             "pass_start": numbers.plain(pace.map_or(scan.start_time_s, |pace| pace.since_s)),
-            // When it was paused is not on disk.
+            // The time of the pause is not on disk.
             "scrub_pause": time(0),
             "scrub_spent_paused": numbers.plain(0),
             "issued_bytes_per_scan": bytes(pass_bytes),

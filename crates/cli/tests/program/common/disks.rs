@@ -80,7 +80,7 @@ impl Disks {
         std::fs::remove_file(file).unwrap();
     }
 
-    /// What [`Disks::fill`] wrote is there.
+    /// Checks that the content written by [`Disks::fill`] is there.
     pub fn assert_filled(&self, seed: u64) {
         let read = self.run(&format!("cat tank:/file{seed}"), &[]);
         assert!(read.stdout == noise(seed, 3_000_000), "{}", String::from_utf8_lossy(&read.stderr));
@@ -91,7 +91,7 @@ impl Disks {
         self.zdb_is_content_with(POOL);
     }
 
-    /// The same of another pool.
+    /// The same for another pool.
     pub fn zdb_is_content_with(&self, pool: &str) {
         zdb_finds_nothing(self.path(), pool);
     }

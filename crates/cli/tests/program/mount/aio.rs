@@ -1,11 +1,11 @@
-//! Writing asynchronously, as databases do: `io_submit`.
+//! Asynchronous writes with `io_submit`, as databases make them.
 #![allow(unsafe_code)] // Nothing safe wraps Linux's AIO.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
 
-/// A queue of asynchronous writes, of which one is under way at a time.
+/// A queue of asynchronous writes, one in flight at a time.
 pub struct Aio(libc::c_ulong);
 
 const IOCB_CMD_PWRITE: u16 = 1;
@@ -16,13 +16,13 @@ type Event = [i64; 4];
 impl Aio {
     pub fn new() -> Aio {
         let mut context = 0;
-        // SAFETY: the kernel writes the context's number there, and nothing else.
+        // SAFETY: the kernel writes only the context's number there.
         let done = unsafe { libc::syscall(libc::SYS_io_setup, 1, &raw mut context) };
         assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
         Aio(context)
     }
 
-    /// Writes the whole of `data`, and returns when the kernel says that it is written.
+    /// Writes all of `data`, and returns when the kernel reports completion.
     pub fn write_all_at(&self, file: &File, data: &[u8], offset: u64) {
         // SAFETY: zeros are a valid `iocb`.
         let mut block: libc::iocb = unsafe { std::mem::zeroed() };
@@ -37,7 +37,7 @@ impl Aio {
         assert_eq!(begun, 1, "{}", std::io::Error::last_os_error());
         let mut event: Event = [0; 4];
         let no_limit = null_mut::<libc::timespec>();
-        // SAFETY: there is room for the one event that is asked for.
+        // SAFETY: the buffer has room for the one requested event.
         let ended = unsafe { libc::syscall(libc::SYS_io_getevents, self.0, 1, 1, &raw mut event, no_limit) };
         assert_eq!((ended, event[2]), (1, data.len() as i64));
     }
@@ -45,7 +45,7 @@ impl Aio {
 
 impl Drop for Aio {
     fn drop(&mut self) {
-        // SAFETY: nothing is under way.
+        // SAFETY: nothing is in flight.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
     }
 }

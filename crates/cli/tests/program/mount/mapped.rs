@@ -1,4 +1,4 @@
-//! A file mapped into memory.
+//! Files mapped into memory.
 #![allow(unsafe_code)] // There is no other way to map a file.
 
 use std::fs::{self, File, OpenOptions};
@@ -10,14 +10,14 @@ use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 
 use crate::mount::mounted::Pool;
 
-/// Shares the first `len` bytes of a file with `work`, and returns when what it has changed is in the file.
+/// Shares the first `len` bytes of a file with `work`, and returns when its changes are in the file.
 pub fn with_mapped(file: &File, len: usize, work: impl FnOnce(&mut [u8])) {
     with_mapped_until(file, len, work).unwrap();
 }
 
-/// The same, if the file may refuse it.
+/// The same, where the file may refuse the changes.
 fn with_mapped_until(file: &File, len: usize, work: impl FnOnce(&mut [u8])) -> Result<(), Errno> {
-    // SAFETY: the mapping is as long as the slice, nobody else in this process has it, and it outlives
+    // SAFETY: the mapping is as long as the slice, it is the only one in this process, and it outlives
     // `work`.
     unsafe {
         let at =
@@ -71,7 +71,7 @@ fn a_mapping_of_an_immutable_file_changes_nothing_that_others_open() {
     for flag in ["i", "a"] {
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         let refused = with_mapped_until(&file, 8192, |bytes| {
-            // What was changed before it was made immutable is in the file.
+            // Changes made before the file became immutable are in the file.
             bytes[..8].copy_from_slice(b"in time ");
             chattr(&format!("+{flag}"));
             assert_eq!(fs::read(&path).unwrap()[..8], *b"in time ");

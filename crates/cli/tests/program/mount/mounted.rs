@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::common::can_mount;
 use crate::common::disks::Disks;
 
-/// How long any test may take: then its file system is aborted, and what waits for it fails.
+/// Time limit of a test. After it the file system is aborted, and requests that wait for it fail.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// A pool, `tank`, and a folder to mount it on.
@@ -19,7 +19,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// `None`, and says so, where nothing can be mounted.
+    /// `None`, with a message, where nothing can be mounted.
     pub fn new() -> Option<Pool> {
         if !can_mount() {
             return None;
@@ -43,7 +43,7 @@ impl Pool {
         self.folder.path().join("mnt")
     }
 
-    /// What the program has said on standard error.
+    /// The program's standard error so far.
     pub fn said(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("said")).unwrap()
     }
@@ -69,7 +69,7 @@ impl Pool {
     }
 }
 
-/// A mounted file system. It is unmounted whatever happens to the test.
+/// A mounted file system. It is unmounted even if the test fails.
 pub struct Mounted {
     pub dir: PathBuf,
     child: Child,
@@ -84,8 +84,8 @@ impl Mounted {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Unmounts, and waits for the program. While another test's thread starts a program, that has the files
-    /// that are open here for a moment: then it is busy.
+    /// Unmounts, and waits for the program. While another test's thread starts a program, the child briefly
+    /// holds the files open in this process: the mount is then busy.
     pub fn unmount(mut self) {
         let until = Instant::now() + Duration::from_secs(20);
         while !umount(&self.dir, "") {

@@ -1,4 +1,4 @@
-//! Mounts that end badly, or never begin.
+//! Mounts that end badly or never begin.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -25,7 +25,7 @@ fn nothing_that_was_fsynced_is_lost_when_the_program_is_killed() {
         File::open(&dir).unwrap().sync_all().unwrap();
         fs::write(dir.join("unsynced"), noise(9, 100_000)).unwrap();
         mounted.kill();
-        // The dead mount is still there; the next one takes it away.
+        // The dead mount is still there; the next mount removes it.
         assert!(fs::write(mounted.path("dir-0/dead"), "").is_err());
     }
     let mounted = pool.mount("tank");
@@ -86,7 +86,7 @@ fn a_place_that_does_not_serve_is_refused_before_the_pool_is_touched() {
     fs::write(pool.dir().join("file"), "").unwrap();
     assert!(refused("tank").contains("mnt: not empty, and overlay=off"));
 
-    // A pool that is mounted is nobody else's.
+    // No other program can use a mounted pool.
     fs::remove_file(pool.dir().join("file")).unwrap();
     let mounted = pool.mount("tank");
     pool.disks.fails("zfs create tank/new", "is in use");

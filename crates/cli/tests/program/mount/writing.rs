@@ -1,4 +1,4 @@
-//! What writing is refused, and what it takes away.
+//! Writes that are refused, and mode bits cleared by writing.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -50,7 +50,7 @@ fn more_than_there_is_room_for_can_not_be_allocated() {
     mounted.unmount();
 }
 
-/// `stat -c %a` asks for the mode alone, which the kernel would answer by itself.
+/// `stat -c %a` asks only for the mode, which the kernel would answer by itself.
 #[test]
 fn a_write_by_someone_else_takes_the_set_id_bits_at_once() {
     let Some(pool) = Pool::new() else { return };

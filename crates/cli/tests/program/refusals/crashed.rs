@@ -29,8 +29,8 @@ async fn open(rt: &Runtime, folder: &Path) -> FoundPool {
     let found = discover(rt, &[PathBuf::from(folder)]).await;
     loop {
         match found.pools[0].open_for_writing(rt).await {
-            // A program that another test is just starting has all files of this process until it runs, and
-            // their locks.
+            // A program that another test is starting holds all files of this process, and their locks, until
+            // `exec`.
             Err(PoolError::Device(DeviceError::InUse { .. })) => rt.sleep(Duration::from_millis(10)).await,
             opened => return opened.unwrap(),
         }
@@ -59,7 +59,7 @@ pub fn make_pool(folder: &Path) -> String {
         drop(hold);
         fs.commit(None).await.unwrap();
     });
-    // Its tasks may have the disks open still.
+    // The runtime's tasks may still have the disks open.
     drop(rt);
     // Otherwise a no-op, such as `mkdir -p` of an existing folder, would export the pool.
     mark_exported(folder);

@@ -43,7 +43,7 @@ fn a_lost_table_of_attributes_loses_no_file() {
     assert!(tried > 2, "{tried} blocks");
 }
 
-/// Destroys every copy of all tables of properties: what they say of caching matters to no rescue.
+/// Destroys every copy of all property tables: rescue does not depend on their caching properties.
 #[test]
 fn lost_properties_lose_no_file() {
     let pool = golden("single");
@@ -80,7 +80,7 @@ fn lost_tables_of_the_pool_lose_no_dataset() {
         assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
     };
     run(&format!("zpool create tank {}", disk.display()));
-    // So many that their table has a block of its own.
+    // Enough of them for the table to have a block of its own.
     for number in 0..12 {
         run(&format!("zfs create tank/dataset{number}"));
     }

@@ -18,7 +18,7 @@ fn pools_are_scrubbed_and_administrators_told() {
     };
     let told = bench.path("told");
     script("mail", &format!("echo \"$1\" >> {}", told.display()));
-    // A disk that has bad sectors.
+    // A disk with bad sectors.
     let table = r#"{"table": [{"id": 197, "name": "Current_Pending_Sector", "raw": {"value": 8}}]}"#;
     let said = format!(r#"{{"smartctl": {{"exit_status": 0}}, "ata_smart_attributes": {table}}}"#);
     script("smartctl", &format!("cat <<'END'\n{said}\nEND"));
@@ -36,7 +36,7 @@ fn pools_are_scrubbed_and_administrators_told() {
     bench.start(&["--agent", &bench.text("rules")]);
     bench.done("zpool create -O mountpoint=none tank mirror a b");
 
-    // Never scrubbed, so due at once; and once only.
+    // Never scrubbed, so due at once, but only once.
     bench.until("zpool status tank", |text| text.contains("scrub repaired"));
     let is_told = |line: &str| {
         let begun = Instant::now();
@@ -59,8 +59,7 @@ fn pools_are_scrubbed_and_administrators_told() {
     assert_eq!(history.matches("zpool scrub").count(), 1, "{history}");
 }
 
-/// A name with a space is one name: its rule has nothing to do with the pool that is called as its first
-/// word.
+/// A name with a space is one name: its rule does not apply to the pool named by its first word.
 #[test]
 fn a_pool_whose_name_has_a_space_is_scrubbed_and_no_other() {
     let mut bench = Bench::new(&["a", "b"]);

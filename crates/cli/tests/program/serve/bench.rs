@@ -12,7 +12,7 @@ use tempfile::TempDir;
 pub use crate::common::can_mount;
 pub use crate::common::disks::zdb_finds_nothing;
 
-/// How long anything may take on a busy machine.
+/// Time limit of any step on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder with disks, a socket and a mount point; and a daemon.
@@ -46,7 +46,7 @@ impl Bench {
         self.programs()()
     }
 
-    /// The program, for threads that go on while the daemon is stopped and started.
+    /// The program, for threads that continue while the daemon restarts.
     pub fn programs(&self) -> impl Fn() -> Command + Sync + use<> {
         let (folder, socket) = (self.path("d"), self.path("sock"));
         move || {
@@ -82,7 +82,7 @@ impl Bench {
 
     /// The value of a property.
     #[track_caller]
-    /// Copies a file of 3 MB, of the name and the content that the seed says, into the pool `tank`.
+    /// Copies a 3 MB file into the pool `tank`; the seed gives its name and content.
     pub fn fill(&self, seed: u8) {
         let content: Vec<u8> =
             (0..3_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8 ^ seed).collect();
@@ -94,7 +94,7 @@ impl Bench {
         self.done(&format!("zfs get -H -o value {property} {dataset}")).trim().into()
     }
 
-    /// Runs a line that must succeed; answers its output.
+    /// Runs a line that must succeed; returns its output.
     #[track_caller]
     pub fn done(&self, line: &str) -> String {
         let output = self.run(&line.split(' ').collect::<Vec<_>>());
@@ -102,7 +102,7 @@ impl Bench {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs a line until its output is as wanted; answers that.
+    /// Runs a line until its output is as wanted; returns that output.
     #[track_caller]
     pub fn until(&self, line: &str, is_so: impl Fn(&str) -> bool) -> String {
         let begun = Instant::now();
@@ -116,7 +116,7 @@ impl Bench {
         }
     }
 
-    /// Runs a line that must fail; answers its message.
+    /// Runs a line that must fail; returns its message.
     #[track_caller]
     pub fn fails(&self, line: &str) -> String {
         let output = self.run(&line.split(' ').collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! Cache devices (L2ARC): read from after memory has let go, warm after an import, harmless when they fail.
+//! Cache devices (L2ARC): read after eviction from memory, warm after an import, harmless when they fail.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ fn second(bench: &Bench, of: &str) -> u64 {
     document["caches"]["total"]["l2"][format!("l2_{of}")].as_u64().unwrap()
 }
 
-/// A pool of 96 MiB of files and a cache device, and a memory that holds a part of them.
+/// A pool with 96 MiB of files and a cache device, and a cache in memory that holds part of them.
 fn begin(more: &str) -> Bench {
     let bench = Bench::new(&["a", "b"]);
     fs::File::create(bench.path("d/fast")).unwrap().set_len(300 << 20).unwrap();
@@ -24,7 +24,7 @@ fn begin(more: &str) -> Bench {
     for file in 0..FILES {
         fs::write(bench.path(&format!("mnt/{file}")), content(file)).unwrap();
     }
-    // Nothing is left of it in memory.
+    // Nothing of the pool remains in memory.
     bench.done("zpool export tank");
     bench.done("zpool import tank");
     bench.done("tunable zfs_arc_max=64M zfs_prefetch_disable=1");
@@ -76,7 +76,7 @@ fn what_memory_let_go_is_read_from_the_cache_device_also_after_an_import() {
         let hits = second(&bench, "hits");
         read_all(&bench);
         assert!(second(&bench, "hits") > hits + FILES, "{hits}");
-        // A block of the MOS may have been written over in its own txg: then name and place are the same.
+        // A block of the MOS may have been rewritten in the same txg: then its key and address are the same.
         assert!(second(&bench, "cksum_bad") < 5);
         let held = second(&bench, "bufs");
         bench.done("zpool export tank");
@@ -97,7 +97,7 @@ fn a_cache_device_that_holds_rubbish_or_is_not_there_harms_nobody() {
     let bench = begin("");
     read_all(&bench);
     fed(&bench);
-    // Its blocks are written over behind its back.
+    // The cached blocks are overwritten behind the daemon's back.
     let device = fs::OpenOptions::new().write(true).open(bench.path("d/fast")).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&device, &vec![0x55; 200 << 20], 5 << 20).unwrap();
     read_all(&bench);
@@ -162,7 +162,7 @@ fn devices_beside_the_pool_are_used_at_once_and_let_go() {
     assert_eq!(bench.done("zpool list -H -v -o name,size tank").lines().count(), 6);
     bench.done("zpool remove tank fast b");
     bench.done("zpool labelclear fast");
-    // Others may have them now.
+    // Another pool may use the device now.
     bench.done("zpool create -f -m none other fast");
     bench.done("zpool attach -f -w tank a b");
 }

@@ -1,4 +1,4 @@
-//! How the daemon is configured, what it says of itself, and who has what in use.
+//! Configuration of the daemon, its report about itself, and owners of pools in use.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -79,7 +79,7 @@ fn who_has_the_disks_is_named() {
     let pid = bench.daemon.as_ref().unwrap().id();
     assert!(refused.contains(&format!("process {pid}")) && refused.contains("serve -d ."), "{refused}");
 
-    // The other way: a command that runs alone keeps the daemon out.
+    // The reverse: a command that runs without the daemon keeps it out.
     bench.done("zpool export tank");
     let mounted = bench.path("alone");
     fs::create_dir(&mounted).unwrap();

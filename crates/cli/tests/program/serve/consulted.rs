@@ -49,7 +49,7 @@ fn acltype_takes_effect_at_once_in_either_direction() {
     let file = bench.path("mnt/f");
     fs::write(&file, "x").unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-    // It is in use, so that it can't be mounted again.
+    // An open file keeps the file system busy, so it can't be remounted.
     let _held = File::open(&file).unwrap();
     let set = || rustix::fs::setxattr(&file, ACCESS, &acl(), XattrFlags::empty());
     let can_read = || as_nobody(&["cat"], &file).status.success();
@@ -150,7 +150,7 @@ fn properties_of_storing_take_effect_with_the_next_write() {
     let text = vec![b'x'; 1 << 20];
     kept.write_all(&text).unwrap();
     kept.sync_all().unwrap();
-    // Sizes are those of a moment ago until the kernel asks again.
+    // The kernel reports cached sizes until it asks again.
     bench.until("stat tank:/kept", |_| blocks("mnt/kept") >= 2048);
     assert_eq!(fs::metadata(bench.path("mnt/kept")).unwrap().blksize(), 8 << 10);
     bench.done("zfs set compression=lz4 recordsize=64K sync=always primarycache=none tank");

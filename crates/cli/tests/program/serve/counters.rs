@@ -1,4 +1,4 @@
-//! What is counted: operations that were joined, the report on the cache, kstats.
+//! Counters: aggregated operations, the cache report, kstats.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ fn json(bench: &Bench, line: &str) -> Value {
     serde_json::from_str(&bench.done(line)).unwrap()
 }
 
-/// Operations of a class that the devices of a pool got, alone and joined.
+/// Operations of a class that a pool's devices received, single and aggregated.
 fn sizes(bench: &Bench, class: &str) -> [u64; 2] {
     let shown = json(bench, "zpool iostat -r --json tank");
     let count = |of: &str| {
@@ -85,7 +85,7 @@ fn a_report_says_what_another_size_would_bring() {
     bench.done("tunable zfs_arc_max=64M zfs_prefetch_disable=1");
     fs::write(bench.path("mnt/x"), vec![7; 90 << 20]).unwrap();
     bench.done("zpool sync tank");
-    // Again and again what is a little larger than the cache.
+    // Repeatedly reads data a little larger than the cache.
     for copy in 0..4 {
         bench.done(&format!("cp tank:/x copy{copy}"));
     }

@@ -1,4 +1,4 @@
-//! Mount points that several file systems share, and those of others over ours.
+//! Mount points shared by several file systems, and other mounts over ours.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::serve::bench::{Bench, can_mount};
 
-/// Runs a line; it must end, whatever comes of it.
+/// Runs a line; it must end, with any result.
 #[track_caller]
 fn ends(bench: &Bench, line: &str) -> Output {
     let mut command = Command::new("timeout");
@@ -71,7 +71,7 @@ fn what_others_have_mounted_over_a_file_system_stays() {
     assert!(busy.contains("'over' (tmpfs"), "{busy}");
     assert!(is_refused(&bench, "zpool export st").contains("tmpfs"));
     is_refused(&bench, "zfs destroy st/a");
-    // One whose dataset is renamed or gets another mount point stays where it is, too.
+    // A covered file system whose dataset is renamed or whose mount point changes stays where it is, too.
     ends(&bench, &format!("zfs set mountpoint={} st/b", bench.text("other")));
     assert!(["a", "b", "c"].into_iter().all(theirs), "somebody else's mount was taken away");
     bench.signal(Signal::TERM);

@@ -1,4 +1,4 @@
-//! What users may do who are not administrators.
+//! Rights of users other than administrators.
 
 use std::os::unix::process::CommandExt;
 use std::process::Output;
@@ -23,7 +23,7 @@ impl Users {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// User nobody can't, and is told so.
+    /// User nobody can't, and gets a message.
     #[track_caller]
     fn may_not(&self, line: &str, why: &str) {
         let output = self.run(line, (NOBODY, NOBODY));
@@ -57,7 +57,7 @@ fn users_do_what_is_delegated_to_them_and_nothing_else() {
     allow("-u 65534 create,mount,snapshot tank/home");
     allow("-c destroy,@tuning tank/home");
     allow("-s @tuning compression tank");
-    // Made, and not mounted: that is for administrators.
+    // Created but not mounted: only administrators mount.
     users.may_not("zfs create tank/home/x", "it may only be mounted by root");
     users.may_not("zfs create -o quota=1G tank/home/y", "permission denied");
     users.may_not("zfs create -o compression=lz4 tank/home/x/deeper", "may only be mounted by root");
@@ -73,7 +73,7 @@ fn users_do_what_is_delegated_to_them_and_nothing_else() {
     assert!(users.may("zfs allow tank/home/x").contains("user nobody @tuning,destroy"));
     users.may_not("zfs rename tank/home/x tank/home/z", "cannot rename 'tank/home/x': permission denied");
 
-    // What a user was given in a dataset is not given below it, and snapshots are below.
+    // A permission granted for the dataset alone does not apply below it, and snapshots are below.
     allow("-l -u 65534 destroy,userprop tank/home/x");
     users.may("zfs set a:b=c tank/home/x");
     users.may_not("zfs set a:b=c tank/home/x/deeper", "permission denied");
@@ -82,7 +82,7 @@ fn users_do_what_is_delegated_to_them_and_nothing_else() {
     users.may("zfs rollback tank/home/x@a");
     users.may("zfs destroy -r tank/home/x");
 
-    // Handing on, and giving up.
+    // Delegating permissions, and giving them up.
     allow("-u 65534 allow tank/home");
     users.may("zfs allow -g 4242 snapshot tank/home");
     users.may_not("zfs allow -g 4242 rename tank/home", "permission denied");
@@ -93,7 +93,7 @@ fn users_do_what_is_delegated_to_them_and_nothing_else() {
     users.may("zfs unallow -u 65534 snapshot tank/home");
     users.may_not("zfs snapshot tank/home@b", "permission denied");
 
-    // The daemon reads files of users with their rights, but not files that it is to read later.
+    // The daemon reads files with the user's rights, but no files that it would have to read again later.
     allow("-e load-key,change-key,create,mount tank");
     users.may_not("zfs create --key tank/k=file:/etc/shadow tank/k", "Permission denied");
     users.may_not("zfs create -o keylocation=file:///etc/shadow tank/k", "only root and its user may set it");
@@ -119,16 +119,16 @@ fn what_users_have_moved_is_not_mounted_there_by_the_next_command_of_root() {
     let mounts = || std::fs::read_to_string("/proc/mounts").unwrap();
     let is_at = |dir: &std::path::Path| mounts().contains(&format!(" {} ", dir.display()));
     assert!(is_at(&home) && !is_at(&taken), "{}", mounts());
-    // Nor does the next daemon, nor one who asks for all of them.
+    // Nor does the next daemon mount it, nor a request for all file systems.
     users.0.signal(rustix::process::Signal::TERM);
     users.0.start(&[]);
     users.0.done("zfs mount -a");
     assert!(!is_at(&home) && !is_at(&taken) && !is_at(&taken.join("below")), "{}", mounts());
     assert!(is_at(&users.0.path("mnt/other")), "{}", mounts());
-    // Root asks for that file system.
+    // Root names that file system.
     users.0.done("zfs mount tank/home");
     assert!(is_at(&taken) && !is_at(&home), "{}", mounts());
-    // And says where it is from now on.
+    // Root also sets its mount point from now on.
     users.0.done(&format!("zfs set mountpoint={} tank/home", home.display()));
     users.0.signal(rustix::process::Signal::TERM);
     users.0.start(&[]);

@@ -1,4 +1,4 @@
-//! Disks of the daemon's pools that are about to fail, and are copied before they do.
+//! Disks of the daemon's pools that are about to fail are copied before they do.
 
 use std::fs;
 use std::thread::sleep;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::serve::bench::{Bench, PATIENCE, zdb_finds_nothing};
 
-/// Bytes that no compression makes shorter.
+/// Incompressible bytes.
 fn noise(seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(2).wrapping_add(1);
     let mut next = || {
@@ -44,20 +44,20 @@ fn a_disk_of_which_a_part_is_unreadable_is_evacuated() {
         assert!(bench.fails("zpool evacuate tank e f").contains("lacks data itself"));
         let status = bench.done("zpool status tank");
         assert!(status.contains("replacing-") && status.contains("resilver in progress"), "{status}");
-        // What is written meanwhile goes to both.
+        // Concurrent writes go to both disks.
         fill(&bench, 4);
         bench.done("tunable zfs_scan_suspend_progress=0 zfs_resilver_min_time_ms=50");
         bench.done("zpool resilver tank");
         let begun = Instant::now();
         loop {
             let status = bench.done("zpool status tank");
-            // The resilver that was asked for may be one more.
+            // The requested resilver may still follow.
             if !status.contains("replacing") && !status.contains("in progress") {
                 assert!(status.contains("with 0 errors"), "{layout}: {status}");
                 assert!(status.contains(" e ") && !status.contains(" b "), "{layout}: {status}");
                 break;
             }
-            // It fails often, and stays in use all the same.
+            // It fails often, but stays in use.
             assert!(!status.contains("FAULTED"), "{layout}: {status}");
             assert!(begun.elapsed() < PATIENCE, "{layout}: {status}");
             sleep(Duration::from_millis(50));

@@ -1,4 +1,4 @@
-//! What the daemon tells of its pools while they live: events, statistics, work that goes on.
+//! Reports of the daemon about its pools while they are open: events, statistics, running work.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -57,7 +57,7 @@ fn statistics_show_what_passes() {
         let text = bench.done(line);
         text.lines().map(|line| line.split('\t').nth(6).unwrap().parse().unwrap_or(0)).collect()
     };
-    // Both sides of a mirror get all that is written.
+    // Both sides of a mirror receive every write.
     let file = fs::File::create(bench.path("mnt/x")).unwrap();
     std::io::Write::write_all(&mut &file, &vec![7; 32 << 20]).unwrap();
     file.sync_all().unwrap();

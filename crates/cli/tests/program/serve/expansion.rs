@@ -1,4 +1,4 @@
-//! A RAID-Z of the daemon's pool gets one more disk.
+//! A RAID-Z of the daemon's pool is expanded by a disk.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Pools that are split, and that get another guid, while they are used.
+//! Pools that are split, and that get a new guid, while in use.
 
 use std::fs;
 
@@ -32,7 +32,7 @@ fn a_pool_in_use_is_split() {
     assert!(!status.contains("mirror") && status.contains("logs"), "{status}");
     let status = bench.done("zpool status half");
     assert!(!status.contains("mirror") && !status.contains("logs"), "{status}");
-    // Each goes its own way.
+    // The two pools diverge.
     let copy = bench.path(&format!("root{mnt}/file"));
     assert!(fs::read(&copy).unwrap() == vec![7; 3_000_000]);
     fs::write(&copy, b"half").unwrap();

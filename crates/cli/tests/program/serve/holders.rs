@@ -1,4 +1,4 @@
-//! Commands change a file system that is mounted: what the kernel remembers, and what is open there.
+//! Commands change a mounted file system: the kernel's caches, and files open there.
 #![allow(unsafe_code)] // There is no other way to file handles.
 
 use std::collections::BTreeSet;
@@ -52,7 +52,7 @@ fn a_descriptor_of_a_removed_file_keeps_that_file_and_reaches_no_other() {
     let dir = bench.path("mnt/mine");
     fs::create_dir(&dir).unwrap();
     (0..FILES).for_each(|n| fs::write(dir.join(n.to_string()), format!("my own {n}")).unwrap());
-    // Numbers of objects are looked for from the first one again.
+    // The search for free object numbers begins at the first one again.
     bench.signal(Signal::TERM);
     bench.start(&[]);
     let open = |n: usize| OpenOptions::new().read(true).write(true).open(dir.join(n.to_string())).unwrap();
@@ -125,7 +125,7 @@ fn names_and_content_are_right_when_a_command_returns() {
     fs::write(at("replaced"), "old content, and longer").unwrap();
     fs::write(at("removed"), "removed").unwrap();
     let open = File::open(at("replaced")).unwrap();
-    // The kernel knows all of it, and what is not there.
+    // The kernel caches all of it, negative entries included.
     assert!(fs::read(at("replaced")).is_ok() && fs::read(at("removed")).is_ok());
     assert!(!at("copied").exists() && !at("dir").exists());
     assert_eq!(names(&root), ["replaced", "removed"].map(String::from).into());
@@ -261,7 +261,7 @@ fn a_file_handle_means_the_same_file_after_a_restart() {
     };
     bench.signal(Signal::TERM);
     bench.start(&[]);
-    // Others are looked up first, and one may have the number of the dataset that is gone.
+    // Others are looked up first, and one may have the number of the deleted dataset.
     bench.done("zfs snapshot tank@C");
     assert_eq!(fs::read_to_string(snapshot("C")).unwrap(), "content now");
     assert_eq!(fs::read_to_string(snapshot("B")).unwrap(), "content of B");
@@ -292,7 +292,7 @@ fn commands_and_programs_in_one_directory_get_on() {
             let path = bench.path(&format!("mnt/dir/{number}"));
             scope.spawn(move || {
                 until_stopped(&|_| {
-                    // Rollbacks take all of it away now and then.
+                    // Rollbacks remove all of it now and then.
                     fs::write(&path, vec![number; 100_000]).ok();
                     fs::read_dir(path.parent().unwrap()).map(|all| all.flatten().count()).ok();
                     if let Ok(file) = OpenOptions::new().read(true).write(true).open(&path) {
@@ -319,7 +319,7 @@ fn commands_and_programs_in_one_directory_get_on() {
     zdb_finds_nothing(&bench.path("d"), "tank");
 }
 
-/// What NFS servers keep of a file. `struct file_handle`: length and type (4 each), bytes.
+/// The handle by which NFS servers identify a file. `struct file_handle`: length and type (4 each), bytes.
 #[repr(C)]
 struct Handle {
     len: u32,
@@ -336,7 +336,7 @@ impl Handle {
     fn of(path: &Path) -> Handle {
         let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
         let (mut handle, mut mount) = (Handle { len: 128, kind: 0, bytes: [0; 128] }, 0);
-        // SAFETY: the path ends in NUL, and the handle has the room that it says.
+        // SAFETY: the path ends in NUL, and the handle has as many bytes as it states.
         let done = unsafe { name_to_handle_at(-100, path.as_ptr().cast(), &mut handle, &mut mount, 0) };
         assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
         handle
@@ -344,9 +344,9 @@ impl Handle {
 
     fn open(&self, mount: &Path) -> std::io::Result<File> {
         let mount = File::open(mount).unwrap();
-        // SAFETY: the handle is as the kernel has written it.
+        // SAFETY: the handle is as the kernel wrote it.
         let fd = unsafe { open_by_handle_at(mount.as_raw_fd(), self, OFlags::RDONLY.bits() as i32) };
-        // SAFETY: nobody else has this descriptor.
+        // SAFETY: this is the only owner of the descriptor.
         if fd < 0 { Err(std::io::Error::last_os_error()) } else { Ok(unsafe { File::from_raw_fd(fd) }) }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::serve::bench::Bench;
 use crate::serve::nbd::{self, Client};
 
-/// What a request got.
+/// The response to a request.
 #[derive(Debug)]
 struct Answer {
     status: u16,
@@ -28,12 +28,12 @@ impl Answer {
     }
 }
 
-/// Sends a request and reads its answer to the end.
+/// Sends a request and reads its response to the end.
 fn ask(stream: impl Read + Write, method: &str, target: &str, headers: &[&str], content: &[u8]) -> Answer {
     ask_of(stream, "cenote", method, target, headers, content)
 }
 
-/// The same of a server by this name.
+/// The same, with this server name.
 fn ask_of(
     mut stream: impl Read + Write,
     host: &str,
@@ -79,7 +79,7 @@ fn ask_of(
     }
 }
 
-/// A daemon with a pool, and doors for its owner.
+/// A daemon with a pool, and HTTP sockets for its owner.
 fn bench() -> Bench {
     let mut bench = Bench::new(&["a", "b"]);
     bench.signal(rustix::process::Signal::TERM);
@@ -115,7 +115,7 @@ fn commands_run_over_http_as_they_do_in_a_shell() {
     let typed: Value = serde_json::from_str(&bench.done("zfs list -j -r -o name,used tank")).unwrap();
     assert_eq!(listed, json!({"output": [typed], "messages": [], "status": 0}));
 
-    // A file goes in as it is and comes out as it was; nothing that looks like an option is one.
+    // A file's content survives both ways; content that looks like an option is not one.
     let content: Vec<u8> = (0..300_000u32).flat_map(u32::to_le_bytes).collect();
     std::fs::write(bench.path("file"), &content).unwrap();
     let copied = bench.post("cp", json!({"paths": [bench.text("file"), "tank/fs:/-rf"]}));
@@ -131,7 +131,7 @@ fn commands_run_over_http_as_they_do_in_a_shell() {
     assert_eq!(read.status, 409);
     assert!(read.text().contains("none"), "{}", read.text());
 
-    // Commands that fail say why, by their status.
+    // The status of a failed command tells why it failed.
     let refused = bench.post("zfs/create", json!({"name": "tank/fs"}));
     assert!(refused.status == 409 && refused.text().contains("already exists"), "{}", refused.text());
     let refused = bench.post("zfs/create", json!({"name": "tank/x", "disks": ["/"]}));
@@ -160,7 +160,7 @@ fn commands_that_go_on_send_events_until_the_client_leaves() {
     assert_eq!(text.matches("event: output\ndata: {\"output_version\"").count(), 2, "{text}");
     assert!(text.ends_with("event: end\ndata: {\"status\":0}\n\n"), "{text}");
 
-    // The command is gone with its client: a pool that nobody waits for can be exported.
+    // The command ends with its client: the pool, now unused, can be exported.
     let mut stream = UnixStream::connect(bench.path("http")).unwrap();
     let request =
         "GET /v1/zpool/iostat?pools=tank&pools=1 HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n";
@@ -190,7 +190,7 @@ fn clients_of_the_network_need_a_token() {
 
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(bench.path("tokens"), PermissionsExt::from_mode(0o600)).unwrap();
-    // A port that is free now; another test may take it, which would be told.
+    // A port that is free now; if another test takes it, the daemon reports that.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     bench.start(&["--http", &format!("127.0.0.1:{port}"), "--http-tokens", &bench.text("tokens"), "tank"]);
     let ask = |method: &str, target: &str, token: &str| {
@@ -268,18 +268,20 @@ fn a_browser_can_do_nothing_for_a_page_of_another_site() {
         ask(TcpStream::connect(("127.0.0.1", port)).unwrap(), method, target, headers, b"").status
     };
     let destroy = "/v1/zpool/destroy?pool=tank";
-    // A form is sent without asking, with whatever the browser keeps for the server; here that is nothing.
+    // A browser sends a form without asking, with any credentials it keeps for the server; here there are
+    // none.
     let cookie = format!("Cookie: token={token}; Authorization=Bearer {token}");
     let form = ["Content-Type: text/plain", "Origin: http://elsewhere.example", &cookie];
     assert_eq!(at_port("POST", destroy, &form), 401);
     assert_eq!(at_port("POST", &format!("{destroy}&token={token}"), &form), 401);
-    // Before anything else, it asks whether it may; nothing but the two hundred it waits for would let it.
+    // Before other requests, the browser asks for permission; only the status 200 it waits for would grant
+    // it.
     let asks = ["Origin: http://elsewhere.example", "Access-Control-Request-Headers: authorization"];
     assert_eq!(at_port("OPTIONS", destroy, &asks), 401);
-    // A name that resolves to this machine gets as far as one that does not.
+    // A host name that resolves to this machine gets no further than any other.
     assert_eq!(at_port("GET", "/v1/zfs/list", &["Host: elsewhere.example"]), 401);
 
-    // Programs of the owner need no token at the socket; what a browser sends by a proxy there does.
+    // The owner's programs need no token at the socket; a browser's request through a proxy does.
     let at_socket = |headers: &[&str]| bench.http("GET", "/v1/zfs/list", headers, b"").status;
     assert_eq!(at_socket(&[]), 200);
     for of_browser in ["Origin: http://localhost", "Sec-Fetch-Site: none"] {
@@ -332,14 +334,14 @@ fn the_daemons_pools_are_judged_by_the_labs_rules() {
     let judged = bench.look("/v1/lab/advise?subjects=tank").json();
     assert!(!told(judged.clone()).contains(&"tank unscrubbed".into()), "{judged}");
 
-    // Whoever may only look sees no files, starts no watch, asks no disks.
+    // A client with a read-only token sees no files, starts no watch, queries no disks.
     for target in ["subjects=/etc", "smart=/etc", "watch=true", "rules=true", "webhook=http://localhost"] {
         let answer = bench.look(&format!("/v1/lab/advise?{target}"));
         assert!([400, 409].contains(&answer.status), "{target}: {}", answer.text());
     }
 }
 
-/// Makes a volume, and is its client: three writes, a flush, two reads.
+/// Creates a volume, and is its client: three writes, a flush, two reads.
 fn use_volume(bench: &Bench) {
     bench.done("zfs create -V 16M tank/vol");
     let mut client = Client::open(bench, "tank/vol").unwrap();
@@ -407,7 +409,7 @@ fn metrics_and_files_of_counters_have_the_names_that_dashboards_know() {
     );
 }
 
-/// `dist/grafana/cenote.json`, which is in the package.
+/// `dist/grafana/cenote.json`, which is part of the package.
 #[test]
 fn the_dashboard_asks_for_what_there_is() {
     fn queries(value: &Value, found: &mut Vec<String>) {

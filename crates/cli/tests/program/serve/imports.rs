@@ -1,4 +1,4 @@
-//! Imports into the daemon that change the pool first.
+//! Imports into the daemon that first change the pool.
 
 use std::fs;
 
@@ -32,7 +32,7 @@ fn a_pool_that_goes_back_is_open_afterwards() {
     zdb_finds_nothing(&bench.path("d"), "tank");
 }
 
-/// As OpenZFS, also of a pool that was exported.
+/// As in OpenZFS, also for an exported pool.
 #[test]
 fn a_pool_without_its_log_device_is_imported_if_that_is_asked_for() {
     let bench = Bench::new(&["a", "b"]);

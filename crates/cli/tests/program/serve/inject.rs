@@ -1,10 +1,10 @@
-//! Devices of the daemon's pools that fail on order.
+//! Devices of the daemon's pools with injected faults.
 
 use std::fs;
 
 use crate::serve::bench::{Bench, can_mount, zdb_finds_nothing};
 
-/// Waits until `zpool status` says it.
+/// Waits until `zpool status` shows the text.
 #[track_caller]
 fn until_status(bench: &Bench, wanted: impl Fn(&str) -> bool) {
     bench.until("zpool status -p tank", wanted);

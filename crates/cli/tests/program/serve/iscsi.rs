@@ -1,4 +1,4 @@
-//! Volumes served by iSCSI, as a small initiator sees them. `proof/iscsi` has clients that are not ours.
+//! Volumes served by iSCSI to a small initiator. `proof/iscsi` uses foreign clients.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -18,12 +18,13 @@ const TEXT: u8 = 0x04;
 struct Initiator {
     stream: TcpStream,
     number: u32,
-    /// The unit that commands are for.
+    /// The logical unit addressed by commands.
     lun: u8,
 }
 
 impl Initiator {
-    /// Sends a PDU: opcode, flags, word 20, what begins at byte 32, and data. Header and data of the reply.
+    /// Sends a PDU: opcode, flags, word 20, the bytes from byte 32 on, and data. Returns the reply's header
+    /// and data.
     fn ask(&mut self, head: [u8; 2], word: u32, rest: &[u8], data: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let mut bhs = vec![0; 48];
         bhs[..2].copy_from_slice(&head);
@@ -47,7 +48,7 @@ impl Initiator {
         (reply, data)
     }
 
-    /// Logs in; the status if it is refused.
+    /// Logs in; returns the status if refused.
     fn login(port: u16, keys: &str) -> Result<Initiator, u16> {
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let mut initiator = Initiator { stream, number: 1, lun: 0 };
@@ -88,7 +89,7 @@ fn targets(port: u16) -> Vec<String> {
     text.split('\0').filter_map(|pair| Some(pair.strip_prefix("TargetName=")?.to_owned())).collect()
 }
 
-/// A daemon with a pool that has two volumes, and the port at which it serves them.
+/// A daemon with a pool that has two volumes, and the port that serves them.
 fn bench() -> (Bench, u16) {
     let mut bench = Bench::new(&["a"]);
     bench.done("zpool create -m none -o compatibility=openzfs-2.3 tank a");
@@ -107,7 +108,7 @@ fn what_is_synchronized_outlives_the_daemon_and_so_do_reservations() {
     let mut initiator = Initiator::enter(port, "tank:v").ok().unwrap();
     assert_eq!(initiator.write(1, 7), 0);
     assert_eq!(initiator.ask([COMMAND, 0x80], 0, &[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0], b"").0[3], 0);
-    // It registers with a key that is kept, and reserves the volume for writing.
+    // Registers with a persistent key, and reserves the volume for writing.
     let mut list = [0; 24];
     (list[15], list[20]) = (9, 1);
     assert_eq!(initiator.send(&[0x5f, 0, 0, 0, 0, 0, 0, 0, 24, 0], &list), 0);
@@ -141,7 +142,7 @@ fn a_session_keeps_the_pool_and_others_see_what_they_may() {
     assert_eq!(Initiator::enter(port, "tank:.4fther.5f1").err(), Some(0x0202));
     let busy = bench.fails("zpool export tank");
     assert!(busy.contains("iSCSI 127.0.0.1:"), "{busy}");
-    // The host learns of a volume that has grown.
+    // The host learns that a volume has grown.
     bench.done("zfs set volsize=40M tank/v");
     assert_eq!(initiator.write(0, 2), 2, "UNIT ATTENTION");
     let (_, capacity) = initiator.ask([COMMAND, 0xc0], 8, &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], b"");
@@ -192,7 +193,7 @@ fn volumes_are_units_of_one_target_and_cloned_by_hosts() {
     assert_eq!(initiator.send(&[0x83, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, list.len() as u8, 0, 0], &list), 0);
     let copied: Vec<u8> = (81..141).flat_map(|lba| initiator.read(lba)).collect();
     assert!(copied == data[17 * 512..77 * 512], "what was copied");
-    // What was copied and synchronized outlives the daemon.
+    // Copied and synchronized data outlives the daemon.
     assert_eq!(initiator.ask([COMMAND, 0x80], 0, &[0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0], b"").0[3], 0);
     assert_eq!(bench.done("zpool get -H -o value bcloneused tank").trim(), "16K");
     bench.signal(Signal::KILL);

@@ -1,4 +1,4 @@
-//! Keys stay loaded in the daemon until they are unloaded.
+//! Keys stay loaded in the daemon until unloaded.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn keys_are_loaded_and_unloaded() {
     fs::write(bench.path("mnt/a/b/x"), "secret").unwrap();
     assert_eq!(bench.get("keystatus", "tank/a/b"), "available");
 
-    // Loaded keys are kept while something needs them.
+    // Loaded keys stay while in use.
     let busy = bench.fails("zfs unload-key tank/a");
     assert!(busy.contains("busy") && busy.contains(&mnt), "{busy}");
     assert!(bench.fails("zfs unload-key tank/a/b").contains("encryption root"));
@@ -33,7 +33,7 @@ fn keys_are_loaded_and_unloaded() {
     bench.done("zfs mount -a");
     assert_eq!(bench.done("zfs mount").lines().count(), 1);
 
-    // The right key alone does it, from a pipe, a file or the command line.
+    // Only the right key loads, from a pipe, a file or the command line.
     let wrong = bench.run_with("zfs load-key tank/a", b"wrong-password\n");
     let wrong = String::from_utf8(wrong.stderr).unwrap();
     assert!(wrong.contains("Incorrect key provided for 'tank/a'"), "{wrong}");
@@ -48,7 +48,7 @@ fn keys_are_loaded_and_unloaded() {
     bench.done("zfs mount -l --key tank/a=pass:password tank/a");
     bench.done("zfs mount tank/a/b");
 
-    // A new key replaces it; none outlives the pool's stay.
+    // A new key replaces the old one; no key outlives the pool's export.
     let changed = bench.run_with("zfs change-key tank/a", b"passwort\n");
     assert!(changed.status.success(), "{changed:?}");
     fs::write(bench.path("key"), "passwort\n").unwrap();
@@ -63,7 +63,7 @@ fn keys_are_loaded_and_unloaded() {
     bench.done("zpool import -l tank");
     assert_eq!(fs::read_to_string(bench.path("mnt/a/b/x")).unwrap(), "secret");
 
-    // What was committed is there after a crash, even before the key is given again.
+    // Committed data is there after a crash, even before the key is loaded again.
     let file = fs::File::create(bench.path("mnt/a/b/y")).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, b"committed", 0).unwrap();
     file.sync_all().unwrap();

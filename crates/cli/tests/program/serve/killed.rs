@@ -1,4 +1,4 @@
-//! A daemon that is killed: it ends, and nobody waits for it any more.
+//! A killed daemon ends, and no request waits for it any more.
 
 use std::fs::{self, File};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::serve::bench::{Bench, PATIENCE, can_mount};
 
-/// Clients that change a directory through the mount wait for the daemon with its lock; commands that change
-/// the same directory have the kernel told, which waits for that lock.
+/// Clients that change a directory through the mount hold its lock while they wait for the daemon. Commands
+/// that change the same directory notify the kernel, which waits for that lock.
 #[test]
 fn it_ends_though_its_threads_wait_for_its_own_mounts() {
     const ROUNDS: usize = 6;
@@ -46,7 +46,7 @@ fn it_ends_though_its_threads_wait_for_its_own_mounts() {
                 });
             }
             thread::sleep(Duration::from_millis(300 + 100 * round as u64));
-            // Whoever does not end keeps the disks, and the clients wait for ever.
+            // A daemon that does not end would keep the disks, and its clients would wait forever.
             bench.signal(Signal::KILL);
             has_ended.store(true, Ordering::Relaxed);
         });
@@ -69,7 +69,7 @@ fn its_guard_is_replaced_if_it_ends() {
         assert!(begun.elapsed() < PATIENCE, "nobody guards the daemon any more");
         thread::sleep(Duration::from_millis(50));
     }
-    // What is for the daemon does not end its guard, once that has begun.
+    // Signals meant for the daemon do not end its guard once the guard runs.
     let catches = |signal: Signal| {
         let of = format!("/proc/{}/status", guard_of(daemon).unwrap().as_raw_nonzero());
         let status = fs::read_to_string(of).unwrap_or_default();
@@ -85,7 +85,7 @@ fn its_guard_is_replaced_if_it_ends() {
     assert!(guard_of(daemon).is_some());
 }
 
-/// A service manager kills all processes of a service: nobody aborts the connections then.
+/// A service manager kills all processes of a service: no guard is left to abort the connections.
 #[test]
 fn the_next_daemon_takes_over_from_one_that_was_killed_with_its_guard() {
     const ROUNDS: usize = 4;

@@ -1,4 +1,4 @@
-//! Devices that leave a pool of the daemon and come back.
+//! Devices that leave a pool of the daemon and return.
 
 use std::fs;
 use std::io::Write;
@@ -26,7 +26,7 @@ fn devices_leave_an_open_pool_and_come_back() {
     bench.done("zpool online tank b");
     status("state: ONLINE");
 
-    // One that is taken away for good and brought back: it is not touched before somebody says so.
+    // A device taken offline and plugged in again stays untouched until an administrator brings it online.
     bench.done("zpool offline tank b");
     fs::rename(bench.path("d/b"), bench.path("b")).unwrap();
     fill("three", 3);
@@ -80,7 +80,7 @@ fn a_pool_does_without_its_only_log_and_uses_it_when_it_is_back() {
             || -> u64 { bench.done("zpool get -H -p -o value write_ops tank c").trim().parse().unwrap() };
         let before = writes();
         commit(bench);
-        // The first of them may have had its place before.
+        // The first log block may have been allocated earlier.
         writes() >= before + 19
     };
     let becomes = |bench: &Bench, wanted: &str| {
@@ -113,7 +113,7 @@ fn a_pool_does_without_its_only_log_and_uses_it_when_it_is_back() {
     becomes(&bench, "c         ONLINE");
     assert!(is_used(&bench));
 
-    // The same of one that is missing at import.
+    // The same for a device missing at import.
     bench.done("zpool export tank");
     fs::rename(bench.path("d/c"), bench.path("c")).unwrap();
     bench.done("zpool import -m tank");

@@ -1,10 +1,10 @@
-//! Looking at open pools: what the engine knows is read from no disk.
+//! Queries of open pools: facts that the engine has in memory cost no disk read.
 
 use std::fs;
 
 use crate::serve::bench::{Bench, can_mount};
 
-/// Bytes that the daemon has read, by whatever call: the images are in the page cache.
+/// Bytes that the daemon has read through any system call: the images are in the page cache.
 fn read_bytes(bench: &Bench) -> u64 {
     let daemon = bench.daemon.as_ref().unwrap().id();
     let counts = fs::read_to_string(format!("/proc/{daemon}/io")).unwrap();
@@ -30,7 +30,7 @@ fn what_is_known_of_an_open_pool_is_read_from_no_disk() {
         "zpool get all tank all-vdevs",
         "zfs holds tank/home@monday",
     ];
-    // Blocks that nobody has asked for since the pool was made come into the cache.
+    // Blocks not requested since the pool was created come into the cache.
     lines.iter().for_each(|line| drop(bench.done(line)));
     let read = |line: &str| {
         let before = read_bytes(&bench);
@@ -39,7 +39,7 @@ fn what_is_known_of_an_open_pool_is_read_from_no_disk() {
     };
     for line in lines {
         let bytes = read(line);
-        // The request, and what the kernel says of mounts: less than one label of one disk.
+        // The request and the kernel's list of mounts: less than one label of one disk.
         assert!(bytes < 64 << 10, "{line}: {bytes} bytes");
     }
     // Reads of labels are counted.

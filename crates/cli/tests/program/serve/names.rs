@@ -53,7 +53,7 @@ fn written_takes_full_names_the_origin_and_bookmarks() {
     for since in ["@tank/fs@a", "#a", "@tank/fs#a"] {
         assert_eq!(written(since, "tank/fs"), short, "{since}");
     }
-    // Of the origin, by its full name only.
+    // Snapshots of the origin need its full name.
     let origin = written("@tank/fs@a", "tank/clone");
     assert!(is_number(&origin) && is_number(&written("@tank/fs@b", "tank/clone")), "{origin}");
     for (since, of) in [

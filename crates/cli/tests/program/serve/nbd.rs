@@ -1,4 +1,4 @@
-//! Volumes served by NBD, as a small client sees them. `proof/nbd` has clients that are not ours.
+//! Volumes served by NBD to a small client. `proof/nbd` uses foreign clients.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -23,7 +23,7 @@ pub(super) struct Client {
     is_read_only: bool,
 }
 
-/// A connection that has asked for an option.
+/// A connection that has sent an option.
 fn asked(bench: &Bench, option: u32, data: &[u8]) -> UnixStream {
     let mut stream = UnixStream::connect(bench.path("nbd")).unwrap();
     let mut greeting = [0; 18];
@@ -36,7 +36,7 @@ fn asked(bench: &Bench, option: u32, data: &[u8]) -> UnixStream {
     stream
 }
 
-/// The next reply to it: its kind, and its data.
+/// The next reply to it: its type and its data.
 fn reply(stream: &mut UnixStream) -> (u32, Vec<u8>) {
     let mut head = [0; 20];
     stream.read_exact(&mut head).unwrap();
@@ -46,7 +46,7 @@ fn reply(stream: &mut UnixStream) -> (u32, Vec<u8>) {
     (kind, data)
 }
 
-/// The names of all exports that are listed.
+/// The names of all listed exports.
 fn listed(bench: &Bench) -> Vec<String> {
     let mut stream = asked(bench, 3, b"");
     let names = std::iter::from_fn(|| Some(reply(&mut stream)).filter(|(kind, _)| *kind == 2));
@@ -58,7 +58,7 @@ fn listed(bench: &Bench) -> Vec<String> {
 }
 
 impl Client {
-    /// Connects to an export; the server's words if it refuses.
+    /// Connects to an export; returns the server's message if refused.
     pub(super) fn open(bench: &Bench, name: &str) -> Result<Client, String> {
         let go = [&(name.len() as u32).to_be_bytes()[..], name.as_bytes(), &[0, 0]].concat();
         let mut stream = asked(bench, 7, &go);
@@ -77,7 +77,7 @@ impl Client {
         }
     }
 
-    /// Asks for something; the data of a read, or the error's number.
+    /// Sends a request; returns the data of a read, or the error number.
     pub(super) fn ask(
         &mut self,
         flags: u16,
@@ -121,7 +121,7 @@ fn what_is_flushed_outlives_the_daemon() {
     let (mut bench, door) = bench();
     let mut client = Client::open(&bench, "tank/v").unwrap();
     assert_eq!((client.size_bytes, client.is_read_only), (64 << 20, false));
-    // Parts of blocks, a whole one, and what goes again.
+    // Parts of blocks, a whole block, and discarded data.
     client.ask(0, WRITE, 1000..1005, b"hello").unwrap();
     client.ask(0, WRITE, 1005..1011, b" world").unwrap();
     client.ask(0, WRITE, 1 << 20..(1 << 20) + 32768, &[7; 32768]).unwrap();
@@ -157,7 +157,7 @@ fn volumes_are_served_as_their_properties_say() {
     assert_eq!(listed(&bench), ["tank/v"]);
     bench.done("zfs set snapdev=visible tank/v");
     assert_eq!(listed(&bench), ["tank/v", "tank/v@one"]);
-    // Who uses it is shown.
+    // The export's clients are shown.
     let clients = bench.done("volume clients -H tank");
     assert!(clients.starts_with("tank/v\tNBD ") && clients.contains("tank/v@one\tNBD "), "{clients}");
     let clients: Value = serde_json::from_str(&bench.done("volume clients -j")).unwrap();
@@ -203,7 +203,7 @@ fn clients_keep_a_pool_until_they_are_sent_away() {
     let mut other = Client::open(&bench, "tank/v");
     assert!(other.as_mut().is_err());
 
-    // The daemon ends though a client is there.
+    // The daemon ends although a client is connected.
     bench.done("zfs create -V 64M tank/w");
     let _client = Client::open(&bench, "tank/w").unwrap();
     bench.signal(Signal::TERM);
@@ -247,7 +247,7 @@ fn a_snapshot_that_a_client_reads_is_busy_and_a_read_only_volume_shows_what_comm
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 
-    // Nobody may write to it, but its tree still changes: what is freed must not be read.
+    // Read-only, but its tree still changes: freed blocks must not be read.
     bench.done("zfs snapshot tank/v@t");
     bench.done("zfs set readonly=on tank/v");
     let mut reader = Client::open(&bench, "tank/v").unwrap();
@@ -259,7 +259,7 @@ fn a_snapshot_that_a_client_reads_is_busy_and_a_read_only_volume_shows_what_comm
     zdb_finds_nothing(&bench.path("d"), "tank");
 }
 
-/// Holes say little of when they were made: those that were holes in the snapshot, too, have not changed.
+/// Holes record little of their birth: holes already present in the snapshot have not changed.
 #[test]
 fn what_has_changed_since_a_snapshot_is_what_was_written_or_freed() {
     let (bench, _) = bench();

@@ -1,4 +1,4 @@
-//! Passes over the free space of devices of the daemon's pools.
+//! Passes over the free space of devices in the daemon's pools.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -33,7 +33,7 @@ fn a_trim_is_suspended_and_goes_on_after_an_import() {
     until_trim(&bench, "% trimmed, started at");
     bench.done("zpool trim -c tank b");
     assert!(bench.fails("zpool trim -c tank b").contains("there is no active trim"));
-    // At this rate, what it does first has to last for hours: another order need not wait for that.
+    // At this rate the first step takes hours: another command need not wait for it.
     bench.done("zpool trim -r 1K tank b");
     sleep(Duration::from_secs(1));
     bench.done("zpool trim -s tank b");

@@ -1,4 +1,4 @@
-//! Properties of mounted file systems: what is shown, and what takes effect at once.
+//! Properties of mounted file systems: their values as shown, and immediate effects.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -36,10 +36,10 @@ fn properties_take_effect_while_mounted() {
     assert!(Command::new(&script).output().unwrap().status.success());
     bench.done("zfs set setuid=off devices=off tank");
     assert!(flags(&mnt).contains("nosuid") && flags(&mnt).contains("nodev"), "{}", flags(&mnt));
-    // All of that with a file open.
+    // All of the above with a file open.
     drop(kept);
 
-    // The kernel has the listing without it.
+    // The kernel caches the listing without it.
     assert_eq!(fs::read_dir(bench.path("mnt")).unwrap().count(), 2);
     bench.done("zfs set snapdir=visible tank");
     let begun = std::time::Instant::now();
@@ -86,7 +86,7 @@ fn what_is_mounted_and_how_is_shown() {
     assert_eq!(bench.done("zfs get -H -o value,source atime tank/a"), "off\ttemporary\n");
     assert_eq!(bench.done("zfs get -H -s temporary -o property all tank/a"), "atime\nreadonly\n");
     assert!(fs::write(bench.path("mnt/a/x"), "x").is_err());
-    // Other properties leave them as they are; one that is set overrules.
+    // Other properties keep these values; setting one overrides it.
     bench.done("zfs set compression=off tank/a");
     assert_eq!(readonly(), "on\ttemporary\n");
     bench.done("zfs mount -o remount,rw tank/a");
@@ -103,14 +103,14 @@ fn what_is_mounted_and_how_is_shown() {
     assert_eq!(bench.done("zfs get -H -o value,source atime tank/a"), "on\tdefault\n");
     assert_eq!(fs::metadata(bench.path("mnt/a/x")).unwrap().atime(), before);
 
-    // A root in front of all mount points is shown with them.
+    // An altroot is shown as part of all mount points.
     bench.done("zpool export tank");
     let root = bench.text("root");
     bench.done(&format!("zpool import -R {root} tank"));
     assert_eq!(bench.get("mountpoint", "tank/a"), format!("{root}{mnt}/a"));
     assert!(bench.path(&format!("root{mnt}/a/x")).exists());
     assert_eq!(bench.get("mounted", "tank/a"), "yes");
-    // Paths stand for the file systems that they lead into.
+    // A path stands for the file system it leads into.
     for path in ["", "/x", "/../a/./x"] {
         let listed = bench.done(&format!("zfs list -H -o name {root}{mnt}/a{path}"));
         assert_eq!(listed, "tank/a\n", "{path}");
@@ -126,7 +126,7 @@ fn what_is_mounted_and_how_is_shown() {
     assert_eq!(bench.done("zpool get -H -o value altroot tank"), format!("{root}\n"));
 }
 
-/// What administrators' scripts (and OpenZFS's own tests) count on.
+/// Administrators' scripts (and OpenZFS's own tests) rely on this.
 #[test]
 fn mounts_follow_properties_in_the_right_order() {
     if !can_mount() {
@@ -136,7 +136,7 @@ fn mounts_follow_properties_in_the_right_order() {
     let mnt = bench.text("mnt");
     bench.done(&format!("zpool create -m {mnt} tank a"));
     bench.done("zfs create -p tank/a/b");
-    // Children give way first.
+    // Children are unmounted first.
     bench.done("zfs set mountpoint=none tank");
     assert_eq!(bench.done("zfs mount"), "");
     bench.done(&format!("zfs set mountpoint={mnt} tank"));
@@ -144,7 +144,7 @@ fn mounts_follow_properties_in_the_right_order() {
     assert_eq!(bench.done("zfs mount").lines().count(), 2);
     bench.done("zfs set canmount=on tank");
     bench.done("zfs set mountpoint=none tank");
-    // Who says where something is mounted wants it mounted, what inherits it too.
+    // Setting a mount point mounts the file system and those that inherit it.
     bench.done(&format!("zfs set mountpoint={mnt} tank"));
     assert_eq!(bench.done("zfs mount").lines().count(), 3);
     bench.done("zfs unmount tank/a");
@@ -159,7 +159,7 @@ fn mounts_follow_properties_in_the_right_order() {
     assert_eq!(bench.get("canmount", "tank/a/b"), "on");
     bench.done("zfs mount -a");
 
-    // Somebody unmounts by other means: the daemon sees it.
+    // The daemon notices an unmount by another program.
     assert!(Command::new("umount").arg(bench.path("other")).status().unwrap().success());
     let begun = std::time::Instant::now();
     while bench.get("mounted", "tank/a/b") == "yes" && begun.elapsed() < crate::serve::bench::PATIENCE {
@@ -168,7 +168,7 @@ fn mounts_follow_properties_in_the_right_order() {
     assert_eq!(bench.get("mounted", "tank/a/b"), "no");
     bench.done("zfs mount tank/a/b");
 
-    // Renamed, but not mounted anew: what is open stays open.
+    // Renamed without a remount: open files stay open.
     let file = File::create(bench.path("other/x")).unwrap();
     bench.done("zfs rename -u tank/a/b tank/a/c");
     assert!(bench.done("zfs mount").contains("tank/a/c"));
@@ -177,7 +177,7 @@ fn mounts_follow_properties_in_the_right_order() {
     assert_eq!(bench.done("zfs list -H -o name -t snapshot"), "tank/a/c@s\n");
     assert!(bench.fails("zfs rename tank/a/c tank/a/d").contains("busy"));
 
-    // As with OpenZFS on Linux, nobody loses what they use, not even by force.
+    // As with OpenZFS on Linux, files in use are never lost, not even by force.
     for command in [
         "zfs destroy -r tank/a/c",
         "zfs destroy -rf tank/a/c",
@@ -195,7 +195,7 @@ fn mounts_follow_properties_in_the_right_order() {
     bench.done("zfs mount -a");
     bench.done("zfs destroy -rf tank/a/c");
     assert_eq!(bench.done("zfs list -H -o name"), "tank\ntank/a\n");
-    // An unknown option is one, for scripts that try.
+    // Scripts that probe for an option get the error for an invalid one.
     assert!(bench.fails("zfs unmount -? tank").contains("invalid option"));
 }
 
@@ -229,7 +229,7 @@ fn directories_that_follow_from_names_go_with_what_was_mounted_there() {
     bench.done("zpool destroy tank");
     assert!(fs::exists(&mnt).unwrap());
 
-    // That of a pool goes when the pool does.
+    // The pool's own file system is unmounted when the pool is destroyed.
     bench.done("zpool create -f -O canmount=noauto tank a");
     bench.done("zpool export tank");
     bench.done(&format!("zpool import -R {mnt} tank"));

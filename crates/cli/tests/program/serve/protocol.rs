@@ -23,7 +23,7 @@ const ANSWER: u8 = 5;
 const FAILED: u8 = 6;
 const PART: u8 = 7;
 
-/// Answers by kind; contents of one kind in a row are one.
+/// Answers by kind; consecutive contents of one kind are joined.
 type Answers = Vec<(u8, Vec<u8>)>;
 
 /// Sends a request as a user, with three descriptors of /dev/null.
@@ -31,7 +31,7 @@ fn speak(socket: &Path, uid: u32, request: &Value) -> Answers {
     speak_on(socket, uid, request, b"")
 }
 
-/// The same, and more bytes after it.
+/// The same, followed by more bytes.
 fn speak_on(socket: &Path, uid: u32, request: &Value, more: &[u8]) -> Answers {
     let said = || {
         set_thread_uid(rustix::process::Uid::from_raw(uid)).unwrap();
@@ -47,13 +47,13 @@ fn speak_on(socket: &Path, uid: u32, request: &Value, more: &[u8]) -> Answers {
         stream.write_all(body.as_bytes()).unwrap();
         stream.write_all(more).unwrap();
         let mut answers = Vec::new();
-        // The daemon does not read on after a refusal, and what it has sent comes first.
+        // The daemon stops reading after a refusal; its answer arrives first.
         match stream.read_to_end(&mut answers) {
             Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => panic!("{error}"),
             _ => answers,
         }
     };
-    // Only this thread becomes that user, and ends.
+    // Only this thread becomes that user, then it ends.
     let bytes = std::thread::scope(|scope| scope.spawn(said).join().unwrap());
     let (mut rest, mut answers): (_, Answers) = (&bytes[..], Vec::new());
     while let [kind, a, b, c, d, more @ ..] = rest {
@@ -105,7 +105,7 @@ fn answers_are_values_and_failures_say_why() {
     assert!(listed["datasets"][0]["properties"][1]["value"]["number"].as_u64().unwrap() > 0, "{listed}");
     assert_eq!(answers.last().unwrap(), &(STATUS, vec![0]));
 
-    // One of two is not there: the other is answered.
+    // One of two names is missing: the other is answered.
     let answers = speak(&socket, 0, &asking("zfs get", &shown(&json!(["tank/home", "tank/none"]))));
     let note = content(&answers, TOLD).unwrap();
     assert!(note["Note"]["Failed"]["text"].as_str().unwrap().contains("tank/none"), "{note}");
@@ -230,7 +230,7 @@ fn a_user_who_was_given_nothing_changes_nothing() {
         }
     }
     assert_eq!(seen(), before);
-    // The requests are such that root's are heeded.
+    // The requests are valid: root's are accepted.
     let done = changes("tank/home").into_iter().filter(|request| {
         let verb = request["asking"]["verb"].as_str().unwrap();
         ["zfs snapshot", "zfs hold", "zfs allow"].contains(&verb)
@@ -272,7 +272,7 @@ fn absurd_numbers_in_requests_are_bounded_or_refused() {
     let (status, failed, answer) = ask("scan", scan);
     assert_eq!((status, failed), (0, None));
     assert_eq!(answer.unwrap()["summary"]["all"]["files"], 1);
-    // No file came with it.
+    // No descriptor of a file came with it.
     let scan = json!({"targets": [{"dataset": "tank"}], "format": "jsonl", "output": "/etc/x"});
     assert_eq!(ask("scan", scan).0, 2);
     assert_eq!(ask("trace record", json!({"pool": "tank", "file": "/etc/x", "seconds": huge})).0, 2);
@@ -348,7 +348,7 @@ fn files_come_in_parts_and_go_by_descriptors_only() {
         let [(REFUSED, text)] = &answers[..] else { panic!("{answers:?}") };
         assert!(String::from_utf8_lossy(text).contains(why), "{answers:?}");
     }
-    // Places and names that are none.
+    // Invalid places and names.
     let out = |folder: &Value| json!({"sources": [{"in_pool": home}], "destination": {"host": folder}});
     let host = json!({"host": {"path": "/etc/passwd", "file": {"at": 9}}});
     let volume = json!({"volume": "tank/home", "other": "x", "way": {"into": {"file": usize::MAX}}});
@@ -361,7 +361,7 @@ fn files_come_in_parts_and_go_by_descriptors_only() {
     ];
     for (verb, request, why) in failures {
         let answers = speak(&socket, 0, &asking(verb, &request));
-        // A copy that has begun says in its answer why it ended.
+        // A copy that has begun reports in its answer why it ended.
         let ended = || content(&answers, ANSWER).map(|answer| answer["ended"].clone());
         let failed = content(&answers, FAILED).or_else(ended).unwrap_or_default();
         let text = failed["text"].as_str().unwrap_or_else(|| panic!("{request}: {answers:?}"));

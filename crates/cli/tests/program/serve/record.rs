@@ -1,4 +1,4 @@
-//! What the daemon remembers of its pools when it is started again.
+//! The daemon's record of its pools across restarts.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::serve::bench::{Bench, can_mount};
 
-/// Disks in a folder where nobody looks for pools.
+/// Disks in a folder that is not searched for pools.
 fn elsewhere(bench: &Bench, disks: &[&str]) {
     fs::create_dir(bench.path("elsewhere")).unwrap();
     for disk in disks {
@@ -82,7 +82,7 @@ fn a_pool_that_does_not_open_waits_and_opens_when_its_disk_is_back() {
     let json: serde_json::Value = serde_json::from_str(&bench.done("zpool status -j")).unwrap();
     assert_eq!(json["pools"]["tank"]["state"], "UNAVAIL", "{json}");
     assert!(bench.fails("zfs list tank").contains("waits to be opened"));
-    // What becomes of another pool does not make it forgotten.
+    // Changes to another pool do not remove this one from the record.
     bench.done(&format!("zpool create -m {} other b", bench.text("other")));
     bench.signal(Signal::KILL);
     bench.start(&[]);
@@ -128,14 +128,14 @@ fn a_disk_that_was_not_there_at_the_start_is_taken_when_it_comes() {
     fs::rename(bench.path("away"), bench.path("d/b")).unwrap();
     bench.until("zpool status", |status| status.contains("state: ONLINE") && status.contains("resilvered"));
     bench.done("zpool wait -t resilver tank");
-    // The other one alone has everything.
+    // The other disk alone has everything.
     bench.done("zpool offline tank a");
     bench.done("zpool export tank");
     bench.done("zpool import tank");
     assert_eq!(fs::read(bench.path("mnt/1")).unwrap(), content);
 }
 
-/// Unmounts what was mounted there.
+/// A mount point, unmounted on drop.
 struct Small(std::path::PathBuf);
 
 impl Drop for Small {
@@ -144,7 +144,7 @@ impl Drop for Small {
     }
 }
 
-/// The next start opens the pools of the record: one that can't be taken out of it is not exported.
+/// The next start opens the recorded pools: a pool that can't be removed from the record is not exported.
 #[test]
 fn a_pool_that_was_exported_does_not_come_back_although_the_state_folder_was_full() {
     if !can_mount() {
@@ -166,7 +166,7 @@ fn a_pool_that_was_exported_does_not_come_back_although_the_state_folder_was_ful
     assert!(why.contains("cannot export 'tank': the record of pools can't be written"), "{why}");
     assert!(bench.path("mnt/1").exists(), "it was unmounted");
     assert_eq!(bench.done("zpool list -H -o name,health"), "tank\tONLINE\n");
-    // Nor does a new one make the old one forgotten.
+    // Nor does a new pool remove the old one from the record.
     bench.done(&format!("zpool create -m {} other b", bench.text("other")));
     bench.signal(Signal::KILL);
     bench.start(&["--state", &state]);

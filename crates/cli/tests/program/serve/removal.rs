@@ -20,7 +20,7 @@ fn a_removal_goes_on_in_the_background_is_canceled_and_is_waited_for() {
     bench.done("zpool remove -s tank");
     assert!(bench.done("zpool status tank").contains(" canceled on "));
     bench.done("zpool remove tank a");
-    // It waits for the daemon, which was not told to go on yet.
+    // The command waits for the removal, which the daemon still holds suspended.
     bench.done("tunable zfs_removal_suspend_progress=0");
     bench.done("zpool wait -t remove tank");
     let status = bench.done("zpool status tank");

@@ -1,4 +1,4 @@
-//! Devices that take the place of others in a pool of the daemon.
+//! Devices that replace others in a pool of the daemon.
 
 use std::fs;
 
@@ -46,7 +46,7 @@ fn a_replacement_is_called_off_or_ends_and_a_spare_steps_in() {
     bench.done("zpool wait -t resilver tank");
     bench.done("zpool clear tank c");
     bench.done("zpool wait -t resilver tank");
-    // The device has everything again: the spare goes by itself.
+    // The device has everything again: the spare detaches by itself.
     shows(&bench, "AVAIL");
     shows(&bench, "state: ONLINE");
 
@@ -62,7 +62,7 @@ fn a_replacement_is_called_off_or_ends_and_a_spare_steps_in() {
     }
 }
 
-/// Nobody reads the disk, and its first two labels are as they were.
+/// The disk is not read, and its first two labels are unchanged.
 #[test]
 fn a_spare_steps_in_for_a_disk_that_was_cut_short_though_nobody_reads_it() {
     let bench = Bench::new(&["a", "b", "c"]);
@@ -78,13 +78,13 @@ fn a_spare_steps_in_for_a_disk_that_was_cut_short_though_nobody_reads_it() {
     let status = bench.done("zpool status tank");
     assert!(status.contains("UNAVAIL") && status.contains("smaller than when it was added"), "{status}");
     bench.done("zpool wait -t resilver tank");
-    // It is not taken again before it is whole.
+    // The disk is not used again before it is whole.
     bench.run(&["zpool", "online", "tank", "b"]);
     assert!(bench.done("zpool status tank").contains("UNAVAIL"));
     disk.set_len(whole_bytes).unwrap();
     shows(&bench, "AVAIL");
     shows(&bench, "state: ONLINE");
-    // What it missed at the end may still be brought.
+    // The resilver of the last missed txgs may still run.
     bench.done("zpool wait -t resilver tank");
     bench.done("zpool scrub -w tank");
     let status = bench.done("zpool status tank");
@@ -116,7 +116,7 @@ fn a_rebuild_waits_goes_on_after_an_export_and_is_scrubbed() {
     bench.done("zpool export tank");
     bench.done("zpool import tank");
     assert!(bench.done("zpool status tank").contains(lines));
-    // One more begins it again.
+    // One more device restarts it.
     bench.done("zpool attach -s tank b d");
     assert!(bench.done("zpool history -i tank").contains(" reset"));
     bench.done("tunable zfs_scan_suspend_progress=0");

@@ -1,5 +1,5 @@
-//! `zfs send | zfs receive` through the daemon: mounted targets, clients that go away, what others may do
-//! meanwhile.
+//! `zfs send | zfs receive` through the daemon: mounted targets, clients that disconnect, concurrent
+//! commands.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -90,7 +90,7 @@ fn mounted_targets_get_their_new_content_under_the_mount() {
     (&held).read_to_end(&mut content).unwrap();
     assert!(content == noise(1, FILE_BYTES), "a file that is open stays open");
     drop(held);
-    // What was written here since goes with -F only, and what is looked into in .zfs is let go of.
+    // Only -F discards local changes, and open snapshots in .zfs are released.
     fs::write(bench.path("back/home/own"), "own").unwrap();
     bench.done("zfs snapshot back/home@own");
     assert_eq!(fs::read_to_string(bench.path("back/home/.zfs/snapshot/own/own")).unwrap(), "own");
@@ -107,7 +107,7 @@ fn mounted_targets_get_their_new_content_under_the_mount() {
     bench.done("zfs mount back/unmounted");
     assert!(bench.path("back/unmounted/1").exists());
 
-    // A tree is renamed and thinned out while it is mounted.
+    // A mounted tree is renamed and thinned out.
     bench.done("zfs create tank/home/sub");
     bench.done("zfs create tank/home/gone");
     bench.done("zfs snapshot -r tank/home@r");
@@ -131,7 +131,7 @@ fn a_send_that_nobody_reads_keeps_its_snapshot_and_nobody_else() {
     put(&bench, 1);
     put(&bench, 2);
     let mut sends = command(&bench, "zfs send -v tank/home@2").spawn().unwrap();
-    // It tells of its progress though nobody takes anything.
+    // The send reports progress even if its output is not read.
     let mut said = std::io::BufReader::new(sends.stderr.take().unwrap());
     let mut lines = String::new();
     while lines.matches("tank/home@2\n").count() < 3 {
@@ -177,7 +177,7 @@ fn an_interrupted_receive_goes_on_by_its_token_and_a_daemon_that_is_killed_too()
         child
     };
     let half = &stream[..stream.len() / 2];
-    // Somebody else's command does not stumble over it.
+    // Another user's command does not stumble over it.
     let mut interrupted = begun(&bench, "back/home", half);
     bench.done("zfs create back/other");
     signal(&interrupted, Signal::INT);
@@ -192,7 +192,7 @@ fn an_interrupted_receive_goes_on_by_its_token_and_a_daemon_that_is_killed_too()
     assert_eq!(status.code(), Some(1));
     assert_eq!(bench.done("zfs list -H -o name -r back"), "back\nback/other\n");
 
-    // A client that is killed is as one that was interrupted.
+    // A killed client is treated like an interrupted one.
     let mut killed = begun(&bench, "-s back/home", half);
     signal(&killed, Signal::KILL);
     killed.wait().unwrap();
@@ -216,7 +216,7 @@ fn an_interrupted_receive_goes_on_by_its_token_and_a_daemon_that_is_killed_too()
     zdb_finds_nothing(&bench.path("d"), "back");
 }
 
-/// What was freed can be used two txgs later: a task that waits for it must not be refused for ever.
+/// Freed space is usable two txgs later: a task that waits for it must not be refused forever.
 #[test]
 fn a_receive_that_found_the_pool_full_goes_on_when_there_is_room() {
     let Some(bench) = pools() else { return };

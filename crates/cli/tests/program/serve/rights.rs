@@ -1,4 +1,4 @@
-//! With whose rights the daemon reads files, what it believes, and what it gives up.
+//! The rights with which the daemon reads files, the input it trusts, and the privileges it drops.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -49,7 +49,7 @@ fn nobody_may_not(bench: &Bench, line: &str, why: &str) {
     assert!(!output.status.success() && said.contains(why), "{line}: {output:?}");
 }
 
-/// A pool in which a dataset's key lies in a file that only root can read.
+/// A pool whose dataset has its key in a file that only root can read.
 fn with_keys() -> (Bench, [String; 3]) {
     let bench = Bench::new(&["a"]);
     mode(bench.folder.path(), 0o755);
@@ -71,12 +71,12 @@ fn keys_are_read_with_the_rights_of_their_user() {
     let (bench, [secret, own, same]) = with_keys();
     bench.done("zfs allow -u 65534 create,mount,encryption,keyformat,pbkdf2iters,load-key,change-key tank");
 
-    // To make a dataset.
+    // Creating a dataset.
     let create = |key: &str| format!("zfs create {ENCRYPTED} --key tank/b=file:{key} tank/b");
     nobody_may_not(&bench, &create(&secret), "Permission denied");
     nobody_may_not(&bench, &create(&own), "it may only be mounted by root");
     assert_eq!(bench.get("keystatus", "tank/b"), "available");
-    // A place that is kept would be followed by the daemon.
+    // The daemon would later follow a stored location.
     for name in ["keylocation", "KEYLOCATION"] {
         for key in [&secret, &own] {
             let line = format!("zfs create {ENCRYPTED} -o {name}=file://{key} tank/c");
@@ -84,7 +84,7 @@ fn keys_are_read_with_the_rights_of_their_user() {
         }
     }
 
-    // To load a key, from any place and from the one that root has set.
+    // Loading a key, from any location and from the one set by root.
     nobody_may_not(&bench, &format!("zfs load-key -n -L file://{secret} tank/b"), "Permission denied");
     nobody_may_not(&bench, "zfs load-key -n -L file:///no/such/file tank/b", "No such file");
     nobody_may_not(&bench, "zfs load-key -n -L file:///dev/zero tank/b", "not a regular file");
@@ -94,7 +94,7 @@ fn keys_are_read_with_the_rights_of_their_user() {
     nobody_may(&bench, &format!("zfs load-key -L file://{same} tank/a"));
     assert_eq!(bench.get("keystatus", "tank/a"), "available");
 
-    // To change one: the new key would come from the place that root has set.
+    // Changing a key: the new one would come from the location set by root.
     nobody_may_not(&bench, "zfs change-key tank/a", "Permission denied");
     bench.done("zfs unload-key tank/a");
     bench.done("zfs load-key tank/a");
@@ -114,7 +114,7 @@ fn groups_of_a_user_count_and_those_of_the_daemon_do_not() {
     let mut member = bench.program();
     let output = member.args(line.split(' ')).stdin(Stdio::null()).uid(NOBODY).gid(4242).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    // Nor is it left with a user's rights: it still mounts and reads for root.
+    // Nor does the daemon keep a user's rights: it still mounts and reads for root.
     bench.done("zfs load-key tank/a");
     bench.done("zfs mount tank/a");
 }
@@ -137,7 +137,7 @@ fn what_an_image_of_a_user_remembers_is_not_read_as_root() {
     bench.signal(rustix::process::Signal::TERM);
     bench.start(&["--load-keys"]);
     assert_eq!(bench.get("keystatus", "tank/a"), "unavailable");
-    // Root names the place.
+    // Root names the location.
     bench.done(&format!("zfs load-key -L file://{secret} tank/a"));
     assert_eq!(bench.get("keystatus", "tank/a"), "available");
     bench.done("zpool export tank");
@@ -163,7 +163,7 @@ fn images_of_users_bring_no_programs_with_set_id_bits() {
         ["nosuid", "nodev"].map(|option| line.split([' ', ',']).any(|word| word == option))
     };
     assert_eq!(options(), [false, false]);
-    // Of another user, or writable by others.
+    // Owned by another user, or writable by others.
     for (owner, bits) in [(NOBODY, 0o600), (0, 0o666), (0, 0o660)] {
         bench.done("zpool export tank");
         chown(bench.path("d/a"), Some(owner), None).unwrap();
@@ -172,7 +172,7 @@ fn images_of_users_bring_no_programs_with_set_id_bits() {
         assert_eq!(options(), [true, true], "{owner} {bits:o}");
     }
     assert_eq!(bench.get("setuid", "tank"), "off");
-    // A property is in the image, like all else.
+    // A property comes with the image, like everything else in it.
     bench.done("zfs set setuid=on tank");
     assert_eq!(options(), [true, true]);
     bench.done("zfs unmount tank");
@@ -184,7 +184,7 @@ fn images_of_users_bring_no_programs_with_set_id_bits() {
     assert_eq!(options(), [false, false]);
 }
 
-/// A daemon that is started with these options ends; its message.
+/// Starts a daemon that refuses these options; returns its message.
 fn refused(bench: &Bench, options: &[&str]) -> String {
     let mut program = bench.program();
     program.args(["serve", "-d", ".", "-N"]).args(options).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -212,7 +212,7 @@ fn state_that_others_can_have_written_is_not_believed() {
     chown(&theirs, Some(NOBODY), Some(NOBODY)).unwrap();
     let in_shared = bench.text("shared/sock");
 
-    // Folders, of the socket and of the state.
+    // Folders of the socket and of the state.
     for bits in [0o777, 0o775] {
         mode(&shared, bits);
         assert!(refused(&bench, &["--socket", &in_shared]).contains("others can write it"));
@@ -221,7 +221,7 @@ fn state_that_others_can_have_written_is_not_believed() {
     assert!(refused(&bench, &["--state", &state]).contains("belongs to user 65534"));
     assert_eq!(fs::read_dir(&shared).unwrap().count() + fs::read_dir(&theirs).unwrap().count(), 0);
 
-    // Files that others have put into a folder that is open to all, such as /tmp.
+    // Files put by others into a folder open to all, such as /tmp.
     mode(&shared, 0o1777);
     let file = shared.join("pools.json");
     fs::write(&file, r#"{"pools": [{"name": "tank", "guid": 7, "devices": ["/tmp/image"]}]}"#).unwrap();
@@ -242,12 +242,12 @@ fn state_that_others_can_have_written_is_not_believed() {
     assert!(refused(&bench, &["--socket", &in_shared]).contains("has other names"));
     fs::remove_file(&file).unwrap();
     assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
-    // There, it keeps its own.
+    // There, the daemon keeps its own files.
     bench.start(&["--socket", &in_shared]);
     bench.signal(rustix::process::Signal::TERM);
 }
 
-/// What `/proc` says of a process.
+/// Fields of a process in `/proc`.
 fn status(pid: u32) -> impl Fn(&str) -> String {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     move |field| {
@@ -265,7 +265,7 @@ fn the_daemon_and_its_helpers_give_up_what_they_do_not_use() {
         return;
     }
     let bench = Bench::new(&["a"]);
-    // A mount needs a hand.
+    // A mount needs a hand (`cenote_fuse::mount::hand`).
     bench.done(&format!("zpool create -m {} tank a", bench.text("mnt")));
     let daemon = bench.daemon.as_ref().unwrap().id();
     let children = fs::read_dir(format!("/proc/{daemon}/task")).unwrap().flat_map(|thread| {

@@ -1,7 +1,7 @@
-//! What one user may take of the daemon's doors, and what others have nevertheless.
+//! Limits on one user's share of the daemon's sockets, and the share left for others.
 //!
-//! Users are threads of this process that have become somebody else: the kernel tells the daemon the user of
-//! the thread that connects.
+//! Users are threads of this process that have changed their user id: the kernel reports the id of the
+//! connecting thread to the daemon.
 
 use std::fs;
 use std::io::{IoSlice, Read, Write};
@@ -23,7 +23,7 @@ use crate::serve::bench::{Bench, PATIENCE, can_mount};
 
 const NOBODY: u32 = 65534;
 const OTHER: u32 = 65533;
-/// How long honest requests may take beside others that are not.
+/// Time limit of honest requests beside greedy ones.
 const SOON: Duration = Duration::from_secs(10);
 
 /// A daemon that every user can reach, with a pool that has a volume.
@@ -40,14 +40,14 @@ fn bench() -> Bench {
 /// Does something as another user.
 fn as_user<T: Send>(uid: u32, work: impl FnOnce() -> T + Send) -> T {
     let work = || {
-        // Only this thread becomes that user, and ends.
+        // Only this thread becomes that user, then it ends.
         set_thread_uid(rustix::process::Uid::from_raw(uid)).unwrap();
         work()
     };
     std::thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
-/// `zfs list` by a user, who gets a time; its output, or its message.
+/// `zfs list` by a user, within a time limit; its output, or its message.
 fn lists(bench: &Bench, uid: u32) -> Result<String, String> {
     let mut program = bench.program();
     program.args(["zfs", "list", "-H", "-o", "name"]).uid(uid).gid(uid).current_dir("/");
@@ -58,7 +58,7 @@ fn lists(bench: &Bench, uid: u32) -> Result<String, String> {
     }
 }
 
-/// Runs a program that gets a time.
+/// Runs a program within a time limit.
 fn ends_soon(program: &mut Command) -> Output {
     let mut child =
         program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -94,7 +94,7 @@ fn idle_connections_of_one_user_keep_nobody_else_from_the_commands() {
     }
     let refused = lists(&bench, NOBODY).unwrap_err();
     assert!(refused.contains("too many commands are under way"), "{refused}");
-    // Requests that do not come are not waited for.
+    // The daemon does not wait for requests that never come.
     let begun = Instant::now();
     while let Err(why) = lists(&bench, NOBODY) {
         assert!(begun.elapsed() < Duration::from_secs(20), "{why}");
@@ -160,7 +160,7 @@ fn a_large_request_of_a_user_is_refused_before_it_is_read() {
     };
     let answers = as_user(NOBODY, || {
         std::thread::scope(|scope| {
-            // Threads are of the user who makes them.
+            // A thread belongs to the user of the thread that creates it.
             let sent: Vec<_> = (0..4).map(|_| scope.spawn(send)).collect();
             sent.into_iter().map(|sent| sent.join().unwrap()).collect::<Vec<_>>()
         })
@@ -196,7 +196,7 @@ fn the_daemon_waits_while_there_are_no_descriptors() {
     assert!(spent < 30, "{spent} hundredths of a second of 3 s");
     prlimit(pid, Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
     drop(idle);
-    // Every seat has come back.
+    // Every seat is free again.
     let begun = Instant::now();
     for uid in [0, NOBODY] {
         while let Err(why) = lists(&bench, uid) {
@@ -210,7 +210,7 @@ fn limited(most: u64) -> Rlimit {
     Rlimit { current: Some(most), maximum }
 }
 
-/// Opens the volume; the connection, or the server's words.
+/// Opens the volume; returns the connection, or the server's message.
 fn nbd<S: Read + Write>(mut stream: S) -> Result<S, String> {
     let name = b"tank/v";
     let mut head = [0; 20];
@@ -252,7 +252,7 @@ fn idle_nbd_clients_of_one_user_keep_nobody_else_from_the_volumes() {
     for uid in [OTHER, 0] {
         assert!(as_user(uid, connect).is_ok(), "user {uid}");
     }
-    // Two users can't take what is kept for root.
+    // Two users can't take the seats reserved for root.
     let idle_too: Vec<_> = as_user(OTHER, || (0..520).map_while(|_| connect().ok()).collect());
     assert_eq!(idle_too.len(), 1024 - 512 - 128);
     assert!(as_user(1, connect).is_err() && connect().is_ok());
@@ -269,7 +269,7 @@ fn clients_that_read_nothing_hold_up_a_read_for_less_than_20_seconds() {
     for (number, stream) in silent.iter().enumerate() {
         stream.set_nonblocking(true).unwrap();
         let len = if number % 2 == 0 { 1 << 20 } else { 32 << 20 };
-        // More than a connection may have at a time.
+        // More than a connection may have in flight.
         let requests = read_request(len).repeat(64);
         (&*stream).write_all(&requests).ok();
     }
@@ -297,7 +297,7 @@ fn users_of_this_machine_are_let_in_by_certificates_and_accounts_only() {
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(refused.status.code() == Some(2) && said.contains(why), "{door:?}: {said}");
     }
-    // A socket in the file system is nobody else's, whatever the daemon's umask is.
+    // A socket in the file system is closed to other users under any umask of the daemon.
     bench.signal(Signal::TERM);
     bench.start(&["--nbd", &format!("unix:{}", bench.text("nbd"))]);
     let path = bench.path("nbd");

@@ -1,4 +1,4 @@
-//! Snapshots below a mount, and mounts whose tree becomes another.
+//! Snapshots below a mount, and mounts whose tree is exchanged.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -46,7 +46,7 @@ fn snapshots_are_made_renamed_and_destroyed_as_directories() {
     assert_eq!(names(&place), [""; 0]);
     assert_eq!(fs::remove_dir(place.join("b")).unwrap_err().kind(), ErrorKind::NotFound);
 
-    // What commands make is listed, although the kernel has listed the folder before.
+    // Snapshots created by commands are listed, although the kernel has cached the folder.
     bench.done("zfs snapshot tank@listed");
     let begun = std::time::Instant::now();
     while names(&place) != ["listed"] && begun.elapsed() < crate::serve::bench::PATIENCE {
@@ -58,13 +58,13 @@ fn snapshots_are_made_renamed_and_destroyed_as_directories() {
         std::thread::yield_now();
     }
 
-    // Only those who may change the pool.
+    // Only users with the right to change the pool.
     fs::set_permissions(bench.folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let made = Command::new("mkdir").arg(place.join("c")).uid(65534).gid(65534).output().unwrap();
     assert!(!made.status.success());
     assert_eq!(names(&place), [""; 0]);
 
-    // What is open keeps its snapshot. What commands destroy is gone at once.
+    // An open file keeps its snapshot. Destroyed snapshots disappear at once.
     bench.done("zfs snapshot tank@c");
     let mut open = File::open(place.join("c/x")).unwrap();
     for verb in ["destroy", "destroy -d"] {
@@ -81,7 +81,7 @@ fn snapshots_are_made_renamed_and_destroyed_as_directories() {
     bench.done("zfs snapshot tank@c");
     assert_eq!(fs::read_to_string(place.join("c/x")).unwrap(), "two");
 
-    // A promoted clone has the snapshots from now on.
+    // A promoted clone takes over the snapshots.
     let other = bench.text("other");
     bench.done(&format!("zfs clone -o mountpoint={other} tank@c tank/clone"));
     bench.done("zfs promote tank/clone");
@@ -114,7 +114,7 @@ fn a_rollback_shows_at_once_and_keeps_what_is_still_there() {
     fs::write(path("dir/new"), "new").unwrap();
     let new = File::open(path("dir/new")).unwrap();
     let ino = fs::metadata(path("kept")).unwrap().ino();
-    // The kernel has all of it.
+    // The kernel caches all of it.
     for name in ["kept", "removed", "dir/new", "dir/sub/there"] {
         fs::read(path(name)).unwrap();
     }
@@ -130,7 +130,7 @@ fn a_rollback_shows_at_once_and_keeps_what_is_still_there() {
     assert_eq!(fs::read_to_string(path("dir/moved")).unwrap(), "moved");
     assert!(!path("dir/new").exists() && !path("dir/sub/there").exists());
 
-    // The same file is open still; one that is gone is stale; one that lost its name has it again.
+    // The same file is still open; a file that is gone is stale; a file that lost its name has it again.
     assert_eq!(kept.metadata().unwrap().ino(), ino);
     kept.write_all_at(b"B", 0).unwrap();
     assert_eq!(fs::read_to_string(path("kept")).unwrap(), "Before");
@@ -142,7 +142,7 @@ fn a_rollback_shows_at_once_and_keeps_what_is_still_there() {
     drop((unlinked, new, kept));
     assert_eq!(fs::read_to_string(path("removed")).unwrap(), "removed");
 
-    // A refused one changes nothing.
+    // A refused command changes nothing.
     bench.done("zfs snapshot tank@t");
     fs::write(path("kept"), "third").unwrap();
     bench.fails("zfs rollback tank@s");

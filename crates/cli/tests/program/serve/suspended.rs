@@ -1,4 +1,5 @@
-//! A pool of the daemon whose devices fail beyond redundancy: it says so, waits, and goes on or is let go.
+//! A pool of the daemon whose devices fail beyond redundancy: it reports so, waits, and resumes or is
+//! exported.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -36,7 +37,7 @@ fn sync_file(bench: &Bench, name: &str) -> JoinHandle<std::io::Result<()>> {
     })
 }
 
-/// All that goes to the device fails, until a txg has met that.
+/// All I/O to the device fails, until a txg fails with it.
 fn suspend(bench: &Bench) -> JoinHandle<std::io::Result<()>> {
     bench.done("inject tank a --error write,flush");
     let waits = sync_file(bench, "meanwhile");
@@ -44,7 +45,7 @@ fn suspend(bench: &Bench) -> JoinHandle<std::io::Result<()>> {
     waits
 }
 
-/// Runs a line, which takes no longer than it may.
+/// Runs a line within its time limit.
 fn soon(line: &str, run: impl FnOnce(&str) -> String) -> String {
     let begun = Instant::now();
     let output = run(line);
@@ -97,7 +98,7 @@ fn a_suspended_pool_says_so_everywhere_and_goes_on_when_it_is_cleared() {
     bench.done("inject --clear");
     soon("zpool clear tank", |line| bench.done(line));
     waits.join().unwrap().unwrap();
-    // What the device missed meanwhile is looked at, though nobody else has it.
+    // The writes that the device missed are resilvered, though no other device has them.
     bench.done("zpool wait -t resilver tank");
     look("zpool status -x", "all pools are healthy");
     look("zpool events", "resource.org.cenote.pool_resumed");
@@ -180,7 +181,7 @@ fn the_daemon_ends_though_a_pool_is_suspended() {
     bench.signal(Signal::TERM);
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert!(waits.join().unwrap().is_err());
-    // The next one opens it again.
+    // The next daemon opens it again.
     bench.start(&[]);
     assert!(fs::read(bench.path("mnt/before")).unwrap() == vec![1; 1_000_000]);
 }
@@ -207,7 +208,7 @@ fn programs_that_wait_for_a_suspended_pool_can_be_killed() {
     waits.join().unwrap().unwrap();
 }
 
-/// What a command has begun waits on in a txg; whoever reads its output does not.
+/// The work begun by a command waits on in a txg; a program that reads the command's output does not.
 #[test]
 fn a_command_that_gives_up_lets_go_of_its_output() {
     if !can_mount() {
@@ -216,7 +217,7 @@ fn a_command_that_gives_up_lets_go_of_its_output() {
     let bench = bench("");
     bench.done("inject tank a --hang write,flush");
     let waits = sync_file(&bench, "meanwhile");
-    // Until the device counts as one that does not answer.
+    // Until the device counts as unresponsive.
     sleep(Duration::from_secs(6));
     let why = soon("zfs snapshot tank@late", |line| bench.fails(line));
     assert!(why.contains("has not answered"), "{why}");

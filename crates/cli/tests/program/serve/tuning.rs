@@ -1,4 +1,4 @@
-//! What the daemon's caches do, and what can be changed while its pools are open.
+//! The daemon's caches, and tunables changed while its pools are open.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::serve::bench::{Bench, can_mount};
 
-/// What the caches of all pools count together.
+/// The counters of all pools' caches together.
 fn caches(bench: &Bench) -> Value {
     let document: Value = serde_json::from_str(&bench.done("arcstat --json")).unwrap();
     document["caches"]["total"].clone()
@@ -20,7 +20,7 @@ fn a_file_read_twice_comes_from_the_cache_and_tunables_change_what_it_may_hold()
     let bench = Bench::new(&["a", "b"]);
     bench.done(&format!("zpool create -m {} -O compression=off tank mirror a b", bench.text("mnt")));
     fs::write(bench.path("mnt/x"), vec![7; 24 << 20]).unwrap();
-    // Nothing is left of it but what is on disk.
+    // Only data on disk is left.
     bench.done("zpool export tank");
     bench.done("zpool import tank");
     let cache = || caches(&bench);
@@ -36,7 +36,7 @@ fn a_file_read_twice_comes_from_the_cache_and_tunables_change_what_it_may_hold()
     assert!(data("hits") >= hits + (24 << 3));
     assert_eq!(fs::read(bench.path("d/copy")).unwrap(), fs::read(bench.path("d/copy2")).unwrap());
 
-    // A smaller cache holds less at once; a policy is exchanged with what is in the cache.
+    // A smaller cache evicts at once; changing the policy keeps the cached blocks.
     for name in 0..4 {
         fs::write(bench.path(&format!("mnt/y{name}")), vec![name; 24 << 20]).unwrap();
         bench.done("zpool sync tank");
@@ -94,10 +94,10 @@ fn what_is_read_can_be_recorded_and_replayed() {
     let shown: Value = serde_json::from_str(&bench.done("trace show --json t.csv.zst")).unwrap();
     // Each block of the file twice, and the metadata that leads there.
     assert!(shown["requests"].as_u64().unwrap() >= 128, "{shown}");
-    // And what a txg wrote, into the cache and to the device.
+    // Plus the writes of a txg, into the cache and to the device.
     let (writes, bytes) = (shown["writes"].as_u64().unwrap(), shown["device_write_bytes"].as_u64().unwrap());
     assert!(writes >= 8 && bytes >= 1 << 20, "{shown}");
-    // Whose requests they were, by name.
+    // The requesters, by name.
     let parts = shown["parts"].as_array().unwrap();
     let data = parts.iter().find(|part| part["dataset"] == "tank" && part["class"] == "data").unwrap();
     assert!(data["requests"].as_u64().unwrap() >= 128, "{shown}");
@@ -110,7 +110,7 @@ fn what_is_read_can_be_recorded_and_replayed() {
     assert!(bench.fails("trace record tank t.csv.zst").contains("t.csv.zst"), "nothing is overwritten");
     assert!(bench.fails("trace record nosuch u.csv").contains("nosuch"));
 
-    // Around a command, whose status it has.
+    // Around a command; returns its status.
     let shown = bench.done(&format!("trace record tank w.csv.zst -- cp {} copied", bench.text("mnt/x")));
     assert!(shown.contains("w.csv.zst"), "{shown}");
     assert!(bench.path("d/copied").exists() && bench.path("d/w.csv.zst").exists());
@@ -136,7 +136,7 @@ fn datasets_say_what_of_them_is_cached() {
         copies += 1;
         data("misses") - before
     };
-    // The file system is mounted, and hears of a property that changes; what a txg writes follows it, too.
+    // The file system is mounted and learns of the changed property; later txg writes follow it, too.
     bench.done("zfs set primarycache=metadata tank");
     fs::write(bench.path("mnt/x"), vec![7; 8 << 20]).unwrap();
     bench.done("zpool sync tank");
@@ -171,7 +171,7 @@ fn files_read_in_order_are_read_ahead_and_arcstat_says_how_much_of_it_was_wanted
     fs::write(bench.path("mnt/x"), vec![7; 32 << 20]).unwrap();
     let ahead = |of: &str| caches(&bench)["prefetch"][of].as_u64().unwrap();
     let read_anew = |setting: &str| {
-        // Nothing of it is in memory, in the daemon or in the kernel.
+        // Nothing of it is cached, in the daemon or in the kernel.
         bench.done("zpool export tank");
         bench.done("zpool import tank");
         bench.done(setting);
@@ -208,7 +208,7 @@ fn the_daemon_keeps_within_its_memory_changes_included() {
     let held = |of: &str| caches(&bench)[of].as_u64().unwrap();
     assert!(held("bytes") > 48 << 20 && held("bytes") <= 96 << 20, "{}", held("bytes"));
     assert!(held("budget_bytes") <= 96 << 20);
-    // Nothing can be left for others that this machine does not have: the caches shrink until the least.
+    // The caches shrink to the minimum: more memory is reserved for others than this machine has.
     bench.done(&format!("tunable zfs_arc_min=32M zfs_arc_sys_free={}", 1_u64 << 60));
     let begun = std::time::Instant::now();
     while held("bytes") > 32 << 20 {

@@ -1,4 +1,4 @@
-//! Volumes as block devices, as far as that goes without the driver. `proof/ublk` has one.
+//! Volumes as block devices, as far as testable without the driver. `proof/ublk` has one.
 
 use std::path::Path;
 
@@ -16,6 +16,6 @@ fn without_the_driver_a_daemon_says_what_is_missing_and_leaves_nothing() {
     let refused = bench.fails(&format!("serve -d . --ublk {} tank", links.display()));
     assert!(refused.contains("modprobe ublk_drv") && refused.contains("6.0"), "{refused}");
     assert!(!links.exists() && !bench.path("sock").exists());
-    // The pool was not touched: it is exported still.
+    // The pool was not touched: it is still exported.
     assert!(bench.done("zpool import -d .").contains("ONLINE"));
 }

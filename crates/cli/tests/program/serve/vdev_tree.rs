@@ -1,11 +1,11 @@
-//! `verify` of a pool in use takes its vdevs as the verified txg has them: after each change of the tree it
-//! finds as little as `zdb` does.
+//! `verify` of a pool in use takes its vdevs as of the verified txg: after each change of the tree it finds
+//! as few faults as `zdb`.
 
 use std::fs;
 
 use crate::serve::bench::{Bench, zdb_finds_nothing};
 
-/// Changes the tree, writes something to the new one, and compares what both find.
+/// Changes the tree, writes to the new one, and compares the findings of both.
 struct Changes {
     bench: Bench,
     seed: u8,

@@ -1,4 +1,4 @@
-//! Sockets of volumes for virtual machines. `proof/vhost-user` has QEMU as their client.
+//! Sockets of volumes for virtual machines. `proof/vhost-user` uses QEMU as their client.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use crate::serve::bench::{Bench, PATIENCE};
 
-/// Waits until a socket is there, or is not.
+/// Waits until a socket exists, or does not.
 fn until(path: &Path, is_there: bool) {
     let begun = Instant::now();
     while path.exists() != is_there {

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::serve::bench::{Bench, PATIENCE, can_mount, zdb_finds_nothing};
 
-/// Waits until `zpool status` says something.
+/// Waits until `zpool status` shows a text.
 #[track_caller]
 fn wait_for(bench: &Bench, wanted: &str) -> String {
     bench.until("zpool status tank", |status| status.contains(wanted))
@@ -27,7 +27,7 @@ fn a_device_that_is_gone_is_removed_and_comes_back_by_itself() {
     }
 }
 
-/// What a txg writes makes a file of holes of what is gone: it can be read.
+/// A later txg's writes extend the truncated file: it becomes holes and can be read.
 #[test]
 fn a_device_that_is_gone_is_removed_though_it_reads_as_holes() {
     if can_mount() {
@@ -35,17 +35,16 @@ fn a_device_that_is_gone_is_removed_though_it_reads_as_holes() {
     }
 }
 
-/// What the daemon has open is cut off, and has holes of `holes_bytes` afterwards.
+/// The daemon's open file is truncated, then extended to `holes_bytes` of holes.
 fn a_device_goes_and_comes_back(holes_bytes: u64) {
     let mut bench = Bench::new(&["a", "b"]);
     bench.done(&format!("zpool create -O primarycache=none -m {} tank mirror a b", bench.text("mnt")));
     let file = |name: &str| bench.path("mnt").join(name);
     fs::write(file("one"), vec![1; 8_000_000]).unwrap();
     bench.done("zpool sync tank");
-    // This writes what the history says of that, too. A txg that came later would make a file of holes of
-    // what is gone, which can be read.
+    // This also writes the history records. A later txg would extend the lost file into readable holes.
     bench.done("cat tank:/one");
-    // As it is now, it is kept; what the daemon has open is gone.
+    // A copy of the current state is kept; the daemon's open file is lost.
     fs::copy(bench.path("d/b"), bench.path("kept")).unwrap();
     fs::rename(bench.path("d/b"), bench.path("gone")).unwrap();
     let gone = fs::OpenOptions::new().write(true).open(bench.path("gone")).unwrap();
@@ -62,7 +61,7 @@ fn a_device_goes_and_comes_back(holes_bytes: u64) {
     bench.done("zpool sync tank");
 
     fs::rename(bench.path("kept"), bench.path("d/b")).unwrap();
-    // It is in use before it is brought what it missed.
+    // The device is in use before it is resilvered.
     let status = wait_for(&bench, "scan: resilvered");
     assert!(status.contains("state: ONLINE"), "{status}");
     bench.done("zpool scrub -w tank");
@@ -76,7 +75,7 @@ fn a_device_goes_and_comes_back(holes_bytes: u64) {
     }
 }
 
-/// The file system that the device lies on is full: only what was written before can be written again.
+/// The file system below the device is full: only blocks written before can be rewritten.
 #[test]
 fn a_device_that_fails_often_is_faulted_and_one_with_wrong_data_degraded() {
     if !can_mount() {

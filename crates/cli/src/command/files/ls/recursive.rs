@@ -1,10 +1,10 @@
 //! `ls -R`: a folder and everything below it, from a scan.
 //!
-//! Idea: files come in the order of the disk. A sorter that spills to a temporary file brings them into the
-//! order of `ls`: each folder's files by name, then its subfolders, recursively.
+//! Idea: files arrive in disk order. A sorter that spills to a temporary file puts them into the order of
+//! `ls`: each folder's files by name, then its subfolders, recursively.
 //!
 //! ```text
-//!   key   a/b \0\0 name     with / as \0: a folder, what is below it, then its next sibling
+//!   key   a/b \0\0 name     with / as \0: a folder, its contents, then its next sibling
 //! ```
 //!
 //! Memory: the sorter's budget, and [`LINES_AT_ONCE`] lines, which are laid out together.
@@ -28,7 +28,7 @@ const LINES_AT_ONCE: usize = 10_000;
 const FOLDER: u8 = b'/';
 const FILE: u8 = b'-';
 
-/// A folder and what has come of the files below it.
+/// A folder and the files below it received so far.
 pub(super) struct Recursive {
     shape: Shape,
     sorter: Sorter,
@@ -39,7 +39,7 @@ impl Recursive {
         Recursive { shape, sorter: Sorter::default() }
     }
 
-    /// Takes files in.
+    /// Adds files.
     pub(super) fn take(&mut self, part: &Files) -> Result<(), CliError> {
         let Recursive { shape, sorter } = self;
         for file in &part.files {
@@ -60,7 +60,7 @@ impl Recursive {
         Ok(())
     }
 
-    /// Writes all of them.
+    /// Writes all of them, sorted.
     pub(super) fn end(self, json: Option<&mut JsonArray>) -> Result<(), CliError> {
         let mut lines = Lines { shape: self.shape, json, out: stdout(), lines: Vec::new(), is_first: true };
         let mut failed = None;

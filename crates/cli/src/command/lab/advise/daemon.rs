@@ -1,7 +1,7 @@
-//! The daemon's pools, for rules that read what commands print.
+//! The daemon's pools, for rules that read the output of commands.
 //!
-//! In a client, each command is this program once more, which asks the daemon. In the daemon itself, for
-//! HTTP, they run in its process.
+//! In a client, each command is another process of this program, which asks the daemon. In the daemon itself,
+//! for HTTP, commands run in its process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::outcome::CliError;
 use crate::session::Session;
 use crate::streams::streams;
 
-/// What a command may print: the properties of tens of thousands of datasets.
+/// Limit of a command's output: the properties of tens of thousands of datasets.
 const OUTPUT_BYTES_MAX: usize = 256 << 20;
 
-/// They, and what the daemon counts.
+/// The daemon's pools, and its counters.
 #[derive(Debug)]
 pub struct Held {
     kstats: BTreeMap<String, String>,
@@ -30,16 +30,16 @@ pub struct Held {
     inside: Option<Inside>,
 }
 
-/// The commands of the daemon in which this one runs. Calls block, so they are made on threads for that.
+/// The commands of the daemon that runs this one. Calls block, so they use threads for blocking calls.
 struct Inside {
     commands: Arc<dyn Serving>,
     handle: Handle,
-    /// Of the client who asks.
+    /// The requesting client's.
     cancel: Cancel,
 }
 
 impl Held {
-    /// Those of the daemon that runs this command, or that it asks.
+    /// The pools of the daemon that runs this command, or that this command asks.
     pub async fn new(session: &Session) -> std::result::Result<Held, CliError> {
         let answer = session.control().run(Kstat { name: None, all: true }).await?.answer;
         let all = if let Counted::All(all) = answer { all } else { Vec::new() };
@@ -54,7 +54,7 @@ impl Held {
         });
         Ok(Held {
             kstats: all.iter().map(|(name, counters)| (name.clone(), counters.to_string())).collect(),
-            // The daemon's clock begins with it.
+            // The daemon's clock begins at its start.
             counted_s: now_ns.unwrap_or(0) as f64 / 1e9,
             inside,
         })
@@ -79,7 +79,7 @@ impl Inside {
     }
 }
 
-/// What this program prints.
+/// The output of this program.
 fn own_text(words: &[&str]) -> std::result::Result<String, String> {
     let run = || std::process::Command::new(std::env::current_exe()?).args(words).output();
     let done = run().map_err(|error| error.to_string())?;

@@ -45,7 +45,7 @@ pub fn serve(address: SocketAddr) -> Result<Page, CliError> {
                 _ => (405, "only GET\n".to_owned()),
             };
             let mut response = Response::from_string(body).with_status_code(status);
-            // The format that prometheus-client writes.
+            // The format of prometheus-client.
             let kind = &b"application/openmetrics-text; version=1.0.0; charset=utf-8"[..];
             if let Ok(header) =
                 Header::from_bytes(&b"Content-Type"[..], kind).map(|header| (status == 200).then_some(header))
@@ -53,7 +53,7 @@ pub fn serve(address: SocketAddr) -> Result<Page, CliError> {
             {
                 response.add_header(header);
             }
-            // If the client went away, there is nothing to do.
+            // If the client went away, nothing is left to do.
             let _ = request.respond(response);
         }
     };

@@ -51,7 +51,7 @@ impl World for Real {
     fn happened(&mut self, events: &[Event], metrics: String) {
         for event in events {
             let line = if self.json { json_line(event).unwrap_or_default() } else { line(event) + "\n" };
-            // Nobody may be reading; the webhook and the metrics still work.
+            // Standard output may have no reader; the webhook and the metrics still work.
             let _ = print(line);
         }
         if let Some(page) = &self.page {

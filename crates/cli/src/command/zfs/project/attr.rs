@@ -31,31 +31,31 @@ pub struct FileAttr {
 const _: () = assert!(size_of::<FileAttr>() == 28, "the size is part of the number of the ioctl");
 
 impl FileAttr {
-    /// Of an open file.
+    /// Those of an open file.
     pub fn of(file: &File) -> io::Result<FileAttr> {
         // SAFETY: the kernel fills a `struct fsxattr`, which this is.
         let got = unsafe { ioctl(file, Getter::<FS_IOC_FSGETXATTR, FileAttr>::new()) };
         Ok(got?)
     }
 
-    /// Makes these a file's.
+    /// Sets them on a file.
     pub fn set(self, file: &File) -> io::Result<()> {
         // SAFETY: the kernel reads a `struct fsxattr`, which this is.
         unsafe { ioctl(file, Setter::<FS_IOC_FSSETXATTR, FileAttr>::new(self)) }?;
         Ok(())
     }
 
-    /// Its project.
+    /// The project's number.
     pub fn project(&self) -> u32 {
         self.project
     }
 
-    /// Whether what is made in it is of its project, too.
+    /// Whether files created in it belong to its project.
     pub fn inherits(&self) -> bool {
         self.xflags & FS_XFLAG_PROJINHERIT != 0
     }
 
-    /// The same file in a project.
+    /// The same attributes with another project.
     pub fn in_project(self, project: u32, inherits: bool) -> FileAttr {
         let others = self.xflags & !FS_XFLAG_PROJINHERIT;
         let xflags = others | if inherits { FS_XFLAG_PROJINHERIT } else { 0 };

@@ -1,4 +1,4 @@
-//! Histograms of `zpool iostat -w` and `-r`: a table a vdev, a line a power of two.
+//! Histograms of `zpool iostat -w` and `-r`: a table for each vdev, a line for each power of two.
 
 use cenote_device::{SIZE_BUCKETS, TIME_BUCKETS};
 use cenote_pool::IoClass;
@@ -6,18 +6,18 @@ use cenote_pool::IoClass;
 use super::{Iostat, Line, Traffic};
 use crate::render::{nice_number, time_span};
 
-/// The first bucket of each that is shown: a microsecond, and 512 bytes.
+/// The first bucket shown of each histogram: a microsecond, and 512 bytes.
 const FIRST_TIME: usize = 10;
 const FIRST_SIZE: usize = 9;
 const CELL_CHARS: usize = 5;
 
-/// A column: its heading, and what of a vdev's traffic is counted there in a bucket.
+/// A column: its headings, and the count of a vdev's traffic in a bucket.
 type Column = (&'static str, &'static str, fn(&Traffic, usize) -> u64);
 
-/// Nothing is ever counted there.
+/// A column that counts nothing.
 const NONE: fn(&Traffic, usize) -> u64 = |_, _| 0;
 
-/// Operations of a class that waited so long before they began.
+/// Operations of a class by their time in the queue.
 fn waited(traffic: &Traffic, class: IoClass, bucket: usize) -> u64 {
     traffic.queue(class).wait_times()[bucket]
 }
@@ -35,7 +35,7 @@ const TIMES: [Column; 10] = [
     ("", "trim", |traffic, bucket| traffic.discard.times[bucket]),
 ];
 
-/// `ind`: operations that went to the device alone; `agg`: those that were joined, as what they became.
+/// `ind`: operations sent to the device alone; `agg`: aggregated operations, by their joint size.
 const SIZES: [Column; 14] = [
     ("sync_read", "ind", |traffic, bucket| traffic.queue(IoClass::SyncRead).alone[bucket]),
     ("sync_read", "agg", |traffic, bucket| traffic.queue(IoClass::SyncRead).joined[bucket]),
@@ -66,7 +66,7 @@ pub fn text(options: &Iostat, line: &Line) -> String {
         out += &header(&line.name, columns, options.latencies);
     }
     for bucket in first..buckets {
-        // What is smaller counts with the first.
+        // Smaller values count with the first bucket.
         let counted = |column: &Column| match bucket == first {
             true => (0..=first).map(|bucket| count(column, bucket)).sum(),
             false => count(column, bucket),

@@ -1,4 +1,4 @@
-//! The counters of a pool's vdevs as lines, and what passed between two looks.
+//! The counters of a pool's vdevs as lines, and the change between two samples.
 
 use cenote_control::zpool::shown::iostat::Counted;
 use cenote_host::traffic::Traffic;
@@ -6,12 +6,12 @@ use cenote_pool::{VdevClass, VdevKind, VdevStatus};
 
 use super::super::tree::{HEADED_CLASSES, Style, name};
 
-/// A pool at some moment, or what passed between two.
+/// A pool at some moment, or the change between two.
 #[derive(Clone)]
 pub struct Sample {
     /// The pool, then its vdevs.
     pub lines: Vec<Line>,
-    /// When, or how long, in nanoseconds since the pool was opened.
+    /// Time since the pool was opened, or length of the interval, in nanoseconds.
     pub ns: u64,
 }
 
@@ -27,7 +27,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The name as it is indented.
+    /// The indented name.
     pub fn shown(&self) -> String {
         format!("{:depth$}{}", "", self.name, depth = self.depth)
     }
@@ -55,14 +55,14 @@ impl Sample {
         Sample { lines, ns: pool.open_ns }
     }
 
-    /// What has passed since the last look at all pools; of one that was not open then, or was opened again,
-    /// everything.
+    /// The change since the pool's last sample in `all`; everything, for a pool that was not open then or was
+    /// opened again.
     pub fn since_last(&self, all: &[Sample]) -> Sample {
         let is_it = |old: &&Sample| old.lines[0].name == self.lines[0].name && old.ns <= self.ns;
         all.iter().find(is_it).map_or_else(|| self.clone(), |old| self.since(old))
     }
 
-    /// What has passed since an earlier look.
+    /// The change since an earlier sample.
     pub fn since(&self, before: &Sample) -> Sample {
         let line = |line: &Line| {
             let old = before.lines.iter().find(|old| old.name == line.name && old.depth == line.depth);
@@ -75,7 +75,7 @@ impl Sample {
         Sample { lines: self.lines.iter().map(line).collect(), ns: self.ns.saturating_sub(before.ns) }
     }
 
-    /// A count as so many in a second.
+    /// A count, per second.
     pub fn per_second(&self, count: u64) -> u64 {
         (u128::from(count) * 1_000_000_000 / u128::from(self.ns.max(1))) as u64
     }

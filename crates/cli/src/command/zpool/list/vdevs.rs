@@ -1,4 +1,4 @@
-//! Vdevs in `zpool list -jv`: each has the columns as its properties. In the pool's object, data vdevs are in
+//! Vdevs in `zpool list -jv`: the columns are the properties of each. In the pool's object, data vdevs are in
 //! one section and each other class in its own.
 //!
 //! Source: OpenZFS `collect_list_stats`.
@@ -15,7 +15,7 @@ use super::figures;
 use crate::command::form::Form;
 use crate::command::json::property;
 
-/// Properties that every vdev has, whatever columns are selected.
+/// Properties of every vdev, for any selection of columns.
 const PROPERTIES: [&str; 9] = [
     "size",
     "allocated",
