@@ -1,4 +1,4 @@
-//! A dataset as a mounted file system: [`Vfs`] over a tree of files.
+//! A dataset as a mounted file system: `Vfs` over a tree of files.
 //!
 //! ```text
 //!   node number --node--> tree and object
