@@ -7,12 +7,12 @@ use crate::error::{ControlError, Outcome};
 use crate::session::{Session, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// The snapshots whose holds are to be shown.
+/// A `zfs holds` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holds {
-    /// By their full names.
+    /// Full names.
     pub snapshots: Vec<String>,
-    /// Include the snapshots of the same name of all datasets below.
+    /// Include descendants' snapshots of that name.
     #[serde(default)]
     pub recursive: bool,
 }
@@ -31,7 +31,7 @@ pub struct Held {
 pub struct Tagged {
     /// Its tag.
     pub tag: String,
-    /// When it was made, in seconds since 1970.
+    /// Creation, in seconds since 1970.
     pub since_seconds: u64,
 }
 
@@ -42,7 +42,7 @@ impl Verb for Holds {
     type Answer = Vec<Held>;
 
     /// # Errors
-    /// The only snapshot that is named is not there.
+    /// The only named snapshot is missing.
     async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Held>>, ControlError> {
         let (mut held, mut outcome) = (Vec::new(), Outcome::Done);
         for name in &self.snapshots {

@@ -1,6 +1,6 @@
-//! Owners of files, with what they use and may use.
+//! Owners of files, with their usage and quotas.
 //!
-//! Owners go by number, or by SID: only the machine that the pool comes from knows what it called them.
+//! Owners are shown by number or SID: only the pool's home machine knows their names.
 //!
 //! Source: OpenZFS `zfs_main.c` (`zfs_do_userspace`).
 
@@ -12,7 +12,7 @@ use crate::error::ControlError;
 use crate::permissions::Permissions;
 use crate::session::{Session, dataset, pool_of};
 
-/// The kind of an owner, in the order in which OpenZFS sorts them.
+/// The kind of an owner, in OpenZFS's sort order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -28,11 +28,11 @@ pub enum Kind {
     Project,
 }
 
-/// An owner, by number or by SID.
+/// An owner, by number or SID.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Owner {
-    /// A number of the machine that the pool comes from.
+    /// A number from the pool's home machine.
     Id(u64),
     /// A SID of a Windows domain.
     Sid(String),
@@ -43,15 +43,15 @@ pub enum Owner {
 pub struct Space {
     /// Its kind.
     pub kind: Kind,
-    /// Who it is.
+    /// The owner.
     pub owner: Owner,
-    /// Bytes that its files use.
+    /// Bytes used.
     pub used_bytes: u64,
-    /// The most that they may.
+    /// Limit of bytes.
     pub quota_bytes: u64,
-    /// Objects that its files use.
+    /// Objects used.
     pub used_objects: u64,
-    /// The most that they may.
+    /// Limit of objects.
     pub quota_objects: u64,
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn owners(
     Ok(all)
 }
 
-/// What is needed to see them.
+/// The permissions to see them.
 pub(super) async fn permissions(
     session: &Session,
     name: &str,

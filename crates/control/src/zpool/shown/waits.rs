@@ -18,15 +18,15 @@ pub struct Waits {
     pub guid: Guid,
     /// Why it does not open.
     pub why: String,
-    /// Since how long it waits.
+    /// Seconds waited so far.
     pub seconds: u64,
     /// Tries so far.
     pub tries: u32,
-    /// Where its devices were.
+    /// Last paths of its devices.
     pub devices: Vec<PathBuf>,
 }
 
-/// Those of these names, or all.
+/// Waiting pools with these names, or all.
 pub fn waits(session: &Session, names: &[String]) -> Vec<Waits> {
     let now = session.runtime().now();
     let all = session.waiting(names).into_iter();

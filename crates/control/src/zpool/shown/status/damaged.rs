@@ -13,17 +13,16 @@ use crate::error::ControlError;
 /// An object with damaged blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damaged {
-    /// Whose it is.
+    /// Its dataset.
     pub dataset: Of,
     /// Its number.
     pub object: ObjectId,
-    /// Its path in the file system, without the slash at its beginning; none: it has no path, or the keys
-    /// are not loaded.
+    /// Its path in the file system, without the leading slash; none: no path, or the keys are not loaded.
     #[serde(with = "path_form")]
     pub path: Option<Vec<u8>>,
 }
 
-/// Whose an object is.
+/// The owner of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Of {
@@ -31,7 +30,7 @@ pub enum Of {
     Pool,
     /// A dataset.
     Dataset(String),
-    /// A dataset that is gone.
+    /// A destroyed dataset.
     Gone(DatasetId),
 }
 
