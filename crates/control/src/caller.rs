@@ -36,7 +36,7 @@ pub struct Caller {
     pub who: Credentials,
     /// Rights of the caller.
     pub rights: Rights,
-    /// Its console.
+    /// Console.
     pub console: Arc<dyn Console>,
     /// The daemon's client; none: this program's own user.
     client: Option<Arc<Client>>,
@@ -45,7 +45,6 @@ pub struct Caller {
     files: Arc<[OwnedFd]>,
 }
 
-/// A caller in another process.
 struct Client {
     cwd: PathBuf,
     env: Vec<(String, Vec<u8>)>,
@@ -264,7 +263,7 @@ pub trait Console: Send + Sync {
 pub enum Input<'a> {
     /// None.
     None,
-    /// A terminal ([`Console::prompt`]).
+    /// Terminal ([`Console::prompt`]).
     Terminal,
     /// A pipe; unread input stays in it.
     Pipe(Box<dyn BufRead + 'a>),
@@ -291,7 +290,7 @@ pub enum Note {
 /// Progress of long work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress<'a> {
-    /// The operation.
+    /// Operation.
     pub what: &'a str,
     /// Bytes done.
     pub done_bytes: u64,

@@ -46,7 +46,6 @@ pub struct Inlet {
     until: BoxFuture<'static, ()>,
 }
 
-/// How to wait for a descriptor.
 enum Waiting {
     Ready(AsyncFd<File>),
     Never(File),

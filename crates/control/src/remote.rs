@@ -22,9 +22,9 @@ use crate::verb::{Answered, Verb};
 /// A client's request to a daemon.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Asking {
-    /// The verb's name.
+    /// Verb's name.
     pub verb: String,
-    /// Its request.
+    /// Request.
     pub request: Box<serde_json::value::RawValue>,
     /// Dataset keys given to the client.
     #[serde(default)]
@@ -36,7 +36,7 @@ pub struct Asking {
 /// A message to the client of a running verb.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Told {
-    /// A note.
+    /// Note.
     Note(Note),
     /// Progress; none: the work ended.
     Progress(Option<Share>),
@@ -47,7 +47,7 @@ pub enum Told {
 /// Progress of long work.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Share {
-    /// The operation.
+    /// Operation.
     pub what: String,
     /// Bytes done.
     pub done_bytes: u64,

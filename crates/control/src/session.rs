@@ -91,18 +91,17 @@ impl Options {
 /// A state of a pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum State {
-    /// The newest.
+    /// Newest.
     #[default]
     Newest,
     /// The newest at or before this txg.
     Txg(Txg),
     /// The newest whose tree is intact.
     Intact,
-    /// The checkpoint.
+    /// Checkpoint.
     Checkpoint,
 }
 
-/// Problems met during a search, one per line.
 fn listed(problems: &[Problem]) -> String {
     problems.iter().map(|problem| format!("\n  {}: {}", problem.path, problem.why)).collect()
 }
@@ -461,7 +460,6 @@ impl Session {
     }
 }
 
-/// The names without repetitions.
 fn each_once(names: &[String]) -> impl Iterator<Item = &String> {
     names.iter().enumerate().filter(|(at, name)| !names[..*at].contains(name)).map(|(_, name)| name)
 }

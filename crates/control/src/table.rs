@@ -22,7 +22,7 @@ pub use verbs::VERBS;
 pub struct Row {
     /// As typed.
     pub name: &'static str,
-    /// The rights it needs.
+    /// Rights it needs.
     pub needs: Needs,
     /// Whether it only reads.
     pub looks: Looks,

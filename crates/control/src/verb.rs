@@ -95,7 +95,7 @@ pub trait InParts: Verb {
 /// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered<T> {
-    /// The answer.
+    /// Answer.
     pub answer: T,
     /// The worst failure on the way, already reported.
     pub outcome: Outcome,

@@ -38,7 +38,7 @@ use names::NAME_BYTES_MAX;
 const KEPT_PROPERTY: &str = "org.cenote:iscsi.reservations";
 /// Serves volumes by iSCSI.
 pub struct IscsiServer {
-    /// The pools.
+    /// Pools.
     pub pools: Arc<Pools>,
     /// Naming of targets.
     pub names: Names,
@@ -83,7 +83,6 @@ impl IscsiServer {
     }
 }
 
-/// All volumes, for one client.
 struct Served {
     pools: Arc<Pools>,
     names: Names,

@@ -118,9 +118,9 @@ enum Listener {
 
 /// An accepted client.
 pub struct Visitor {
-    /// Its connection.
+    /// Connection.
     pub stream: Box<dyn Stream>,
-    /// A readable description.
+    /// Readable description.
     pub who: String,
     /// Its origin; none: root or the daemon's user, exempt from shares.
     pub stranger: Option<Origin>,

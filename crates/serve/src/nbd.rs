@@ -37,7 +37,7 @@ const CHANGED_SINCE: &str = "cenote:changed-since=";
 
 /// Serves volumes by NBD.
 pub struct NbdServer {
-    /// The pools.
+    /// Pools.
     pub pools: Arc<Pools>,
     /// Limits per client.
     pub limits: Limits,
@@ -101,7 +101,6 @@ impl Exports for NoRoom {
     }
 }
 
-/// All volumes, for one client.
 struct Served {
     pools: Arc<Pools>,
     who: String,

@@ -154,7 +154,6 @@ where
     }
 }
 
-/// Cancels a verb or command on drop.
 struct Ends(Cancel);
 
 impl Drop for Ends {
@@ -258,7 +257,6 @@ pub fn keep(messages: &mut Vec<u8>, chunk: &[u8]) {
     }
 }
 
-/// The next bytes; empty at the end.
 async fn read(stream: &mut Option<Receiver>) -> Vec<u8> {
     let mut chunk = Vec::with_capacity(CHUNK_BYTES);
     if let Some(stream) = stream {
@@ -282,7 +280,6 @@ mod tests {
     use super::*;
     use crate::socket::Replies;
 
-    /// One of two pools can't be shown.
     struct Half;
 
     impl Serving for Half {

@@ -68,9 +68,9 @@ use crate::listen::{Crowd, stranger};
 use cenote_host::cancel::Cancel;
 use cenote_host::own::is_trusted;
 
-/// Longest request: Linux limits argument lists to 2 MiB, and JSON takes up to four characters per byte.
+/// Linux limits argument lists to 2 MiB; JSON takes up to four characters per byte.
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
-/// The same for untrusted users. Parsed, it is at most 15 times as large.
+/// For untrusted users. Parsed, it is at most 15 times as large.
 const STRANGERS_REQUEST_BYTES_MAX: u32 = 64 << 10;
 /// Concurrent commands...
 const SEATS: usize = 256;
@@ -101,7 +101,7 @@ pub struct CommandLine {
     pub asking: Option<Asking>,
     /// The program's name and arguments.
     pub argv: Vec<Vec<u8>>,
-    /// The working directory.
+    /// Working directory.
     pub cwd: Vec<u8>,
     /// Environment variables used by commands.
     pub env: Vec<(String, Vec<u8>)>,
@@ -144,9 +144,9 @@ pub struct Peer {
 /// A command to run.
 #[derive(Debug)]
 pub struct Asked {
-    /// The request.
+    /// Request.
     pub line: CommandLine,
-    /// The client.
+    /// Client.
     pub peer: Peer,
     /// Its standard input, output and error.
     pub streams: [OwnedFd; 3],
@@ -321,7 +321,7 @@ pub fn answer(stream: &UnixStream, serving: &impl Serving) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads a request and the descriptors attached to its first bytes.
+/// Descriptors come with the request's first bytes.
 fn receive(
     stream: &UnixStream,
     bytes_max: u32,
@@ -367,7 +367,7 @@ fn receive(
     }
 }
 
-/// Reads the descriptors that follow a request, each batch with one byte.
+/// Each batch of descriptors comes with one byte.
 fn receive_files(
     stream: &UnixStream,
     count: u32,
@@ -402,7 +402,6 @@ fn receive_files(
     Ok(files)
 }
 
-/// Sends the files of a request.
 fn send_files(stream: &UnixStream, files: &[OwnedFd]) -> io::Result<()> {
     for group in files.chunks(FILES_AT_ONCE) {
         let group: Vec<_> = group.iter().map(AsFd::as_fd).collect();
@@ -414,7 +413,6 @@ fn send_files(stream: &UnixStream, files: &[OwnedFd]) -> io::Result<()> {
     Ok(())
 }
 
-/// Limits the next read to this deadline.
 fn wait_until(stream: &UnixStream, deadline: Instant) -> io::Result<()> {
     match deadline.saturating_duration_since(Instant::now()) {
         Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
@@ -471,7 +469,6 @@ impl Forwarded {
     }
 }
 
-/// Connects to the daemon at `path`, if it runs.
 fn connect(path: &Path) -> Result<Option<UnixStream>, SocketError> {
     match UnixStream::connect(path) {
         Ok(stream) => Ok(Some(stream)),
@@ -482,7 +479,6 @@ fn connect(path: &Path) -> Result<Option<UnixStream>, SocketError> {
     }
 }
 
-/// Sends a request with this program's streams and opened files.
 fn send(stream: &UnixStream, line: &CommandLine, files: &[OwnedFd]) -> io::Result<()> {
     let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
     let json = serde_json::to_vec(&CommandLine { files: count, ..line.clone() })?;

@@ -31,9 +31,9 @@ pub struct Tls {
 #[derive(Debug, thiserror::Error)]
 #[error("{file}: {why}")]
 pub struct BadCertificates {
-    /// The file.
+    /// File.
     pub file: String,
-    /// The error in it.
+    /// Error in it.
     pub why: String,
 }
 

@@ -110,7 +110,6 @@ impl UblkServer {
     }
 }
 
-/// A volume and its device.
 struct Place {
     server: Arc<UblkServer>,
     /// The volume's current state.
@@ -130,7 +129,6 @@ struct Place {
     user: Mutex<Option<String>>,
 }
 
-/// Why a device has ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
     /// Stopped on request, at this time.
@@ -180,7 +178,6 @@ impl Place {
         *self.ended.lock() = Some(ended);
     }
 
-    /// Serves the device until its end.
     async fn serve(self: Arc<Place>, runtime: &Runtime) -> Ended {
         let mut info = self.info.lock().clone();
         let Some(pool) = self.server.pools.by_guid(info.guids.0) else { return Ended::Changed };
@@ -263,7 +260,6 @@ impl Place {
         Ok(volume)
     }
 
-    /// A user's description.
     fn told(&self, user: Option<String>) -> String {
         let path = path_of(self.number.load(Ordering::Relaxed));
         let user = user.map(|user| format!(" ({user})")).unwrap_or_default();
@@ -289,7 +285,6 @@ impl Presence for Place {
     }
 }
 
-/// The device parameters of a volume.
 fn shape_of(info: &VolumeInfo) -> Shape {
     let block_bytes = info.block_bytes.try_into().unwrap_or(u32::MAX);
     Shape { size_bytes: info.size_bytes, block_bytes, is_read_only: info.is_read_only }

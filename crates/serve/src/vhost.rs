@@ -32,9 +32,9 @@ use cenote_host::volumes::{LOOK, Watch, path_below};
 
 /// Serves volumes to virtual machines.
 pub struct VhostServer {
-    /// The pools.
+    /// Pools.
     pub pools: Arc<Pools>,
-    /// The folder of sockets.
+    /// Folder of sockets.
     pub dir: PathBuf,
     /// Limits per machine.
     pub limits: Limits,
@@ -42,7 +42,6 @@ pub struct VhostServer {
     pub tell: Box<dyn Fn(String) + Send + Sync>,
 }
 
-/// Disconnects on drop.
 struct Ends(Disconnect);
 
 impl Drop for Ends {
@@ -83,7 +82,6 @@ impl VhostServer {
         }
     }
 
-    /// The socket of a volume.
     fn listen(&self, name: &str) -> io::Result<(Bell, SocketFile)> {
         let path = path_below(&self.dir, name).ok_or(io::ErrorKind::InvalidInput)?;
         if let Some(folder) = path.parent() {
@@ -95,7 +93,6 @@ impl VhostServer {
         Ok((Bell::of(listener)?, file))
     }
 
-    /// Serves machines one after another.
     async fn serve(&self, runtime: &Runtime, name: &str, bell: Bell, _file: SocketFile) {
         while bell.rings().await.is_ok() {
             if let Err(why) = self.serve_one(runtime, name, &bell.listener).await {
@@ -147,7 +144,6 @@ impl Bell {
         Ok(Bell { listener, watched: UnixStream::from_std(watched.into())? })
     }
 
-    /// Returns when a client is pending.
     async fn rings(&self) -> io::Result<()> {
         loop {
             self.watched.readable().await?;
@@ -163,7 +159,6 @@ impl Bell {
     }
 }
 
-/// Whether a client is pending.
 fn is_waiting(listener: &UnixListener) -> bool {
     let mut fds = [PollFd::new(listener, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)

@@ -20,9 +20,9 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// A `cat` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cat {
-    /// The files.
+    /// Files.
     pub targets: Vec<Target>,
-    /// The first byte.
+    /// First byte.
     #[serde(default)]
     pub start_bytes: u64,
     /// Maximum bytes; none: all.

@@ -25,9 +25,9 @@ use losses::Summary;
 /// A `cp` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cp {
-    /// The sources.
+    /// Sources.
     pub sources: Vec<Source>,
-    /// The destination.
+    /// Destination.
     pub destination: Destination,
     /// Copy folders with all contents.
     #[serde(default)]

@@ -23,7 +23,7 @@ use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 /// A `du` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Du {
-    /// The folders, or files.
+    /// Folders, or files.
     pub targets: Vec<Target>,
     /// Depth of folders with their own totals; none: all.
     #[serde(default)]
@@ -66,7 +66,6 @@ impl Verb for Du {
     }
 }
 
-/// The sums of a batch of rows.
 #[derive(Default)]
 struct Sums {
     folders: HashMap<Vec<u8>, u64>,
@@ -109,7 +108,6 @@ impl Du {
     }
 }
 
-/// Sums a batch by folder.
 fn sums(batch: &RowBatch, depth: usize, apparent: bool) -> Sums {
     let mut sums = Sums { problems: batch.problems.clone(), ..Sums::default() };
     for row in &batch.rows {

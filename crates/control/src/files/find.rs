@@ -19,7 +19,7 @@ use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Find {
-    /// The folders.
+    /// Folders.
     pub targets: Vec<Target>,
     /// Shell patterns for the name; one must match; empty: any name.
     #[serde(with = "text_or_bytes::each")]
@@ -29,13 +29,13 @@ pub struct Find {
     pub path: Option<Vec<u8>>,
     /// Type letters, see [`cenote_fs::FileKind::letter`].
     pub kinds: Option<String>,
-    /// The size.
+    /// Size.
     pub size_bytes: Option<Bound>,
     /// Age of the content.
     pub age_seconds: Option<Bound>,
-    /// The owner.
+    /// Owner.
     pub uid: Option<u64>,
-    /// The group.
+    /// Group.
     pub gid: Option<u64>,
     /// Dnode written after this txg.
     pub newer_txg: Option<u64>,
@@ -83,7 +83,6 @@ impl Verb for Find {
     }
 }
 
-/// The conditions, and the reference time of ages.
 struct Wanted {
     find: Find,
     now_ns: i128,
@@ -131,7 +130,7 @@ impl Wanted {
 }
 
 impl Bound {
-    /// Whether it holds for a value; `unit` is the bound's unit in units of the value.
+    /// `unit` is the bound's unit in units of `value`.
     fn holds(self, value: i128, unit: i128) -> bool {
         match self {
             Bound::AtLeast(bound) => value >= i128::from(bound) * unit,

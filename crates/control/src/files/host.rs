@@ -21,7 +21,7 @@ use crate::remote::Failure;
 pub enum Opened {
     /// Index in the request's files.
     At(usize),
-    /// The open failure.
+    /// Open failure.
     Not(Failure),
 }
 

@@ -19,10 +19,10 @@ pub(super) const FILES_AT_ONCE: usize = 1024;
 pub struct Files {
     /// Index of the target in the request.
     pub target: usize,
-    /// The target's file, `pool/dataset@snapshot:/path`.
+    /// Target's file, `pool/dataset@snapshot:/path`.
     #[serde(with = "text_or_bytes")]
     pub place: Vec<u8>,
-    /// The files.
+    /// Files.
     pub files: Vec<File>,
     /// Of `ls`: the last part of this target.
     #[serde(default)]
@@ -35,9 +35,9 @@ pub struct File {
     /// The path relative to the target; empty for the target itself.
     #[serde(with = "text_or_bytes")]
     pub path: Vec<u8>,
-    /// Its object number.
+    /// Object number.
     pub object: ObjectId,
-    /// Its attributes, if requested.
+    /// Attributes, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attr: Option<Attr>,
     /// The target of a symbolic link, if requested.

@@ -15,7 +15,7 @@ use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 /// An `ls` request. A target that is no folder has a row of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ls {
-    /// The folders.
+    /// Folders.
     pub targets: Vec<Target>,
     /// Include names that begin with a dot.
     #[serde(default)]
@@ -29,9 +29,9 @@ pub struct Ls {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Depth {
-    /// The folder itself.
+    /// Folder itself.
     Itself,
-    /// Its files, by name.
+    /// Files, by name.
     #[default]
     Files,
     /// The folder and its descendants, in disk order.
@@ -72,7 +72,7 @@ impl Verb for Ls {
 }
 
 impl Ls {
-    /// The files of a folder, by name. Unreadable files are reported.
+    /// Unreadable files are reported.
     async fn folder(&self, session: &Session, at: usize, place: &Place) -> Result<Outcome, ControlError> {
         let fs = &place.filesystem;
         let mut outcome = Outcome::Done;
@@ -110,7 +110,6 @@ impl Ls {
     }
 }
 
-/// The files of a batch.
 fn rows(batch: &RowBatch, all: bool) -> Vec<File> {
     let is_hidden = |path: &[u8]| !all && path.split(|&b| b == b'/').any(|name| name.starts_with(b"."));
     let file = |row| {

@@ -17,7 +17,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 /// A `mkdir` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mkdir {
-    /// The folders.
+    /// Folders.
     pub targets: Vec<Target>,
     /// Make missing parents; an existing folder is no error.
     #[serde(default)]

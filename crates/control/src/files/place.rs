@@ -16,13 +16,13 @@ use crate::text::quoted;
 /// A file in a pool.
 #[derive(Clone)]
 pub struct Place {
-    /// The dataset or snapshot.
+    /// Dataset or snapshot.
     pub dataset: Dataset,
-    /// Its file system.
+    /// File system.
     pub filesystem: Filesystem,
-    /// The file.
+    /// File.
     pub object: ObjectId,
-    /// Its attributes.
+    /// Attributes.
     pub attr: Attr,
     /// `pool/dataset@snapshot:/path`, the prefix of the paths below.
     pub shown: Vec<u8>,

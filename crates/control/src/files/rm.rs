@@ -16,7 +16,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 /// An `rm` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rm {
-    /// The files.
+    /// Files.
     pub targets: Vec<Target>,
     /// Remove folders with all contents.
     #[serde(default)]

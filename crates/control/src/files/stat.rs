@@ -24,7 +24,7 @@ use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 /// A `stat` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stat {
-    /// The files.
+    /// Files.
     pub targets: Vec<Target>,
     /// Follow a final symbolic link.
     #[serde(default)]
@@ -38,7 +38,7 @@ pub struct Stat {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Known {
-    /// The next file.
+    /// Next file.
     File(Box<Described>),
     /// Blocks of the last file, parents first, by offset.
     Blocks(Vec<Block>),
@@ -49,11 +49,11 @@ pub enum Known {
 pub struct Described {
     /// `pool/dataset@snapshot:/path`, and attributes.
     pub file: File,
-    /// Its dataset or snapshot.
+    /// Dataset or snapshot.
     pub dataset: String,
     /// Names of set flags.
     pub flags: Vec<String>,
-    /// Its extended attributes.
+    /// Extended attributes.
     pub xattrs: Vec<Xattr>,
     /// Number of blocks that follow, if requested.
     pub blocks: Option<usize>,
@@ -62,7 +62,7 @@ pub struct Described {
 /// An extended attribute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Xattr {
-    /// Its name.
+    /// Name.
     #[serde(with = "text_or_bytes")]
     pub name: Vec<u8>,
     /// Length of its value.
@@ -77,9 +77,9 @@ pub struct Block {
     /// Offset of the first byte covered; the spill block has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// Its kind.
+    /// Kind.
     pub kind: BlockKind,
-    /// Its copies.
+    /// Copies.
     pub dvas: Vec<Copy>,
     /// Logical size.
     pub lsize: Lsize,
@@ -109,16 +109,16 @@ pub enum BlockKind {
     Embedded,
     /// Left out by `zfs redact`.
     Redacted,
-    /// A block in pieces.
+    /// Block in pieces.
     Gang,
-    /// A block.
+    /// Block.
     Block,
 }
 
 /// Location of a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copy {
-    /// The top-level vdev.
+    /// Top-level vdev.
     pub vdev: VdevId,
     /// The offset there, in bytes.
     pub offset: u64,
@@ -178,13 +178,13 @@ async fn describe(place: &Place, blocks: Option<usize>) -> Result<Described, Con
     })
 }
 
-/// Names of set flags, except those that only describe how attributes are stored.
+/// Without flags that only describe how attributes are stored.
 fn flags(bits: u64) -> impl Iterator<Item = &'static str> {
     const FILE_SYSTEMS_OWN: u64 = 0xffff_ffff | ZFS_PROJID;
     znode_flag_names(bits & !FILE_SYSTEMS_OWN)
 }
 
-/// All blocks of a file, parents first, by offset.
+/// Parents first, by offset.
 async fn read_blocks(session: &Session, place: &Place) -> Result<(Vec<Block>, Outcome), ControlError> {
     let file = place.filesystem.open_file(place.object).await?;
     let Some(object) = file.plain_object() else {

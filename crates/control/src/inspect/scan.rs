@@ -39,7 +39,7 @@ pub struct Scan {
     /// Include the SHA-256 of each file's content.
     #[serde(default)]
     pub hash: bool,
-    /// The output format.
+    /// Output format.
     pub format: Format,
     /// The output file's name; the file is the request's first. None: standard output.
     #[serde(default)]
@@ -74,7 +74,7 @@ pub enum Format {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Separator {
-    /// A line feed.
+    /// Line feed.
     Newline,
     /// A NUL byte; paths are then not escaped.
     Nul,
@@ -125,7 +125,6 @@ impl Verb for Scan {
 }
 
 impl Scan {
-    /// The selected columns, plus the hash if requested.
     fn columns(&self) -> Result<Columns, ControlError> {
         let mut columns = match self.columns.is_empty() {
             true => Columns::default().0,
@@ -142,9 +141,9 @@ impl Scan {
     }
 }
 
-/// A scan's memory is many small pieces. In huge pages it takes half as much again, and the kernel zeroes
-/// each page first: a quarter of the run time in a virtual machine. On bare metal, a short scan is a few per
-/// cent slower without huge pages.
+/// A scan's memory is many small pieces. Huge pages increase it by half, and the kernel zeroes each page
+/// first: a quarter of the run time in a virtual machine. On bare metal, a short scan is a few per cent
+/// slower without huge pages.
 fn use_small_pages() {
     // Ignore kernels without huge pages, or that can't disable them.
     let _ = rustix::thread::disable_transparent_huge_pages(true);

@@ -28,11 +28,11 @@ pub struct Arcstat {
 /// The cache of one or all pools: counts since opening, or since an earlier sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// Its cache.
+    /// Cache.
     pub stats: CacheStats,
-    /// Its cache devices.
+    /// Cache devices.
     pub second: L2Stats,
     /// Predictions and advice, if requested.
     pub outlook: Option<Outlook>,

@@ -41,7 +41,7 @@ pub struct Inject {
     /// A device: path, last path component, or guid.
     #[serde(default)]
     pub device: Option<String>,
-    /// The operation.
+    /// Operation.
     pub order: Order,
 }
 
@@ -61,7 +61,7 @@ pub enum Order {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Faults {
-    /// The effects.
+    /// Effects.
     pub effects: Vec<Effect>,
     /// Probability per operation, from 0 to 1; none: always.
     pub chance: Option<f64>,
@@ -114,15 +114,15 @@ pub enum Operation {
 /// An active fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// The device's path.
+    /// Device's path.
     pub device: String,
-    /// Its guid.
+    /// Guid.
     pub guid: Guid,
     /// Affected operations.
     pub struck: u64,
-    /// A description.
+    /// Description.
     pub fault: String,
 }
 
@@ -177,7 +177,6 @@ impl Verb for Inject {
 }
 
 impl Faults {
-    /// The device's rules.
     fn rules(&self, session: &Session) -> Result<Vec<Fault>, ControlError> {
         let is_part = |part: &f64| (0.0..=1.0).contains(part);
         let is_empty = |range: &Range<u64>| range.is_empty();
@@ -314,7 +313,6 @@ fn named(session: &Session, pool: &Pool, typed: &str) -> Result<Guid, ControlErr
     })
 }
 
-/// A pool's leaves by guid, with their paths.
 fn leaves(pool: &Pool) -> BTreeMap<Guid, String> {
     let vdevs = pool.vdevs();
     let all = vdevs.tops().flat_map(VdevConfig::leaves);

@@ -24,7 +24,7 @@ pub struct Kstat {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counted {
-    /// The names.
+    /// Names.
     Names(Vec<String>),
     /// Counters of the requested name.
     Counters(Counters),

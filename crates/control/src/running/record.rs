@@ -24,7 +24,7 @@ const MOST_SECONDS: u64 = 10 * 365 * 86_400;
 /// A `trace record` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// The pool's name.
+    /// Pool's name.
     pub pool: String,
     /// Duration; none: until interrupted.
     #[serde(default)]

@@ -16,11 +16,11 @@ pub struct Top {}
 /// A pool at one moment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Seen {
-    /// Its vdevs and queues.
+    /// Vdevs and queues.
     pub counted: Counted,
-    /// Its cache.
+    /// Cache.
     pub cache: CacheStats,
-    /// Its cache devices.
+    /// Cache devices.
     pub second: L2Stats,
     /// Dirty data in bytes.
     pub dirty_bytes: u64,

@@ -22,7 +22,7 @@ pub struct Tunable {
 /// A value to set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// The tunable.
+    /// Tunable.
     pub name: String,
     /// A number without a unit, or a policy's name.
     pub value: String,

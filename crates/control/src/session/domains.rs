@@ -9,7 +9,7 @@ use crate::error::ControlError;
 
 /// An encryption root and its descendants, clones elsewhere included.
 pub struct KeyDomain {
-    /// The root.
+    /// Root.
     pub info: EncryptionInfo,
     heads: Vec<DatasetId>,
     key_objects: Vec<ObjectId>,

@@ -177,7 +177,7 @@ impl Session {
                 let failures = followed.map_err(refused)?;
                 for failure in &failures {
                     match &done {
-                        // Without this error, the work would seem not to have been done.
+                        // Tells the user that the work itself succeeded.
                         Ok(Outcome::Done) => {
                             self.caller().note_bare(format!("the change was made, but: {failure}"))
                         }

@@ -132,12 +132,10 @@ impl GivenKeys {
     }
 }
 
-/// Whether the key is 32 bytes, not text.
 fn is_raw(info: &EncryptionInfo) -> bool {
     KeyFormat::from_number(info.keyformat) == Some(KeyFormat::Raw)
 }
 
-/// Reads at most as many bytes as a key can have.
 fn material(stream: impl Read) -> io::Result<UserKey> {
     let mut bytes = Vec::new();
     stream.take(MAX_KEY_BYTES).read_to_end(&mut bytes)?;
@@ -170,7 +168,6 @@ pub fn read_key(path: &Path, caller: &Caller) -> io::Result<UserKey> {
     }
 }
 
-/// Opens a file named by the caller.
 fn opened(path: &Path, caller: &Caller) -> io::Result<File> {
     caller.delegated().map_or_else(|| File::open(path), |who| open_as(path, who))
 }
@@ -204,7 +201,6 @@ fn parse_key(dataset: &str, key: &str, caller: &Caller) -> Result<Given, Control
     Ok(Given { key: given, of_hex })
 }
 
-/// Decodes hex; `None` if the text is anything else.
 fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |c: u8| Some(char::from(c).to_digit(16)? as u8);
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };

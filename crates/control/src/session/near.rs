@@ -49,7 +49,7 @@ pub async fn file_error(filesystem: &Filesystem, path: &[u8], error: FsError) ->
     }
 }
 
-/// The path with its first missing name replaced by the most similar one in that folder.
+/// Replaces the first missing name by the most similar one in that folder.
 async fn near_path(filesystem: &Filesystem, path: &str) -> Option<String> {
     let mut folder = String::new();
     for name in path.split('/').filter(|name| !name.is_empty()) {

@@ -81,7 +81,6 @@ impl Session {
         }
     }
 
-    /// Reports records that could not be replayed.
     fn say(&self, dataset: &Dataset, log: &IntentLog, report: &ReplayReport) {
         let name = dataset.name();
         if let Some(error) = &log.damaged {

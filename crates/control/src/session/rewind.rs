@@ -16,7 +16,7 @@ use crate::text::ctime;
 /// The target state of a rewind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WayBack {
-    /// Its txg.
+    /// Txg.
     pub txg: Txg,
     /// Time in seconds since 1970.
     pub timestamp_s: u64,
@@ -29,7 +29,7 @@ pub struct WayBack {
 /// The period whose changes are lost: from the older state to the newest uberblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
-    /// Its length in seconds.
+    /// Length in seconds.
     pub seconds: u64,
 }
 

@@ -274,11 +274,12 @@ impl Session {
         }
     }
 
+    /// Cache options for pools opened.
     pub fn cache(&self) -> CacheOptions {
         self.options().cache
     }
 
-    /// Reports an error with the name it concerns; passes an interruption on.
+    /// Reports an error; passes an interruption on.
     fn told(&self, name: impl Display, done: Result<Outcome, ControlError>) -> Result<Outcome, ControlError> {
         match done {
             Err(error @ ControlError::Stopped(_)) => Err(error),
@@ -288,7 +289,7 @@ impl Session {
     }
 }
 
-/// Whether this machine was the last user. Machines without a hostid are identified by name.
+/// Machines without a hostid are identified by name.
 fn was_here(found: &FoundPool) -> bool {
     let host = this_host();
     let name = found.config.hostname.as_deref().unwrap_or_default();

@@ -34,7 +34,6 @@ pub fn json_name(name: &[u8]) -> String {
     }
 }
 
-/// The name, if it can be printed literally.
 fn plain(name: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(name).ok()?;
     let is_odd = text.contains(|c| c == '\\' || is_unseen(c)) || text.contains("$'");

@@ -17,9 +17,9 @@ pub struct Clients {
 /// A client of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Client {
-    /// The volume.
+    /// Volume.
     pub volume: String,
-    /// The client's description.
+    /// Client's description.
     pub who: String,
 }
 

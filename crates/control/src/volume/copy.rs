@@ -25,7 +25,7 @@ pub struct Copy {
     pub volume: String,
     /// The other side, as the caller named it.
     pub other: String,
-    /// The direction.
+    /// Direction.
     pub way: Way,
     /// Overwrite a file, or a volume that is not empty.
     #[serde(default)]

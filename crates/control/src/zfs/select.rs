@@ -78,23 +78,23 @@ impl Types {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// A live file system.
+    /// Live file system.
     Filesystem,
-    /// A live volume.
+    /// Live volume.
     Volume,
-    /// A snapshot.
+    /// Snapshot.
     Snapshot,
-    /// A bookmark.
+    /// Bookmark.
     Bookmark,
 }
 
 /// A dataset, snapshot or bookmark.
 pub struct Item {
-    /// Its full name.
+    /// Full name.
     pub name: String,
-    /// Its type.
+    /// Type.
     pub kind: Kind,
-    /// Its creation txg.
+    /// Creation txg.
     pub createtxg: Txg,
     content: Content,
     /// The daemon's pool that contains it.

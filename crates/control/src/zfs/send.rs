@@ -85,7 +85,7 @@ pub struct Send {
 /// A stream and its size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Foretold {
-    /// The snapshot.
+    /// Snapshot.
     pub to: String,
     /// The source of an increment, if reported.
     pub from: Option<String>,

@@ -15,11 +15,11 @@ use crate::verb::Answered;
 /// A dataset, snapshot or bookmark with its requested properties.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shown {
-    /// Its full name.
+    /// Full name.
     pub name: String,
-    /// Its type.
+    /// Type.
     pub kind: Kind,
-    /// Its creation txg.
+    /// Creation txg.
     pub createtxg: u64,
     /// Its properties in the requested order; those it lacks are absent.
     pub properties: Vec<Property>,

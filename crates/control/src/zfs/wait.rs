@@ -38,7 +38,7 @@ impl Activity {
 /// A `zfs wait` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// The file system.
+    /// File system.
     pub filesystem: String,
     /// Kinds of work; empty: all.
     #[serde(default)]

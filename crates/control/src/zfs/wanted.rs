@@ -8,9 +8,9 @@ use crate::error::ControlError;
 /// A requested property.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    /// A native property.
+    /// Native property.
     Native(&'static Prop),
-    /// A user property.
+    /// User property.
     User(String),
     /// `written@SNAPSHOT` or `written#BOOKMARK`, without `written`.
     WrittenSince(String),

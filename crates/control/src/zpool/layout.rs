@@ -30,7 +30,7 @@ pub struct Group {
     /// dRAID: its geometry.
     #[serde(default)]
     pub draid: Option<Draid>,
-    /// Its allocation class.
+    /// Allocation class.
     #[serde(default)]
     pub class: VdevClass,
     /// Its devices: paths, or names in `/dev`.
@@ -40,7 +40,7 @@ pub struct Group {
 /// Requested vdevs and other devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
-    /// The vdevs.
+    /// Vdevs.
     #[serde(default)]
     pub groups: Vec<Group>,
     /// Hot spares.

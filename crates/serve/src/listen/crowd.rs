@@ -1,8 +1,8 @@
 //! Limits concurrent clients: connections of a protocol, or commands at the socket.
 //!
-//! Idea: every client that holds a [`Room`] is counted. One user of this machine, or one address, gets a
-//! limited share, so that no client can lock out all others; another share is reserved for root and the
-//! daemon's user. Refusal messages also cost connections, so their number is limited, too.
+//! Idea: every client holds a [`Room`]. One user of this machine, or one address, gets a limited share, so
+//! that no client can lock out all others; another share is reserved for root and the daemon's user. Refusal
+//! messages also cost connections, so they are limited, too.
 //!
 //! Locking: `inside` while counting; no other lock is taken meanwhile.
 

@@ -104,7 +104,6 @@ impl Attending {
         }
     }
 
-    /// Carries the pipes' contents.
     fn carry(&mut self) {
         let mut chunk = vec![0; if self.outputs.is_empty() { 0 } else { CHUNK_BYTES }];
         let mut at = 0;
@@ -137,7 +136,6 @@ mod tests {
 
     use super::*;
 
-    /// A client, an attendant, and its command's output pipe.
     fn attended(patience: Duration) -> (UnixStream, Attendant, PipeWriter, Cancel) {
         let (client, stream) = UnixStream::pair().unwrap();
         stream.set_write_timeout(Some(patience)).unwrap();

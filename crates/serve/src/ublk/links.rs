@@ -76,7 +76,6 @@ pub fn remove_dead(dir: &Path) {
     }
 }
 
-/// Whether it is a link to a ublk device.
 fn is_ours(path: &Path) -> bool {
     let number = |to: PathBuf| to.to_str()?.strip_prefix("/dev/ublkb")?.parse::<u32>().ok();
     read_link(path).ok().and_then(number).is_some()

@@ -15,7 +15,7 @@ use crate::error::{ControlError, Outcome};
 use crate::files::place::Place;
 use crate::session::Session;
 
-/// How many skipped datasets are named.
+/// Skipped datasets named.
 const SHOWN: usize = 3;
 
 /// A descendant, and its copy's path relative to the copy of the named dataset.

@@ -23,7 +23,6 @@ use crate::session::{Session, dataset, file_error};
 use crate::text::counted_as;
 use crate::verb::Answered;
 
-/// An opened source.
 enum Opened {
     Host(HostFile),
     InPool(PoolFile),
@@ -191,7 +190,7 @@ impl Cp {
         Ok(())
     }
 
-    /// Opens a source. Follows a named link unless copying whole trees.
+    /// Follows a named link unless copying whole trees.
     async fn open(
         &self,
         session: &Session,

@@ -19,7 +19,7 @@ use crate::text::quoted;
 
 /// Losses listed per kind; all are counted.
 const LISTED: usize = 5;
-/// Files with lost content listed.
+/// Files listed with lost content.
 const LISTED_CONTENT: usize = 1000;
 
 /// Collects losses from many tasks.
@@ -52,7 +52,7 @@ pub struct Summary {
     pub bytes: u64,
     /// Number of losses by kind.
     pub lost: BTreeMap<String, u64>,
-    /// The first losses.
+    /// First losses.
     pub losses: Vec<Lost>,
     /// Why the copy ended early, if it did.
     pub ended: Option<Failure>,
@@ -61,10 +61,10 @@ pub struct Summary {
 /// A loss.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
-    /// The file.
+    /// File.
     #[serde(with = "text_or_bytes")]
     pub path: Vec<u8>,
-    /// Its kind, in words.
+    /// Kind, in words.
     pub lost: String,
     /// Offsets and lengths in bytes that are zeros in the copy.
     pub ranges: Vec<(u64, u64)>,

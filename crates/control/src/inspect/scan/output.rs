@@ -25,7 +25,6 @@ const MOST_PROBLEMS: usize = 100;
 /// Interval between reports of the file count.
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A running scan.
 struct Work<'a> {
     session: &'a Session,
     options: &'a Scan,
@@ -57,7 +56,6 @@ pub(super) async fn write(
     Ok((summary, work.report.outcome()))
 }
 
-/// The output's name in errors.
 fn output_name(options: &Scan) -> String {
     options.output.clone().unwrap_or_else(|| "standard output".into())
 }
@@ -75,7 +73,7 @@ fn open(session: &Session, options: &Scan) -> Result<Box<dyn Write + Send>, Cont
 /// Counts files and problems, and reports the problems at the end.
 struct Report<'a> {
     session: &'a Session,
-    /// Time of the last file count report.
+    /// Last report of the file count.
     told: Option<Instant>,
     problems: Vec<String>,
     files: u64,

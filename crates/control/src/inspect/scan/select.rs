@@ -54,7 +54,6 @@ pub async fn targets(
     Ok((found, outcome))
 }
 
-/// The dataset itself, or its selected snapshots.
 async fn chosen(scan: &Scan, dataset: Dataset) -> Result<Vec<Dataset>, ControlError> {
     if dataset.is_snapshot() || (!scan.latest && scan.snapshots.is_empty()) {
         return Ok(vec![dataset]);

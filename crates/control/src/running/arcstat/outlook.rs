@@ -28,11 +28,11 @@ pub struct Outlook {
 /// Predicted hit ratio of another size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sized {
-    /// The size.
+    /// Size.
     pub bytes: u64,
     /// The hit ratio, from 0 to 1.
     pub ratio: f64,
-    /// Its margin of error.
+    /// Margin of error.
     pub error: f64,
 }
 

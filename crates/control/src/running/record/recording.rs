@@ -124,7 +124,6 @@ fn time(now_ns: u64) -> String {
     format!("{}.{:09}", now_ns / 1_000_000_000, now_ns % 1_000_000_000)
 }
 
-/// Compresses text into a frame of its own.
 fn packed(text: &str) -> Vec<u8> {
     let mut frame = Vec::with_capacity(zstd_safe::compress_bound(text.len()));
     match zstd_safe::compress(&mut frame, text.as_bytes(), LEVEL) {

@@ -30,7 +30,7 @@ pub struct LoadKey {
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
-    /// The dataset's `keylocation`.
+    /// Dataset's `keylocation`.
     #[default]
     Stored,
     /// Prompt or pipe.

@@ -73,9 +73,9 @@ pub enum AccessTimes {
 /// A mounted file system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mounted {
-    /// Its name.
+    /// Name.
     pub filesystem: String,
-    /// Its directory.
+    /// Directory.
     pub mountpoint: PathBuf,
 }
 

@@ -14,7 +14,7 @@ use crate::zfs::permitted::head_of;
 pub struct Bookmark {
     /// Full name of a snapshot or bookmark.
     pub source: String,
-    /// The new bookmark, `DATASET#NAME`.
+    /// New bookmark, `DATASET#NAME`.
     pub bookmark: String,
 }
 

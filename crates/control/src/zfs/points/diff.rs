@@ -22,7 +22,7 @@ const PART_LINES: usize = 500;
 /// Two states.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diff {
-    /// The earlier: a snapshot.
+    /// Earlier: a snapshot.
     pub from: String,
     /// The later: a snapshot, with or without the dataset's name, or a file system; none: that of `from`.
     #[serde(default)]

@@ -20,7 +20,7 @@ pub struct Holds {
 /// A snapshot and its holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// Its full name.
+    /// Full name.
     pub snapshot: String,
     /// By tag.
     pub holds: Vec<Tagged>,
@@ -29,7 +29,7 @@ pub struct Held {
 /// A hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tagged {
-    /// Its tag.
+    /// Tag.
     pub tag: String,
     /// Creation, in seconds since 1970.
     pub since_seconds: u64,

@@ -15,7 +15,7 @@ use crate::zfs::permitted::to_set_one;
 /// A `zfs inherit` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inherit {
-    /// The property.
+    /// Property.
     pub property: String,
     /// Datasets or snapshots.
     pub names: Vec<String>,

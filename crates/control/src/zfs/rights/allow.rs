@@ -14,7 +14,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 /// A `zfs allow` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allow {
-    /// The dataset.
+    /// Dataset.
     pub dataset: String,
     /// The grants; none: list delegations.
     #[serde(default)]
@@ -24,7 +24,7 @@ pub struct Allow {
 /// Delegations of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delegation {
-    /// The dataset.
+    /// Dataset.
     pub dataset: String,
     /// Permissions and sets by grantee.
     pub grants: Vec<Grant>,

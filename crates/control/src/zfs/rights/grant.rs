@@ -12,9 +12,9 @@ use crate::error::ControlError;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum To {
-    /// A user.
+    /// User.
     User(u64),
-    /// A group.
+    /// Group.
     Group(u64),
     /// All users.
     Everyone,
@@ -39,16 +39,16 @@ pub enum Reach {
 /// A holder, and the reach.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Grantee {
-    /// The holder.
+    /// Holder.
     pub to: To,
-    /// The reach.
+    /// Reach.
     pub reach: Reach,
 }
 
 /// The permissions of one grantee.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// The grantee.
+    /// Grantee.
     pub grantee: Grantee,
     /// Verbs, properties and sets.
     pub permissions: BTreeSet<String>,

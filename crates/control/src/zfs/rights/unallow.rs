@@ -16,7 +16,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 /// A `zfs unallow` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unallow {
-    /// The dataset.
+    /// Dataset.
     pub dataset: String,
     /// Grantees and reach.
     pub grantees: Vec<Grantee>,

@@ -16,15 +16,15 @@ use crate::session::{Session, dataset, pool_of};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A group.
+    /// Group.
     PosixGroup,
-    /// A user.
+    /// User.
     PosixUser,
     /// A group of a Windows domain.
     SmbGroup,
     /// A user of a Windows domain.
     SmbUser,
-    /// A project.
+    /// Project.
     Project,
 }
 
@@ -41,9 +41,9 @@ pub enum Owner {
 /// An owner's space and quotas, its own or the default; a quota of 0 is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
-    /// Its kind.
+    /// Kind.
     pub kind: Kind,
-    /// The owner.
+    /// Owner.
     pub owner: Owner,
     /// Bytes used.
     pub used_bytes: u64,

@@ -20,7 +20,7 @@ use crate::zfs::properties::volume_size;
 pub struct Clone {
     /// `DATASET@SNAPSHOT`.
     pub snapshot: String,
-    /// The new dataset.
+    /// New dataset.
     pub name: String,
     /// Create missing parents; an existing dataset is no error.
     #[serde(default)]

@@ -18,12 +18,12 @@ use crate::zfs::properties::volume_size::{self, DEFAULT_BLOCK_BYTES};
 /// A `zfs create` request. The daemon mounts new file systems.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Create {
-    /// The new dataset.
+    /// New dataset.
     pub name: String,
     /// A volume; none: a file system.
     #[serde(default)]
     pub volume: Option<NewVolume>,
-    /// Its properties.
+    /// Properties.
     #[serde(default)]
     pub settings: Vec<Setting>,
     /// Create missing parents; an existing dataset is no error.
@@ -52,16 +52,16 @@ pub struct NewVolume {
 pub struct Created {
     /// It existed already, which was allowed: nothing was created.
     pub existed: bool,
-    /// Its own properties.
+    /// Own properties.
     pub settings: Vec<Stored>,
 }
 
 /// A property as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
-    /// Its name.
+    /// Name.
     pub property: String,
-    /// Its value.
+    /// Value.
     pub value: Value,
 }
 

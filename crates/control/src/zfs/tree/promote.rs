@@ -12,7 +12,7 @@ use crate::zfs::permitted::MOUNT;
 /// A `zfs promote` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Promote {
-    /// The clone.
+    /// Clone.
     pub clone: String,
 }
 

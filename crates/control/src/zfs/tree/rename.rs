@@ -15,9 +15,9 @@ use crate::zfs::permitted::MOUNT;
 /// A `zfs rename` request. A dataset is renamed with its descendants; a snapshot stays in its dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rename {
-    /// The dataset or snapshot.
+    /// Dataset or snapshot.
     pub from: String,
-    /// Its new full name.
+    /// New full name.
     pub to: String,
     /// Create missing parents.
     #[serde(default)]

@@ -19,7 +19,7 @@ use crate::zpool::shown::properties::Properties;
 /// A `zpool add` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Add {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// Its new vdevs and devices.
     pub layout: Layout,

@@ -20,11 +20,11 @@ use crate::zpool::work::scans::scan;
 /// A `zpool attach` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attach {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// A device: path, last path component, or guid; or a RAID-Z.
     pub device: String,
-    /// The new device.
+    /// New device.
     pub new_device: String,
     /// Accept a device with contents.
     #[serde(default)]

@@ -14,11 +14,11 @@ use crate::zpool::work::scans::scan;
 /// A `zpool evacuate` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evacuate {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// A device: path, last path component, or guid.
     pub device: String,
-    /// The new device.
+    /// New device.
     pub new_device: String,
     /// Accept a device with contents.
     #[serde(default)]

@@ -18,7 +18,7 @@ use crate::zpool::work::scans::scan;
 /// A `zpool replace` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replace {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// A device: path, last path component, or guid.
     pub device: String,

@@ -46,22 +46,22 @@ pub struct Laid {
 pub struct LaidVdev {
     /// The requested name, with complete dRAID geometry: `draid2:4d:11c:1s`.
     pub name: String,
-    /// Its kind.
+    /// Kind.
     pub kind: VdevKind,
-    /// Its parity columns.
+    /// Parity columns.
     pub parity: usize,
-    /// Its allocation class.
+    /// Allocation class.
     pub class: VdevClass,
-    /// Its devices.
+    /// Devices.
     pub devices: Vec<LaidDevice>,
 }
 
 /// A device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaidDevice {
-    /// Its path.
+    /// Path.
     pub path: String,
-    /// Its size.
+    /// Size.
     pub size_bytes: u64,
 }
 

@@ -14,7 +14,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 /// A `zpool detach` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detach {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// A device of a mirror or replacement: path, last path component, or guid.
     pub device: String,

@@ -15,7 +15,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 /// A `zpool offline` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offline {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// Devices: path, last path component, or guid.
     pub devices: Vec<String>,

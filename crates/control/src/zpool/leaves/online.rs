@@ -18,7 +18,7 @@ use crate::zpool::work::scans::scan;
 /// A `zpool online` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Online {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// Devices: path, last path component, or guid.
     pub devices: Vec<String>,

@@ -24,12 +24,12 @@ use crate::zpool::work::LOOK_INTERVAL;
 /// A `zpool remove` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remove {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// Devices: path, last path component, or guid; mirrors by name.
     #[serde(default)]
     pub devices: Vec<String>,
-    /// The operation.
+    /// Operation.
     #[serde(default)]
     pub order: Order,
     /// Wait for the end, as without a daemon.
@@ -53,7 +53,7 @@ pub enum Order {
 /// The cost of a removal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimated {
-    /// The device, as named.
+    /// Device, as named.
     pub device: String,
     /// Memory for the mapping of its blocks.
     pub memory_bytes: u64,

@@ -41,18 +41,18 @@ pub enum Features {
 /// Missing features of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lacking {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// Its version; legacy versions have no features.
     pub version: u64,
-    /// The features.
+    /// Features.
     pub features: Vec<Lacked>,
 }
 
 /// A missing feature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lacked {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Not enabled by an upgrade, only by name.
     pub by_name_only: bool,
@@ -61,11 +61,11 @@ pub struct Lacked {
 /// Newly enabled features of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upgraded {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// Its version before, if it was legacy.
     pub from_version: Option<u64>,
-    /// The features.
+    /// Features.
     pub enabled: Vec<String>,
 }
 

@@ -23,7 +23,7 @@ pub struct Events {
     /// Events after this one; 0: from the first known.
     #[serde(default)]
     pub after: u64,
-    /// The operation.
+    /// Operation.
     #[serde(default)]
     pub order: Order,
 }
@@ -57,9 +57,9 @@ pub struct Seen {
 /// An event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// The pool's name.
+    /// Pool's name.
     pub pool: String,
-    /// Its content.
+    /// Content.
     pub what: What,
 }
 

@@ -44,7 +44,7 @@ pub enum Found {
 /// A pool and its requested properties.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolProperties {
-    /// The pool.
+    /// Pool.
     pub head: Head,
     /// In the requested order.
     pub properties: Vec<Property>,
@@ -53,13 +53,13 @@ pub struct PoolProperties {
 /// A vdev and its requested properties.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VdevProperties {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its kind.
+    /// Kind.
     pub kind: VdevKind,
-    /// Its guid.
+    /// Guid.
     pub guid: Guid,
-    /// Its state.
+    /// State.
     pub state: VdevState,
     /// In the requested order.
     pub properties: Vec<Property>,

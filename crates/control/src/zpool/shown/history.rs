@@ -18,7 +18,7 @@ pub struct History {
 /// A pool's records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recorded {
-    /// The pool's name.
+    /// Pool's name.
     pub pool: String,
     /// The records as on disk, oldest first (`cenote_format::history` has their keys).
     pub records: Vec<Nvlist>,

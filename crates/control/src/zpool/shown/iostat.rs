@@ -28,11 +28,11 @@ pub struct Iostat {
 /// A pool's counters at one moment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Counted {
-    /// The pool's name.
+    /// Pool's name.
     pub pool: String,
     /// Nanoseconds since the pool was opened and counting began.
     pub open_ns: u64,
-    /// Its vdevs.
+    /// Vdevs.
     pub health: PoolHealth,
     /// Space of the pool (without logs), top-level vdevs and cache devices.
     pub space: BTreeMap<Guid, Space>,

@@ -39,24 +39,24 @@ pub struct Pools {
 /// A pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// Its identity and state.
+    /// Identity and state.
     pub head: Head,
     /// All its properties, in the order of `zpool get all`, after its name.
     pub properties: Vec<Property>,
-    /// Its vdevs, if requested.
+    /// Vdevs, if requested.
     pub vdevs: Option<Vdevs>,
 }
 
 /// Identity and state of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its guid.
+    /// Guid.
     pub guid: Guid,
     /// Its state as shown: `ONLINE`.
     pub state: String,
-    /// The txg shown.
+    /// Txg shown.
     pub txg: Txg,
 }
 
@@ -86,7 +86,7 @@ pub struct Vdevs {
 /// Space of a top-level vdev, raw: with parity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopUsage {
-    /// Its index.
+    /// Index.
     pub vdev: VdevId,
     /// Whole metaslabs.
     pub size_bytes: u64,
@@ -101,9 +101,9 @@ pub struct TopUsage {
 /// Space of a cache device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheUsage {
-    /// The device.
+    /// Device.
     pub vdev: Guid,
-    /// Its capacity.
+    /// Capacity.
     pub capacity_bytes: u64,
     /// Space used.
     pub used_bytes: u64,

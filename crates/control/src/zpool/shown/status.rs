@@ -47,7 +47,7 @@ pub struct Status {
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statuses {
-    /// The pools.
+    /// Pools.
     pub pools: Vec<PoolStatus>,
     /// Pools that the daemon can't open yet.
     pub waiting: Vec<Waits>,
@@ -56,9 +56,9 @@ pub struct Statuses {
 /// A pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolStatus {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its guid.
+    /// Guid.
     pub guid: Guid,
     /// The state of its vdevs.
     pub health: PoolHealth,
@@ -71,13 +71,13 @@ pub struct PoolStatus {
 /// A pool's state from its metadata.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opened {
-    /// The txg shown.
+    /// Txg shown.
     pub txg: Txg,
     /// Space of top-level vdevs.
     pub usage: Vec<Space>,
     /// Recorded work.
     pub work: Work,
-    /// A resilver is incomplete.
+    /// Resilver is incomplete.
     pub resilvering: bool,
     /// Initialize and trim progress of leaves.
     pub passes: BTreeMap<Guid, LeafPasses>,

@@ -96,7 +96,7 @@ pub fn check(name: &str) -> Result<(), ControlError> {
 
 /// A pool and its vdevs' data.
 pub struct Vdevs<'a> {
-    /// The pool.
+    /// Pool.
     pub mos: &'a Mos,
     /// Space of the top-level vdevs.
     pub usage: &'a [VdevUsage],
@@ -130,7 +130,6 @@ impl Vdevs<'_> {
         Ok(properties)
     }
 
-    /// A value that is computed rather than set.
     fn fact(&self, named: &Named<'_>, name: &str) -> Option<Value> {
         let Named { vdev, parent, .. } = *named;
         let config = self.config(vdev);
@@ -295,7 +294,6 @@ fn below<'a>(config: &'a VdevConfig, vdev: &VdevStatus) -> Option<&'a VdevConfig
     }
 }
 
-/// The set value, or the default.
 async fn setting(zap: Option<&Zap>, named: &Named<'_>, name: &str) -> Result<(Value, Source), ControlError> {
     let number = match zap {
         Some(zap) if LIMITS.contains(&name) || name == "failfast" => zap.get_u64(name).await?,

@@ -12,9 +12,9 @@ use crate::session::Session;
 /// A pool that waits to be opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its guid.
+    /// Guid.
     pub guid: Guid,
     /// Why it does not open.
     pub why: String,

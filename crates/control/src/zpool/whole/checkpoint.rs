@@ -14,7 +14,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 /// A `zpool checkpoint` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// Discard the checkpoint, and free its space.
     #[serde(default)]

@@ -28,9 +28,9 @@ const FIRST_TXG: Txg = Txg(4);
 /// A `zpool create` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Create {
-    /// Its name.
+    /// Name.
     pub pool: String,
-    /// Its vdevs and devices.
+    /// Vdevs and devices.
     pub layout: Layout,
     /// Pool properties: `ashift`, `comment`, `compatibility`, `feature@NAME`, `autotrim` ...
     #[serde(default)]

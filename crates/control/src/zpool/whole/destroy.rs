@@ -10,7 +10,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 /// A `zpool destroy` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Destroy {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// Accept a pool not exported by another machine; in the daemon, disconnect clients of its volumes.
     #[serde(default)]

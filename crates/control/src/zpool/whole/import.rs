@@ -40,7 +40,7 @@ pub struct Import {
     pub root: Option<PathBuf>,
     /// Load keys.
     pub load_keys: bool,
-    /// The pool's new name.
+    /// Pool's new name.
     pub new_name: Option<String>,
     /// Do not write the new name.
     pub temporary: bool,
@@ -85,9 +85,9 @@ pub struct Imported {
 /// A rewound pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rewound {
-    /// Its name.
+    /// Name.
     pub pool: String,
-    /// The state.
+    /// State.
     pub way: WayBack,
 }
 
@@ -144,7 +144,6 @@ impl Import {
         self.new_name.as_deref().filter(|_| !self.temporary)
     }
 
-    /// Describes the pool, or all, even unopenable ones.
     async fn describe(&self, session: &Session, done: &mut Imported) -> Result<Outcome, ControlError> {
         let discovery = session.discover().await;
         let is_meant = |found: &&FoundPool| match &self.pool {
@@ -174,7 +173,6 @@ impl Import {
         Ok(outcome)
     }
 
-    /// Opens all pools found, for reading.
     async fn open_all(&self, session: &Session, done: &mut Imported) -> Result<Outcome, ControlError> {
         let mut outcome = self.describe(session, done).await?;
         for pool in &done.pools {
@@ -319,7 +317,6 @@ impl Import {
         Ok(Outcome::Done)
     }
 
-    /// Finds a pool not in use by another machine; with force, any pool.
     async fn find_to_take(&self, session: &Session, name: &str) -> Result<FoundPool, ControlError> {
         let found = session.find_on_disks(name).await?;
         if !self.force {

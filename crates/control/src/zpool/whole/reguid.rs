@@ -14,7 +14,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 /// A `zpool reguid` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reguid {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// The new guid; none: random.
     #[serde(default)]

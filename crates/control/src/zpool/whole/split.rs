@@ -24,7 +24,7 @@ use crate::zpool::properties::set::setting;
 /// A `zpool split` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// Name of the new pool.
     pub new_pool: String,
@@ -102,7 +102,6 @@ impl Split {
         ControlError::Refused(format!("Unable to split {}: {why}", self.pool))
     }
 
-    /// The devices of the new pool.
     fn leaves(&self, session: &Session, mos: &Mos) -> Result<Vec<Guid>, ControlError> {
         let unfit = || self.refused("Device list must include at most one disk from each mirror");
         let mut named = Vec::new();
@@ -139,7 +138,6 @@ impl Split {
         Ok(all)
     }
 
-    /// The daemon opens the new pool.
     async fn import(
         &self,
         session: &Session,

@@ -12,12 +12,12 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 /// A `zpool initialize` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Initialize {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// Devices: path, last path component, or guid; empty: all.
     #[serde(default)]
     pub devices: Vec<String>,
-    /// The operation.
+    /// Operation.
     #[serde(default)]
     pub order: Order,
     /// Wait for the end, as without a daemon.

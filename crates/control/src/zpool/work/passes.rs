@@ -70,7 +70,6 @@ impl Ordered {
         }
     }
 
-    /// The named devices, or all.
     async fn leaves(
         &self,
         session: &Session,

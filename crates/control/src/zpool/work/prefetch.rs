@@ -14,9 +14,9 @@ use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 /// A `zpool prefetch` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prefetch {
-    /// The daemon's pool.
+    /// Daemon's pool.
     pub pool: String,
-    /// The tables; none: both.
+    /// Tables; none: both.
     #[serde(default)]
     pub tables: Option<Tables>,
 }

@@ -22,7 +22,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 pub struct Scrub {
     /// Pools.
     pub pools: Vec<String>,
-    /// The operation.
+    /// Operation.
     #[serde(default)]
     pub order: Order,
     /// Wait for the end, as without a daemon.

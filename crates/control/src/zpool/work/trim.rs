@@ -12,12 +12,12 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 /// A `zpool trim` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trim {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// Devices: path, last path component, or guid; empty: all.
     #[serde(default)]
     pub devices: Vec<String>,
-    /// The operation.
+    /// Operation.
     #[serde(default)]
     pub order: Order,
     /// Maximum bytes per second; 0: unlimited.

@@ -24,7 +24,7 @@ const RESILVER_IS_DUE: Duration = Duration::from_secs(2);
 /// A `zpool wait` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// Kinds of work; empty: all.
     #[serde(default)]
@@ -48,9 +48,9 @@ pub enum Activity {
     Replace,
     /// A device is being removed.
     Remove,
-    /// A resilver runs.
+    /// Resilver runs.
     Resilver,
-    /// A scrub runs.
+    /// Scrub runs.
     Scrub,
     /// Devices are being trimmed.
     Trim,
@@ -76,7 +76,7 @@ impl Activity {
 /// Remaining work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
-    /// The work.
+    /// Work.
     pub activity: Activity,
     /// Remaining bytes if known, else 0. None: not in progress.
     pub bytes: Option<u64>,
@@ -155,7 +155,6 @@ async fn scan(mos: &Mos, is_it: impl Fn(&ScanPhys) -> bool) -> Result<Option<u64
     Ok(scan.map(|scan| scan.to_examine_bytes.saturating_sub(scan.examined_bytes)))
 }
 
-/// Either kind of resilver.
 async fn resilver(mos: &Mos) -> Result<Option<u64>, ControlError> {
     let left = |(_, state): &(_, RebuildPhys)| state.estimated_bytes.saturating_sub(state.scanned_bytes);
     match &rebuilding(mos).await?[..] {

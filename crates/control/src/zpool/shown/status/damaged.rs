@@ -13,9 +13,9 @@ use crate::error::ControlError;
 /// An object with damaged blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damaged {
-    /// Its dataset.
+    /// Dataset.
     pub dataset: Of,
-    /// Its number.
+    /// Number.
     pub object: ObjectId,
     /// Its path in the file system, without the leading slash; none: no path, or the keys are not loaded.
     #[serde(with = "path_form")]
@@ -26,11 +26,11 @@ pub struct Damaged {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Of {
-    /// The pool itself.
+    /// Pool itself.
     Pool,
-    /// A dataset.
+    /// Dataset.
     Dataset(String),
-    /// A destroyed dataset.
+    /// Destroyed dataset.
     Gone(DatasetId),
 }
 

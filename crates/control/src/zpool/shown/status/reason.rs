@@ -20,9 +20,9 @@ use super::circumstances::Circumstances;
 pub struct Reason {
     /// OpenZFS's message id.
     pub id: Option<Cow<'static, str>>,
-    /// The problem.
+    /// Problem.
     pub status: Cow<'static, str>,
-    /// The remedy.
+    /// Remedy.
     pub action: Cow<'static, str>,
     /// No problem; newer software could do better.
     pub is_advice: bool,
@@ -96,7 +96,6 @@ const DATA_ERRORS: Reason = Reason {
     is_advice: false,
 };
 
-/// The pool takes no changes.
 fn standstill(health: &PoolHealth) -> Option<Reason> {
     const MEND: &str = "Make sure that the devices are connected and work, then run 'zpool clear'. 'zpool \
         export -f' gives up changes that are not on disk.";
@@ -121,7 +120,6 @@ fn standstill(health: &PoolHealth) -> Option<Reason> {
     }
 }
 
-/// Work that goes on, or was interrupted.
 fn under_way(circumstances: Circumstances) -> Option<Reason> {
     match (circumstances.resilvering, circumstances.is_open) {
         (false, _) => None,

@@ -27,7 +27,7 @@ pub struct Work {
     pub now_s: Option<u64>,
     /// The last scrub or resilver.
     pub scan: Option<ScanPhys>,
-    /// The daemon's scan speed.
+    /// Daemon's scan speed.
     pub pace: Option<Pace>,
     /// The last scrub of the blocks in the error log.
     pub error_scrub: Option<ErrorScrubPhys>,
@@ -35,7 +35,7 @@ pub struct Work {
     pub rebuilds: Vec<Rebuild>,
     /// The newest removal of a vdev.
     pub removal: Option<Removal>,
-    /// The checkpoint.
+    /// Checkpoint.
     pub checkpoint: Option<Checkpoint>,
     /// The current or last expansion.
     pub expansion: Option<Expansion>,
@@ -55,16 +55,16 @@ pub struct Pace {
 /// A sequential rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rebuild {
-    /// The top-level vdev.
+    /// Top-level vdev.
     pub vdev: VdevId,
-    /// Its record.
+    /// Record.
     pub recorded: RebuildPhys,
 }
 
 /// The removal of a vdev.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removal {
-    /// The pool's record.
+    /// Pool's record.
     pub recorded: RemovingPhys,
     /// Memory for mappings of all removed vdevs.
     pub mapping_bytes: u64,
@@ -82,7 +82,7 @@ pub struct Checkpoint {
 /// The expansion of a RAID-Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expansion {
-    /// The vdev.
+    /// Vdev.
     pub vdev: VdevId,
     /// In progress or ended.
     pub state: ScanState,
@@ -151,7 +151,6 @@ async fn removal(mos: &Mos) -> Result<Option<Removal>, ControlError> {
     Ok(Some(Removal { recorded, mapping_bytes: mapping_bytes(mos).await? }))
 }
 
-/// Memory taken by the mappings of removed vdevs.
 async fn mapping_bytes(mos: &Mos) -> Result<u64, ControlError> {
     let mut entries = 0u64;
     for vdev in &mos.pool_config().vdevs {
@@ -164,7 +163,6 @@ async fn mapping_bytes(mos: &Mos) -> Result<u64, ControlError> {
     Ok(entries.saturating_mul(VDEV_INDIRECT_MAPPING_SIZE_V0 as u64))
 }
 
-/// The current or last expansion.
 async fn expansion(mos: &Mos, usage: &[VdevUsage]) -> Result<Option<Expansion>, ControlError> {
     let mut found: Option<Expansion> = None;
     for top in mos.pool_config().vdevs.iter().filter(|top| top.kind == VdevKind::Raidz) {

@@ -15,9 +15,9 @@ use crate::zpool::shown::status::unopened::Unopened;
 /// A pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its guid.
+    /// Guid.
     pub guid: Guid,
     /// From its labels.
     pub state: PoolState,
@@ -25,13 +25,13 @@ pub struct Found {
     pub health: PoolHealth,
     /// The worst problem and its remedy.
     pub reason: Option<Reason>,
-    /// Its newest state.
+    /// Newest state.
     pub newest: Option<Moment>,
     /// The machine that used it last.
     pub hostname: Option<String>,
-    /// The same, by hostid.
+    /// Same, by hostid.
     pub hostid: Option<u64>,
-    /// Its comment.
+    /// Comment.
     pub comment: Option<String>,
     /// Devices left out; labels that conflict or are damaged.
     pub notes: Vec<Problem>,
@@ -44,7 +44,7 @@ pub struct Found {
 /// A state of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
-    /// Its txg.
+    /// Txg.
     pub txg: Txg,
     /// Time in seconds since 1970.
     pub unix_seconds: u64,
@@ -59,13 +59,13 @@ impl From<&Uberblock> for Moment {
 /// The opened state among all states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opened {
-    /// The state.
+    /// State.
     pub at: Moment,
     /// It is the checkpoint.
     pub is_checkpoint: bool,
-    /// The newest state.
+    /// Newest state.
     pub newest_txg: Txg,
-    /// The oldest state.
+    /// Oldest state.
     pub oldest_txg: Txg,
     /// Number of states.
     pub states: usize,
@@ -74,9 +74,9 @@ pub struct Opened {
 /// Why a pool does not open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unopenable {
-    /// The reason.
+    /// Reason.
     pub why: String,
-    /// The reason with advice.
+    /// Reason with advice.
     pub told: String,
     /// See [`Outcome::status`].
     pub status: u8,
