@@ -1,7 +1,7 @@
-//! Who asks for something, from where, and how they are spoken to meanwhile.
+//! The caller of a verb: identity, location, rights and console.
 //!
-//! Idea: rights fail closed. A caller has [`Rights`] from the beginning, given by whoever has looked at the
-//! other end of a connection, and no part of this crate asks a thread or a process who it works for.
+//! Idea: rights fail closed. A caller gets its [`Rights`] at creation from the code that checked the other
+//! end of the connection. No part of this crate derives a caller's identity from a thread or process.
 //!
 //! Locking: none here; a [`Console`] may be called from any thread.
 
@@ -20,33 +20,31 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::error::ControlError;
 use crate::parts::{Part, Taker};
 
-/// What a caller may do.
+/// A caller's rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rights {
-    /// Everything: root, the daemon's user, or whoever runs a program of their own.
+    /// Everything: root, the daemon's user, or the user of this program itself.
     All,
-    /// What `zfs allow` delegates, and what everybody may look at.
+    /// Public information, and rights delegated by `zfs allow`.
     Delegated,
 }
 
-/// Who asks.
+/// The caller of a verb.
 #[derive(Clone)]
 pub struct Caller {
     /// User and groups.
     pub who: Credentials,
-    /// What they may do.
+    /// Rights of the caller.
     pub rights: Rights,
-    /// How they are spoken to.
+    /// Console.
     pub console: Arc<dyn Console>,
-    /// Where a client of the daemon is; none: the caller is this program's own user.
+    /// The daemon's client; none: this program's own user.
     client: Option<Arc<Client>>,
-    /// Where parts of answers go; none: nowhere.
+    /// Destination of answer parts; none: they are dropped.
     parts: Option<Taker>,
-    /// Files that the caller has opened.
     files: Arc<[OwnedFd]>,
 }
 
-/// A caller in another process.
 struct Client {
     cwd: PathBuf,
     env: Vec<(String, Vec<u8>)>,
@@ -61,7 +59,7 @@ impl Caller {
         Caller { who, rights: Rights::All, console, client: None, parts: None, files: Arc::new([]) }
     }
 
-    /// A client of the daemon: where it is, variables of its environment, and by what it stops its verb.
+    /// A client of the daemon: its directory, some environment variables, and its stop signal.
     pub fn client(
         who: Credentials,
         rights: Rights,
@@ -79,38 +77,38 @@ impl Caller {
         Caller { parts: Some(taker), ..self }
     }
 
-    /// The same, with files that it has opened.
+    /// The same, with files opened by the caller.
     pub fn bringing(self, files: Vec<OwnedFd>) -> Caller {
         Caller { files: files.into(), ..self }
     }
 
-    /// The files that the caller has opened.
+    /// Files opened by the caller.
     pub fn files(&self) -> &[OwnedFd] {
         &self.files
     }
 
-    /// One of them.
+    /// One of its files.
     ///
     /// # Errors
-    /// There are not so many; no descriptors are left.
+    /// No such index; no descriptors left.
     pub fn file(&self, at: usize) -> Result<OwnedFd, ControlError> {
         let missing = || ControlError::Usage(format!("the request came without its file {at}"));
         let file = self.files.get(at).ok_or_else(missing)?;
         file.try_clone().map_err(ControlError::io(format!("file {at} of the request")))
     }
 
-    /// Gives them a part of the answer. It waits until the caller has taken it.
+    /// Gives the caller a part of the answer. Blocks until it is taken.
     ///
     /// # Errors
-    /// They take no more: the verb is to end.
+    /// The caller takes no more: the verb must end.
     pub fn give(&self, part: Part) -> Result<(), ControlError> {
         self.parts.as_ref().map_or(Ok(()), |taker| taker.take(part))
     }
 
-    /// A part in the form in which [`Caller::give`] hands it over: a verb's workers make many at a time.
+    /// Encodes a part for [`Caller::give`], so that a verb's workers can encode in parallel.
     ///
     /// # Errors
-    /// It has no form as JSON.
+    /// The part has no JSON form.
     pub fn ready(&self, part: Part) -> Result<Part, ControlError> {
         match &self.parts {
             Some(taker) => taker.ready(part),
@@ -118,53 +116,53 @@ impl Caller {
         }
     }
 
-    /// Whether they may do everything.
+    /// Whether it has all rights.
     pub fn may_do_all(&self) -> bool {
         self.rights == Rights::All
     }
 
-    /// Who it is, if they may do only what was delegated.
+    /// The credentials of a caller limited to delegated rights.
     pub fn delegated(&self) -> Option<&Credentials> {
         (self.rights == Rights::Delegated).then_some(&self.who)
     }
 
-    /// A file as the caller named it: relative to where they are.
+    /// Resolves a path relative to the caller's directory.
     pub fn local(&self, path: &Path) -> PathBuf {
         self.client.as_ref().map_or_else(|| path.to_owned(), |client| client.cwd.join(path))
     }
 
-    /// An environment variable of theirs.
+    /// An environment variable of the caller.
     pub fn variable(&self, name: &str) -> Option<OsString> {
         let Some(client) = &self.client else { return std::env::var_os(name) };
         let (_, value) = client.env.iter().find(|(other, _)| other == name)?;
         Some(OsString::from_vec(value.clone()))
     }
 
-    /// Tells them something.
+    /// Sends a note.
     pub fn note(&self, text: impl Into<String>) {
         self.console.note(Note::Said(text.into()));
     }
 
-    /// Tells them something as OpenZFS words it.
+    /// Sends a note in OpenZFS's wording.
     pub fn note_bare(&self, text: impl Into<String>) {
         self.console.note(Note::Bare(text.into()));
     }
 
-    /// Tells them of an error that does not end the verb, after the name of what it concerns.
+    /// Reports an error that does not end the verb, prefixed with the name it concerns.
     pub fn tell(&self, name: &str, error: &ControlError) -> crate::Outcome {
         let outcome = error.outcome();
         self.console.note(Note::Failed { text: error.text_about(name), status: outcome.status() });
         outcome
     }
 
-    /// The same without advice, for verbs that give that themselves.
+    /// The same without advice, for verbs that give it themselves.
     pub fn tell_cause(&self, name: &str, error: &ControlError) -> crate::Outcome {
         let outcome = error.outcome();
         self.console.note(Note::Failed { text: error.cause_about(name), status: outcome.status() });
         outcome
     }
 
-    /// Waits until they stop the verb: Ctrl-C, or the signals that `kill` and service managers send.
+    /// Waits for the caller to stop the verb: Ctrl-C, or the signals of `kill` and service managers.
     pub async fn interrupted(&self) {
         if let Some(client) = &self.client {
             let _heeding = client.cancel.heed();
@@ -173,16 +171,16 @@ impl Caller {
         let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
         let mut signals: Vec<_> = kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect();
         if signals.is_empty() {
-            // No signal handler can be installed: an interrupt then ends the program as usual.
+            // Without a signal handler, an interrupt ends the program as usual.
             std::future::pending::<()>().await;
         }
         futures::future::select_all(signals.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
     }
 
-    /// Runs `work` to its end; an interrupt drops it, and `left` says what it leaves behind.
+    /// Runs `work` to its end; an interrupt drops it, and `left` describes the state it leaves.
     ///
     /// # Errors
-    /// Those of the work; it was interrupted.
+    /// Errors of the work; an interrupt.
     pub async fn unless_interrupted<T>(
         &self,
         work: impl Future<Output = Result<T, ControlError>>,
@@ -195,10 +193,10 @@ impl Caller {
         }
     }
 
-    /// Runs a client's verb, or a part of it; if it is cancelled and does not end by itself, it is dropped.
+    /// Runs a client's verb or a part of it. If it is cancelled and does not end by itself, it is dropped.
     ///
     /// # Errors
-    /// Those of the work; it was cancelled.
+    /// Errors of the work; cancellation.
     pub async fn until_cancelled<T>(
         &self,
         work: impl Future<Output = Result<T, ControlError>>,
@@ -219,88 +217,88 @@ impl Caller {
         }
     }
 
-    /// Takes steps that belong together: a client's verb is not dropped in their midst, though the client
-    /// may have gone.
+    /// Runs steps that belong together: a client's verb is not dropped between them, even if the client
+    /// disconnects.
     pub async fn whole<T>(&self, steps: impl Future<Output = T>) -> T {
         let _heeding = self.client.as_ref().map(|client| client.cancel.heed());
         steps.await
     }
 }
 
-/// How a verb speaks with its caller while it runs.
+/// A running verb's channel to its caller.
 pub trait Console: Send + Sync {
-    /// Takes in a note. One that can't be written is lost: telling never ends the work it tells of.
+    /// Takes a note. A note that can't be written is lost: reporting never ends the work.
     fn note(&self, note: Note);
 
-    /// Shows how far long work is; none: it has ended.
+    /// Shows progress; none: the work ended.
     fn progress(&self, now: Option<Progress<'_>>);
 
-    /// Shows how many files were met so far; none: it has ended.
+    /// Shows the files seen so far; none: the work ended.
     fn counted(&self, _now: Option<CountedFiles<'_>>) {}
 
-    /// Where the bytes go that a verb makes: standard output.
+    /// Standard output, for a verb's stream.
     ///
     /// # Errors
-    /// There is none.
+    /// The caller has none.
     fn output(&self) -> io::Result<File> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Where the bytes come from that a verb takes: standard input.
+    /// Standard input, for a verb's stream.
     ///
     /// # Errors
-    /// There is none.
+    /// The caller has none.
     fn stream(&self) -> io::Result<File> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// From where a secret can come.
+    /// Source of secrets.
     fn input(&self) -> Input<'_>;
 
-    /// Asks at the terminal, without showing what is typed. None: it can't be asked there.
+    /// Prompts at the terminal without echo. None: no prompt is possible.
     fn prompt(&self, text: &str) -> Option<String>;
 }
 
-/// From where a secret can come.
+/// A source of secrets.
 pub enum Input<'a> {
-    /// From nowhere.
+    /// None.
     None,
-    /// Somebody sits at a terminal ([`Console::prompt`]).
+    /// Terminal ([`Console::prompt`]).
     Terminal,
-    /// Something is piped in; what is not read stays there.
+    /// A pipe; unread input stays in it.
     Pipe(Box<dyn BufRead + 'a>),
 }
 
-/// What a caller is told while a verb runs.
+/// A message to the caller of a running verb.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Note {
     /// In our words.
     Said(String),
-    /// In those of OpenZFS.
+    /// In OpenZFS's words.
     Bare(String),
     /// A line of the verb's own output.
     Line(String),
-    /// A part of the work failed, and would by itself end with this status.
+    /// A part of the work failed; alone it would end with this status.
     Failed {
-        /// What failed, and why.
+        /// The failure and its cause.
         text: String,
-        /// As of [`crate::Outcome::status`].
+        /// See [`crate::Outcome::status`].
         status: u8,
     },
 }
 
-/// How far long work is.
+/// Progress of long work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress<'a> {
-    /// What is being done.
+    /// Operation.
     pub what: &'a str,
-    /// Bytes that are done.
+    /// Bytes done.
     pub done_bytes: u64,
-    /// Bytes in all.
+    /// Total bytes.
     pub total_bytes: u64,
 }
 
-/// Files that were met, of a number that is not known in advance.
+/// Files seen, of an unknown total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CountedFiles<'a> {
     /// Where.
@@ -309,7 +307,7 @@ pub struct CountedFiles<'a> {
     pub files: u64,
 }
 
-/// A console that nobody listens at.
+/// A console without output.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 

@@ -1,11 +1,11 @@
-//! How a verb ended, and errors that say what to try next.
+//! Outcomes of verbs, and errors with a hint of the next step.
 //!
-//! Errors of all layers below this crate arrive as [`InspectError`]; verbs add only errors about what was
-//! asked for and about finding pools.
+//! Errors of all layers below this crate arrive as [`InspectError`]; verbs add only errors about their
+//! request and about finding pools.
 //!
-//! Exit status: 0 done, 1 failed, 2 bad usage, 3 damaged data found, or a scan lacks datasets; 255 for a send
-//! that can't be resumed, by which scripts know it (OpenZFS returns -1 there). A verb that does several
-//! things ends with the worst of their outcomes.
+//! Exit status: 0 done, 1 failed, 2 bad usage, 3 damaged data found or datasets missing from a scan; 255 for
+//! a send that can't be resumed, as scripts expect (OpenZFS returns -1). A verb that does several things ends
+//! with its worst outcome.
 
 use std::io;
 use std::process::ExitCode;
@@ -15,15 +15,15 @@ use cenote_inspect::InspectError;
 use cenote_object::DatasetError;
 use cenote_pool::PoolError;
 
-/// How a verb ended, mildest first.
+/// Outcomes of a verb, mildest first.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// Everything was done.
     #[default]
     Done,
-    /// Something that was asked for was not done.
+    /// Part of the request was not done.
     Failed,
-    /// A token is of no use: what it is about is gone.
+    /// The object of a resume token is gone.
     Unresumable,
     /// The command line is wrong.
     Misused,
@@ -43,7 +43,7 @@ impl Outcome {
         }
     }
 
-    /// That of an exit status.
+    /// The outcome of an exit status.
     pub fn of_status(status: u8) -> Outcome {
         match status {
             0 => Outcome::Done,
@@ -60,7 +60,7 @@ impl Outcome {
     }
 }
 
-/// Work that returns nothing was done completely; otherwise it would have failed.
+/// Work without a result was complete; otherwise it would have failed.
 impl From<()> for Outcome {
     fn from((): ()) -> Outcome {
         Outcome::Done
@@ -73,7 +73,7 @@ impl From<Outcome> for ExitCode {
     }
 }
 
-/// Why a verb failed. The text says what failed, where, and what to try.
+/// Why a verb failed: the failure, its place, and the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// The command line is wrong.
@@ -82,10 +82,10 @@ pub enum ControlError {
     /// The pool is not on the disks searched.
     #[error("{0}")]
     NotFound(String),
-    /// The request can't be carried out; the text says why.
+    /// The request is impossible; the text says why.
     #[error("{0}")]
     Refused(String),
-    /// The token is of no use; the text says why.
+    /// The token can't be used; the text says why.
     #[error("cannot resume send: {0}")]
     Unresumable(String),
     /// Too few of the pool's devices were found to open it.
@@ -93,9 +93,9 @@ pub enum ControlError {
     DevicesMissing {
         /// The pool's name.
         pool: String,
-        /// The error that the missing devices caused.
+        /// The error caused by the missing devices.
         source: DatasetError,
-        /// Problems with devices that are present (truncated, stale labels), one per line.
+        /// Problems of present devices (truncated, stale labels), one per line.
         notes: String,
     },
     /// All needed devices are present, but the newest state can't be read.
@@ -106,13 +106,13 @@ pub enum ControlError {
         /// The error.
         source: DatasetError,
     },
-    /// The work was cut short; the text says why and what it leaves behind.
+    /// The work was interrupted; the text gives the cause and the resulting state.
     #[error("{0}")]
     Stopped(String),
     /// From the daemon that ran the verb.
     #[error("{text}")]
     Told {
-        /// As the daemon says it.
+        /// The daemon's text.
         text: String,
         /// How the verb ended.
         outcome: Outcome,
@@ -138,13 +138,13 @@ impl ControlError {
         }
     }
 
-    /// Its text after the name of what it concerns, unless the text has that name already; with advice.
+    /// Its text and advice, prefixed with `name` unless the text contains it.
     pub fn text_about(&self, name: &str) -> String {
         let advice = self.advice().map(|advice| format!("; {advice}")).unwrap_or_default();
         self.cause_about(name) + &advice
     }
 
-    /// The same without advice, for verbs that give that themselves.
+    /// The same without advice, for verbs that give it themselves.
     pub fn cause_about(&self, name: &str) -> String {
         let text = self.to_string();
         if name.is_empty() || text.contains(name) { text } else { format!("{name}: {text}") }
@@ -198,7 +198,7 @@ impl ControlError {
     }
 }
 
-/// What ends work of the layer below.
+/// Errors that end work of the layer below.
 impl From<ControlError> for InspectError {
     fn from(error: ControlError) -> InspectError {
         match error {

@@ -1,8 +1,8 @@
-//! Files of pools: they are listed, read, copied, made and removed, without a mount.
+//! Lists, reads, copies, makes and removes files of pools, without a mount.
 //!
-//! Idea: a request names files by [`Target`]s, of which each pool and file system is opened once. Listings
-//! come in parts ([`crate::parts`]). Files of the machine come as descriptors, which the caller has opened
-//! with its own rights ([`host`]).
+//! Idea: a request names files by [`Target`]s; each of their pools and file systems is opened once. Listings
+//! come in parts ([`crate::parts`]). Files of the machine come as descriptors that the caller opened with its
+//! own rights ([`host`]).
 
 pub mod cat;
 mod change;

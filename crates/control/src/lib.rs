@@ -1,4 +1,4 @@
-//! What each verb does, as values.
+//! The verbs, as functions from requests to answers.
 //!
 //! ```text
 //!   command line --\                                        /--> pools that a daemon holds (`host`)
@@ -6,14 +6,14 @@
 //!   agent, metrics -/            Caller                     \--> disks, for a verb without a daemon
 //! ```
 //!
-//! Idea: a verb takes a value and gives one back. Words become requests above this crate, and answers become
-//! text or JSON there, too. So whoever has a request runs it in the same way, in a program of its own or in a
-//! daemon, and no part of the daemon reads text that another part has printed. Who asks is an argument
-//! ([`Caller`]), never a property of a thread.
+//! Idea: a verb takes a value and returns one. Layers above this crate parse words into requests and render
+//! answers as text or JSON. So every client runs a request in the same way, in its own program or in a
+//! daemon, and no part of the daemon parses text printed by another. The caller is an argument ([`Caller`]),
+//! never a property of a thread.
 //!
-//! Read in this order: [`verb`], [`table`], [`caller`], [`permissions`], [`session`] (what a verb works
-//! with), [`error`], [`parts`] (long answers), [`remote`] (verbs that a daemon runs for this program); then a
-//! verb, such as [`zfs::wait`].
+//! Read in this order: [`verb`], [`table`], [`caller`], [`permissions`], [`session`] (the context of a verb),
+//! [`error`], [`parts`] (long answers), [`remote`] (verbs that a daemon runs for this program); then a verb,
+//! such as [`zfs::wait`].
 
 pub mod caller;
 pub mod error;

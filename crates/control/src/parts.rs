@@ -1,8 +1,8 @@
 //! Long answers, which come in parts.
 //!
-//! Idea: a listing may have more rows than memory holds. Its verb gives a part to the caller as soon as it
-//! has one ([`crate::Caller::give`]), and keeps none. In a program of its own the part goes on as a value;
-//! from a daemon it goes as JSON, which the client reads again. A caller that is slow slows the verb.
+//! Idea: a listing may have more rows than memory holds. Its verb gives each part to the caller as soon as it
+//! is ready ([`crate::Caller::give`]), and keeps none. Within one program a part travels as a value; from a
+//! daemon it travels as JSON, which the client decodes. A slow caller slows the verb.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::ControlError;
 
-/// A part, whatever its type.
+/// A part of any type.
 pub struct Part(Form);
 
 enum Form {
@@ -36,12 +36,12 @@ impl<T: Serialize + Send + 'static> Value for T {
 }
 
 impl Part {
-    /// That of a verb that runs here.
+    /// A part of a verb that runs here.
     pub fn of(value: impl Serialize + Send + 'static) -> Part {
         Part(Form::Value(Box::new(value)))
     }
 
-    /// That of a daemon.
+    /// A part from a daemon.
     pub fn of_json(json: Vec<u8>) -> Part {
         Part(Form::Json(json))
     }
@@ -49,7 +49,7 @@ impl Part {
     /// As JSON.
     ///
     /// # Errors
-    /// It has no form as JSON.
+    /// The part has no JSON form.
     pub fn into_json(self) -> Result<Vec<u8>, ControlError> {
         match self.0 {
             Form::Json(json) => Ok(json),
@@ -60,7 +60,7 @@ impl Part {
     /// The value.
     ///
     /// # Errors
-    /// It belongs to another verb, or the daemon is of another version.
+    /// It belongs to another verb, or the daemon has another version.
     pub(crate) fn read<T: DeserializeOwned + 'static>(self) -> Result<T, ControlError> {
         match self.0 {
             Form::Json(json) => serde_json::from_slice(&json).map_err(|error| unreadable(&error)),
@@ -86,25 +86,25 @@ pub struct Taker {
 type Take = dyn Fn(Part) -> Result<(), ControlError> + Send + Sync;
 
 impl Taker {
-    /// One that takes values.
+    /// A taker of values.
     pub fn of_values(take: impl Fn(Part) -> Result<(), ControlError> + Send + Sync + 'static) -> Taker {
         Taker { take: Arc::new(take), takes_json: false }
     }
 
-    /// One that takes JSON.
+    /// A taker of JSON.
     pub fn of_json(take: impl Fn(Vec<u8>) -> Result<(), ControlError> + Send + Sync + 'static) -> Taker {
         Taker { take: Arc::new(move |part| take(part.into_json()?)), takes_json: true }
     }
 
-    /// The part in the form in which it is taken: workers make many of them at a time.
+    /// Encodes the part as this taker needs it, so that workers can encode in parallel.
     pub fn ready(&self, part: Part) -> Result<Part, ControlError> {
         if self.takes_json { part.into_json().map(Part::of_json) } else { Ok(part) }
     }
 
-    /// Hands it over. It waits until the part is taken.
+    /// Hands it over. Blocks until it is taken.
     ///
     /// # Errors
-    /// No more is taken: the verb is to end.
+    /// No more is taken: the verb must end.
     pub fn take(&self, part: Part) -> Result<(), ControlError> {
         (self.take)(part)
     }

@@ -1,8 +1,8 @@
-//! Permissions that a request needs of a caller who may not do all: `zfs allow` delegates them.
+//! Permissions that a request needs from a delegated caller (`zfs allow`).
 //!
-//! Idea: before such a caller's verb runs, its own plan says what it would change, and each change is looked
-//! up in what was delegated. All fails closed: a verb whose request names no permissions is refused, and so
-//! is one about a pool that no daemon holds.
+//! Idea: before such a caller's verb runs, its plan lists the changes, and each is checked against the
+//! delegations. All fails closed: requests that name no permissions are refused, as are requests about pools
+//! that no daemon holds.
 //!
 //! Source: OpenZFS `zfs_ioctl.c` (`zfs_secpolicy_*`).
 
@@ -13,37 +13,37 @@ use cenote_dataset::{Credentials, Dataset, Mos, Subject};
 use crate::error::ControlError;
 use crate::session::{Session, pool_of};
 
-/// Why something is refused that nobody can be given.
+/// Refusal of an operation that can't be delegated.
 pub const FOR_ADMINS: &str = "permission denied: only root and the daemon's user may do that";
 
-/// Why a verb is refused that is for administrators.
+/// Refusal of a verb for administrators.
 pub const ONLY_ADMINS: &str = "permission denied: only root and the daemon's user may change pools or read \
     files; others may list them, show their properties and state, and do what `zfs allow` delegates to them";
 
-/// What a request would do, and the permissions that it needs for that.
+/// The operations of a request, and the permissions they need.
 pub struct Permissions {
     what: String,
     needed: Vec<(Dataset, Subject, String)>,
 }
 
 impl Permissions {
-    /// None as yet. `what` is what would be done, as messages say it: `create 'tank/a'`.
+    /// No permissions yet. `what`: the operation as messages word it, `create 'tank/a'`.
     pub fn to(what: impl Into<String>) -> Permissions {
         Permissions { what: what.into(), needed: Vec::new() }
     }
 
-    /// What follows is to do this.
+    /// Starts the next operation.
     pub fn and_to(&mut self, what: impl Into<String>) {
         self.what = what.into();
     }
 
-    /// Adds those that a dataset or snapshot is needed with.
+    /// Adds permissions on a dataset or snapshot.
     pub fn need(&mut self, dataset: &Dataset, permissions: &[&str]) {
         let subject = if dataset.is_snapshot() { Subject::Snapshot } else { Subject::Head };
         self.need_as(dataset, subject, permissions);
     }
 
-    /// Adds those that are needed in a dataset that is made below this one.
+    /// Adds permissions in a dataset to be made below this one.
     pub fn need_below(&mut self, above: &Dataset, permissions: &[&str]) {
         self.need_as(above, Subject::NewChild, permissions);
     }
@@ -52,7 +52,7 @@ impl Permissions {
         self.needed.extend(permissions.iter().map(|&name| (dataset.clone(), subject, name.to_owned())));
     }
 
-    /// The refusal of what nobody can delegate.
+    /// The refusal of an operation that can't be delegated.
     pub fn denied(&self) -> ControlError {
         self.refused("permission denied")
     }
@@ -62,9 +62,9 @@ impl Permissions {
     }
 
     /// # Errors
-    /// Not all of them were delegated to this caller.
+    /// Some were not delegated to this caller.
     pub async fn check(self, who: &Credentials) -> Result<(), ControlError> {
-        // Snapshots of one dataset, of which there may be thousands, need what it needs: asked once.
+        // Thousands of snapshots of one dataset need the dataset's permissions: check them once.
         let mut asked = BTreeSet::new();
         for (dataset, subject, permission) in &self.needed {
             let pool = dataset.mos().pool().guid();
@@ -83,10 +83,10 @@ impl Permissions {
 }
 
 impl Session {
-    /// The pool that a name is in, as it is now, for a caller who may not do all.
+    /// The current state of a name's pool, for a delegated caller.
     ///
     /// # Errors
-    /// No daemon holds it: a caller learns no more of it.
+    /// No daemon holds it; the caller learns nothing else.
     pub async fn pool_to_ask(&self, name: &str) -> Result<Mos, ControlError> {
         let missing = || ControlError::NotFound(format!("cannot open '{name}': dataset does not exist"));
         Ok(self.held_by_name(pool_of(name)).ok_or_else(missing)?.engine.mos().await?)

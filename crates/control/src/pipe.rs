@@ -1,14 +1,14 @@
-//! A caller's descriptors, read and written without ever waiting for the other side on a thread.
+//! Reads and writes a caller's descriptors without blocking a thread on the other side.
 //!
-//! Idea: a verb that streams waits for a pipe as for anything else: it tells of its progress meanwhile, and
-//! can be dropped. The descriptor is the caller's, who shares it with others, so its flags stay as they are.
+//! Idea: a verb that streams awaits a pipe like any other event, so it can report progress and be dropped.
+//! The caller may share the descriptor with other processes, so its flags stay unchanged.
 //!
 //! ```text
-//!   reading    any that can be waited for   read once poll(2) says that something is there
-//!   writing    a pipe                       opened once more, so that it has flags of its own
-//!              one that can't be            PIPE_BUF bytes at a time: if there is room, it is for so many
+//!   reading    any pollable descriptor      read after poll(2) reports data
+//!   writing    a pipe                       opened again, with flags of its own
+//!              a pipe that can't be         PIPE_BUF bytes at a time: if there is room, it is for this much
 //!              a socket                     send(2) with MSG_DONTWAIT
-//!   either     a file, or a device          read and written at once: it does not wait for anybody
+//!   either     a file, or a device          read and written at once: never waits for a peer
 //! ```
 //!
 //! Source: pipe(7), send(2), poll(2).
@@ -28,25 +28,24 @@ use rustix::pipe::fcntl_setpipe_size;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A write of so many bytes to a pipe is done whole, and there is room for it if there is any.
+/// Writes of this size to a pipe are atomic; a writable pipe has room for one.
 const PIPE_BUF: usize = 4096;
-/// As much as a user may make a pipe hold (`/proc/sys/fs/pipe-max-size`), unless it was changed.
+/// The default limit of a user's pipe size (`/proc/sys/fs/pipe-max-size`).
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Where a stream goes.
+/// The destination of a stream.
 pub struct Outlet {
     file: Waiting,
     kind: Kind,
 }
 
-/// Where a stream comes from.
+/// The source of a stream.
 pub struct Inlet {
     file: Waiting,
-    /// When this ends, so does the stream.
+    /// Ends the stream.
     until: BoxFuture<'static, ()>,
 }
 
-/// A descriptor that can be waited for, or need not be.
 enum Waiting {
     Ready(AsyncFd<File>),
     Never(File),
@@ -61,24 +60,24 @@ impl Waiting {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Writes do not wait.
+    /// Our own descriptor: non-blocking writes.
     Own,
     SharedPipe,
     Socket,
 }
 
 impl Outlet {
-    /// Of the caller's descriptor.
+    /// From the caller's descriptor.
     ///
     /// # Errors
-    /// It is a pipe that nobody reads any more; it can't be looked at.
+    /// A pipe without a reader; a descriptor that can't be inspected.
     pub fn new(file: File) -> io::Result<Outlet> {
         let (file, kind) = match FileType::from_raw_mode(fstat(&file)?.st_mode) {
             FileType::Fifo => {
                 fcntl_setpipe_size(&file, PIPE_BYTES).ok();
                 match own_end(&file) {
                     Ok(own) => (own, Kind::Own),
-                    // A named one can't be opened without a reader.
+                    // A named pipe can't be opened without a reader.
                     Err(Errno::NXIO) => return Err(io::ErrorKind::BrokenPipe.into()),
                     Err(_) => (file, Kind::SharedPipe),
                 }
@@ -90,7 +89,7 @@ impl Outlet {
     }
 }
 
-/// The end of the same pipe to write to, opened for ourselves.
+/// Opens the same pipe's write end again.
 fn own_end(pipe: &File) -> Result<File, Errno> {
     let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -138,10 +137,10 @@ impl AsyncWrite for Outlet {
 }
 
 impl Inlet {
-    /// Of the caller's descriptor. When `until` ends, what is read is an error.
+    /// From the caller's descriptor. When `until` ends, reads fail.
     ///
     /// # Errors
-    /// It can't be looked at.
+    /// The descriptor can't be inspected.
     pub fn new(file: File, until: BoxFuture<'static, ()>) -> io::Result<Inlet> {
         let file = match FileType::from_raw_mode(fstat(&file)?.st_mode) {
             kind @ (FileType::Fifo | FileType::Socket) => {

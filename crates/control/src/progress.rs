@@ -1,15 +1,15 @@
-//! Progress of work over bytes, told while it goes on.
+//! Progress reports of work on bytes.
 
 use std::time::Duration;
 
 use crate::caller::Progress;
 use crate::session::Session;
 
-/// How often it is told.
+/// Interval between reports.
 const TELL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Awaits `work`, and tells the caller meanwhile how far it is: `now` says what is being done, how many bytes
-/// are done, and how many there are, or 0.
+/// Awaits `work` and reports progress meanwhile. `now` returns the operation, the bytes done, and the total
+/// or 0.
 pub(crate) async fn telling<T>(
     session: &Session,
     work: impl Future<Output = T>,

@@ -1,4 +1,4 @@
-//! Verbs that a daemon runs for this program: what goes there and comes back, whatever carries it.
+//! Verbs that a daemon runs for this program: the messages exchanged, for any transport.
 //!
 //! ```text
 //!   client                                         daemon
@@ -7,7 +7,7 @@
 //!                                          <----   the answer as JSON, or a failure
 //! ```
 //!
-//! Source: none; `docs/protocol.md` describes how it is carried over the daemon's socket.
+//! Source: none; `docs/protocol.md` describes the transport over the daemon's socket.
 
 use std::sync::Arc;
 
@@ -19,43 +19,43 @@ use crate::session::{GivenKeys, Session};
 use crate::table::Json;
 use crate::verb::{Answered, Verb};
 
-/// What a client asks a daemon for.
+/// A client's request to a daemon.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Asking {
-    /// The verb's name.
+    /// Verb's name.
     pub verb: String,
-    /// Its request.
+    /// Request.
     pub request: Box<serde_json::value::RawValue>,
-    /// Keys of datasets that the client was given.
+    /// Dataset keys given to the client.
     #[serde(default)]
     pub keys: GivenKeys,
-    /// As the pool's history records it, without keys.
+    /// The command for the pool's history, without keys.
     pub command: String,
 }
 
-/// What a client is told while its verb runs.
+/// A message to the client of a running verb.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Told {
-    /// Something to be said.
+    /// Note.
     Note(Note),
-    /// How far it is; none: long work has ended.
+    /// Progress; none: the work ended.
     Progress(Option<Share>),
-    /// How many files were met; none: that work has ended.
+    /// Files seen so far; none: the work ended.
     Counted(Option<Met>),
 }
 
-/// How far long work is.
+/// Progress of long work.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Share {
-    /// What is being done.
+    /// Operation.
     pub what: String,
-    /// Bytes that are done.
+    /// Bytes done.
     pub done_bytes: u64,
-    /// Bytes in all.
+    /// Total bytes.
     pub total_bytes: u64,
 }
 
-/// Files that were met so far.
+/// Files seen so far.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Met {
     /// Where.
@@ -67,21 +67,21 @@ pub struct Met {
 /// Why a verb failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What failed, why, and what to try next.
+    /// The failure, its cause, and advice.
     pub text: String,
-    /// As of [`crate::Outcome::status`].
+    /// See [`crate::Outcome::status`].
     pub status: u8,
 }
 
 /// A daemon that runs verbs for this program.
 pub trait Daemon: Send + Sync {
-    /// Hands it a request, and waits for the answer; what it says meanwhile goes to the caller's console.
+    /// Sends a request and waits for the answer; messages go to the caller's console meanwhile.
     ///
     /// # Errors
-    /// The verb's; the daemon went away.
+    /// Errors of the verb; loss of the daemon.
     fn ask(&self, asking: &Asking, caller: &Caller) -> Result<Json, ControlError>;
 
-    /// Asks for the end of what it does for this program.
+    /// Cancels the verb that runs for this program.
     fn cancel(&self);
 }
 
@@ -92,7 +92,7 @@ impl From<&ControlError> for Failure {
 }
 
 impl Session {
-    /// What asks for the end of the verb that a daemon runs for this program.
+    /// A function that cancels the verb that a daemon runs for this program.
     pub fn ender(&self) -> impl Fn() + Send + 'static {
         let daemon = self.daemon().cloned();
         move || daemon.iter().for_each(|daemon| daemon.cancel())

@@ -1,9 +1,8 @@
-//! Pools as a daemon runs them, a file each verb: `arcstat`, `kstat` and `top` show what it counts,
-//! `tunable` what holds for all pools while they are open; `inject` makes their devices fail, `record` writes
-//! down their load. `version` is that of the daemon.
+//! Verbs on a running daemon, one file each: `arcstat`, `kstat` and `top` show its counters, `tunable` its
+//! settings for all pools; `inject` makes devices fail, `record` records their load, `version` is the
+//! daemon's version.
 //!
-//! An answer has counts since each pool was opened. Rates are the difference of two answers, which the caller
-//! makes.
+//! An answer has counts since each pool was opened. The caller computes rates from two answers.
 
 pub mod arcstat;
 pub mod inject;

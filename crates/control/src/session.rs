@@ -1,10 +1,10 @@
-//! What every verb works with: its caller, the pools, the keys.
+//! A verb's context: its caller, the pools, the keys.
 //!
 //! Idea: a daemon holds pools open; without one, a verb opens a pool itself and leaves it exported. A verb
 //! asks for a pool by name and can't tell which of the two it got.
 //!
-//! Locking: the only lock guards the set of notes given so far. It is held for one insertion, never across
-//! an await.
+//! Locking: the only lock guards the set of notes given so far. It is held for one insertion, never across an
+//! await.
 
 mod disks;
 mod domains;
@@ -43,37 +43,37 @@ use crate::caller::Caller;
 use crate::error::{ControlError, Outcome};
 use crate::remote::Daemon;
 
-/// What a verb works with.
+/// The context of a verb.
 pub struct Session {
     runtime: Runtime,
     caller: Caller,
     options: Options,
-    /// Left-out copies of devices, and pools that are only read, that were reported already.
+    /// Doubtful devices and read-only pools already reported.
     told: Mutex<BTreeSet<String>>,
-    /// The open pools of the daemon that runs this verb.
+    /// Open pools, in the daemon.
     pools: Option<Arc<Pools>>,
-    /// The daemon that runs verbs for this program.
+    /// The daemon, in its client.
     daemon: Option<Arc<dyn Daemon>>,
-    /// The verb under way only looks: it does not wait for devices that don't answer.
+    /// The current verb only reads: it does not wait for devices that don't answer.
     pub(crate) only_looks: AtomicBool,
 }
 
-/// How a verb looks for pools, and opens them.
+/// How a verb finds and opens pools.
 #[derive(Clone)]
 pub struct Options {
-    /// Where pools are looked for; none: this machine's block devices.
+    /// Places to search; empty: this machine's block devices.
     pub disks: Vec<PathBuf>,
-    /// Which state of a pool is opened.
+    /// The pool state to open.
     pub state: State,
-    /// Intent logs are applied in memory.
+    /// Replay intent logs in memory.
     pub replay: bool,
-    /// How much is cached, and what stays.
+    /// Cache size and policy.
     pub cache: CacheOptions,
     /// Keys that came with the request.
     pub keys: GivenKeys,
-    /// As the pool's history records it, with keys removed.
+    /// The command for the pool's history, without keys.
     pub command: String,
-    /// Whether the verb is to see what was done until now, though no txg on disk has it yet.
+    /// The verb also sees changes that no txg on disk has yet.
     pub sees_all: bool,
 }
 
@@ -81,7 +81,7 @@ pub struct Options {
 const CACHE_BYTES: usize = 128 << 20;
 
 impl Options {
-    /// Those of a verb that a daemon runs on the pools that it holds.
+    /// Options of a verb that the daemon runs on its pools.
     pub fn in_daemon(keys: GivenKeys, command: String, sees_all: bool) -> Options {
         let cache = CacheOptions { data: true, ..CacheOptions::metadata(CACHE_BYTES) };
         Options { disks: Vec::new(), state: State::Newest, replay: false, cache, keys, command, sees_all }
@@ -91,24 +91,23 @@ impl Options {
 /// A state of a pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum State {
-    /// The newest.
+    /// Newest.
     #[default]
     Newest,
     /// The newest at or before this txg.
     Txg(Txg),
     /// The newest whose tree is intact.
     Intact,
-    /// The checkpoint.
+    /// Checkpoint.
     Checkpoint,
 }
 
-/// Problems met during a search, one per line.
 fn listed(problems: &[Problem]) -> String {
     problems.iter().map(|problem| format!("\n  {}: {}", problem.path, problem.why)).collect()
 }
 
 impl Session {
-    /// That of a verb without a daemon.
+    /// A session without a daemon.
     pub fn new(runtime: &Runtime, caller: Caller, options: Options) -> Session {
         Session {
             runtime: runtime.clone(),
@@ -121,7 +120,7 @@ impl Session {
         }
     }
 
-    /// The same of a daemon's client.
+    /// The same for a daemon's client.
     pub fn through(self, daemon: Option<Arc<dyn Daemon>>) -> Session {
         Session { daemon, ..self }
     }
@@ -131,7 +130,7 @@ impl Session {
         self.daemon.as_ref()
     }
 
-    /// That of a verb that a daemon runs, on the pools that it holds.
+    /// A session of a verb that the daemon runs on its pools.
     pub fn in_daemon(runtime: &Runtime, caller: Caller, options: Options, pools: &Arc<Pools>) -> Session {
         Session { pools: Some(pools.clone()), ..Session::new(runtime, caller, options) }
     }
@@ -156,12 +155,12 @@ impl Session {
         }
     }
 
-    /// Who asks.
+    /// The caller.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// Where pools are looked for; none: this machine's block devices.
+    /// Places to search; empty: this machine's block devices.
     pub fn disks(&self) -> &[PathBuf] {
         &self.options.disks
     }
@@ -171,18 +170,18 @@ impl Session {
         &self.runtime
     }
 
-    /// How pools are looked for and opened.
+    /// How pools are found and opened.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// What was asked for, as the pool's history records it.
+    /// The command line for the pool's history.
     pub fn command_line(&self) -> &str {
         &self.options.command
     }
 
-    /// An error of a command that looks at an older state by its txg: what can't be read there may have been
-    /// written over since, and nothing is wrong with the pool.
+    /// Words an error met in an older txg: unreadable blocks may have been overwritten since, and the pool
+    /// itself is not damaged.
     pub fn of_older_state(&self, error: ControlError) -> ControlError {
         match self.options.state {
             State::Txg(Txg(txg)) if error.outcome() == Outcome::Damaged => ControlError::Refused(format!(
@@ -208,7 +207,7 @@ impl Session {
         }
     }
 
-    /// The pools with these names or guids; all pools if none is named.
+    /// The pools with these names or guids; with no names, all pools.
     pub async fn find_pools(&self, names: &[String]) -> Result<Vec<FoundPool>, ControlError> {
         if let Some(pools) = &self.pools {
             return self.find_held(pools, names).await;
@@ -224,8 +223,8 @@ impl Session {
         each_once(names).map(|name| self.pick(&discovery, name)).collect()
     }
 
-    /// The same for display: pools that are missing are reported, and the others are still shown. That this
-    /// machine has no pools is no error, as in OpenZFS; that named disks have none is one.
+    /// The same for display: missing pools are reported, the others still shown. As in OpenZFS, a machine
+    /// without pools is no error; disks named by the caller must have some.
     pub async fn find_pools_to_show(
         &self,
         names: &[String],
@@ -243,7 +242,7 @@ impl Session {
         let (mut pools, mut missing) = (Vec::new(), Vec::new());
         let is_open = |name: &&String| self.held_by_name(name).is_some();
         let waits = |name: &&String| !self.waiting(std::slice::from_ref(*name)).is_empty();
-        // A pool that waits is shown otherwise.
+        // Waiting pools are shown separately.
         for name in each_once(names).filter(|name| is_open(name) || !waits(name)) {
             let found = match &self.pools {
                 Some(held) => self.find_held_by_name(held, name).await,
@@ -274,7 +273,7 @@ impl Session {
         }
     }
 
-    /// The same as its labels say, which an open pool's devices are read for.
+    /// The same as recorded in the labels; reads the devices even of an open pool.
     pub async fn find_in_labels(&self, name: &str) -> Result<FoundPool, ControlError> {
         let found = self.find_pool(name).await?;
         match self.held(&found) {
@@ -292,7 +291,7 @@ impl Session {
     fn pick(&self, discovery: &Discovery, name: &str) -> Result<FoundPool, ControlError> {
         let matches = |pool: &&FoundPool| pool.name() == name || pool.guid().to_string() == name;
         let mut matching: Vec<&FoundPool> = discovery.pools.iter().filter(matches).collect();
-        // Disks that another pool of the name leaves behind still say what they belonged to.
+        // Disks left over from another pool of this name still carry its labels.
         if matching.iter().any(|pool| pool.state() != PoolState::Destroyed) {
             matching.retain(|pool| pool.state() != PoolState::Destroyed);
         }
@@ -301,7 +300,7 @@ impl Session {
                 self.tell_doubts(pool);
                 Ok(pool.clone())
             }
-            // Pool names contain no '/': this is the operand of a verb whose own -d was meant as --disks.
+            // Pool names contain no '/': the operand was probably meant for -d as in --disks.
             [] if name.contains('/') && Path::new(name).exists() => Err(ControlError::Usage(format!(
                 "'{name}' is a path, not a pool; disks are named by --disks {name}"
             ))),
@@ -322,8 +321,7 @@ impl Session {
         }
     }
 
-    /// Reports, once each, the devices of a pool that are left out because copies of them exist, and that
-    /// newer states are lost.
+    /// Reports, once each, devices of a pool left out because of copies, and lost newer states.
     pub fn tell_doubts(&self, found: &FoundPool) {
         for copy in &found.duplicates {
             if self.told.lock().is_ok_and(|mut told| told.insert(copy.left_out.clone())) {
@@ -352,7 +350,7 @@ impl Session {
         ControlError::NotFound(text)
     }
 
-    /// Opens a pool in the state the common options select: newest, rewound, or the checkpoint.
+    /// Opens a pool in the state selected by the options: newest, rewound, or the checkpoint.
     pub async fn open(&self, found: &FoundPool) -> Result<Mos, ControlError> {
         self.open_with(found, self.keys()).await
     }
@@ -362,18 +360,17 @@ impl Session {
         self.options.keys.source(&self.caller, true)
     }
 
-    /// Keys to load or to check: `--key`, then this location or the one that the pool stores, which may be a
-    /// pipe.
+    /// Keys to load or check: `--key`, then this location, or else the stored one, which may be a pipe.
     pub fn keys_to_load(&self, location: Option<&str>) -> KeySource {
         let pools = self.pools.clone();
         self.options.keys.to_load(&self.caller, location, move |root| match &pools {
             Some(pools) => pools.get(pool_of(root)).is_some_and(|pool| !pool.others_may_write()),
-            // With the rights of this program, which are the user's.
+            // This program runs with the user's own rights.
             None => true,
         })
     }
 
-    /// Opens a pool without prompting for keys; keys given by `--key` are used.
+    /// Opens a pool with keys from `--key` only, without prompting.
     pub async fn open_without_asking(&self, found: &FoundPool) -> Result<Mos, ControlError> {
         self.open_with(found, self.options.keys.given()).await
     }
@@ -392,7 +389,7 @@ impl Session {
         Ok(import(&self.runtime, found, &options).await?)
     }
 
-    /// Opens a pool in the state the common options select, with these keys.
+    /// Opens a pool in the selected state, with these keys.
     pub async fn open_with(&self, found: &FoundPool, keys: KeySource) -> Result<Mos, ControlError> {
         if let Some(pool) = self.held(found) {
             let mos = match self.only_looks.load(Ordering::Relaxed) {
@@ -407,10 +404,10 @@ impl Session {
         Ok(mos)
     }
 
-    /// Opens a pool, to look at it or to change it; errors say what the pool lacks.
+    /// Opens a pool for reading or writing; errors name missing devices.
     async fn import(&self, found: &FoundPool, options: &ImportOptions) -> Result<Mos, ControlError> {
         import(&self.runtime, found, options).await.map_err(|error| match found.status().state() {
-            // Unreadable does not mean damaged here: devices that hold the data are missing.
+            // Unreadable does not mean damaged here: devices with the data are missing.
             VdevState::Unavailable => ControlError::DevicesMissing {
                 pool: found.name().into(),
                 source: error,
@@ -423,9 +420,9 @@ impl Session {
         })
     }
 
-    /// Says once of a pool that it is only read because it uses features that are not known here.
+    /// Reports once that unknown features make a pool read-only.
     async fn tell_features_in_the_way(&self, mos: &Mos) {
-        // If the table can't be read, whoever needs it will say so.
+        // If the feature table is unreadable, its next user reports the error.
         let features = mos.features_in_the_way().await.unwrap_or_default();
         if features.is_empty() {
             return;
@@ -438,7 +435,7 @@ impl Session {
         }
     }
 
-    /// Import options from the common options, without prompting for keys.
+    /// Import options without prompting for keys.
     pub fn import_options(&self) -> ImportOptions {
         let (checkpoint, cache) = (self.options.state == State::Checkpoint, self.options.cache);
         ImportOptions {
@@ -463,7 +460,6 @@ impl Session {
     }
 }
 
-/// The names without repetitions.
 fn each_once(names: &[String]) -> impl Iterator<Item = &String> {
     names.iter().enumerate().filter(|(at, name)| !names[..*at].contains(name)).map(|(_, name)| name)
 }

@@ -1,10 +1,10 @@
-//! The table of all verbs: who may run each, where it runs, whether it only looks.
+//! The table of all verbs: the rights that each needs, where it runs, and whether it only reads.
 //!
-//! Idea: this is the one place that says so. Every door asks it: the command line (does a daemon run it?),
-//! the socket (may they?), HTTP (is it offered, and by GET?). A verb without a row runs here, for its own
-//! user, and at no door. A verb that is a value brings its row along in its declaration; whoever has its
-//! name and its request as JSON runs it here. The others are command lines as yet
-//! (`cenote_serve::socket`).
+//! Idea: these facts are stated in one place, and every entry point asks it: the command line (does a daemon
+//! run it?), the socket (is this caller allowed?), HTTP (is it offered, and by GET?). A verb without a row
+//! runs here, for its own user, and is not offered elsewhere. A value verb carries its row in its
+//! declaration; given the name and the JSON request, it can be run here. The other verbs are still command
+//! lines (`cenote_serve::socket`).
 
 mod verbs;
 
@@ -17,27 +17,27 @@ use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 
 pub use verbs::VERBS;
 
-/// A verb, whatever its types.
+/// A verb, without its types.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
-    /// As it is typed.
+    /// As typed.
     pub name: &'static str,
-    /// Who may run it.
+    /// Rights it needs.
     pub needs: Needs,
-    /// Whether it changes anything.
+    /// Whether it only reads.
     pub looks: Looks,
-    /// Where.
+    /// Where it runs.
     pub runs: Runs,
-    /// As of [`Verb::SEES_ALL`].
+    /// See [`Verb::SEES_ALL`].
     pub sees_all: bool,
-    /// Whether it is a command line as yet, which a daemon reads.
+    /// Still a command line, read by a daemon.
     pub is_line: bool,
     run: Option<Run>,
 }
 
 type Run = for<'a> fn(&'a Session, &'a [u8]) -> LocalBoxFuture<'a, Result<Json, ControlError>>;
 
-/// An answer as JSON, and how the verb ended.
+/// An answer as JSON, and the verb's outcome.
 pub type Json = (Vec<u8>, Outcome);
 
 /// The row of a verb.
@@ -46,12 +46,12 @@ pub fn row(name: &str) -> Option<&'static Row> {
 }
 
 impl Row {
-    /// That of a verb that is a command line as yet.
+    /// The row of a verb that is still a command line.
     const fn line(name: &'static str, needs: Needs, looks: Looks, runs: Runs) -> Row {
         Row { name, needs, looks, runs, sees_all: false, is_line: true, run: None }
     }
 
-    /// That of a command that asks other verbs, in its caller's program.
+    /// The row of a command that calls other verbs, in its caller's program.
     const fn asking(name: &'static str, needs: Needs, looks: Looks, runs: Runs) -> Row {
         Row { is_line: false, ..Row::line(name, needs, looks, runs) }
     }
@@ -68,7 +68,7 @@ impl Row {
         }
     }
 
-    /// What it needs if it looks only, as its words say, or not.
+    /// The rights it needs, given whether this request only reads.
     pub fn needs_if(&self, only_looks: bool) -> Needs {
         match self.looks {
             Looks::Sometimes(to_look) if only_looks => to_look,
@@ -79,7 +79,7 @@ impl Row {
     /// Runs its request for the session's caller.
     ///
     /// # Errors
-    /// It is no value; the request is none of this verb; those of [`Session::run`].
+    /// A command line verb; an invalid request; errors of [`Session::run`].
     pub async fn run(&self, session: &Session, request: &[u8]) -> Result<Json, ControlError> {
         let no_value = || ControlError::Usage(format!("{}: this verb takes no request", self.name));
         self.run.ok_or_else(no_value)?(session, request).await

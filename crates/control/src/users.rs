@@ -1,6 +1,4 @@
-//! Users and groups of this machine, by the files that list them.
-//!
-//! Source: passwd(5), group(5).
+//! Users and groups of this machine, from the files that list them.
 
 const USERS: &str = "/etc/passwd";
 const GROUPS: &str = "/etc/group";

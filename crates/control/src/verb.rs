@@ -1,8 +1,8 @@
-//! A verb: its request, its answer, the right that it needs.
+//! A verb: its request, its answer, and the right that it needs.
 //!
-//! Idea: a request is a value with all that was asked for, and whoever has one runs it through
-//! [`Session::run`]. That looks at rights, so no door can forget to; and it hands the request to a daemon, if
-//! the session is that of a daemon's client, so a verb can't tell where its caller is.
+//! Idea: a request is a value that contains all arguments, and [`Session::run`] runs it for every caller.
+//! `run` checks the rights, so no entry point can forget to. In the session of a daemon's client, `run`
+//! passes the request to the daemon, so a verb can't tell where its caller is.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use crate::parts::Taker;
 use crate::permissions::{ONLY_ADMINS, Permissions};
 use crate::session::Session;
 
-/// Who may run a verb.
+/// The rights that a verb needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// Everybody: it shows what everybody may know, or waits for it.
+    /// None: it shows public information, or waits for it.
     Nothing,
-    /// Permissions that `zfs allow` gives; which, depends on what is asked for.
+    /// Permissions from `zfs allow`, depending on the request.
     Delegated,
-    /// Root and the daemon's user.
+    /// Root or the daemon's user.
     All,
 }
 
-/// Whether a verb changes nothing and shows no content of files, whatever it is asked for.
+/// Whether a verb only reads, and shows no file contents, for any request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Looks {
-    /// It does not.
+    /// It only reads.
     Always,
-    /// Its words say; then it needs this.
+    /// Depends on the request; if so, this right suffices.
     Sometimes(Needs),
     /// It may change something, or show content.
     Never,
@@ -42,62 +42,62 @@ pub enum Looks {
 /// Where a verb runs if there is a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runs {
-    /// There, unless it is about disks that its caller names.
+    /// In the daemon, unless its caller names disks.
     OnOpenPools,
-    /// There, always.
+    /// Always in the daemon.
     InDaemon,
-    /// Its words say.
+    /// Depends on the request.
     AsWordsSay,
-    /// There, with a terminal, or a program around it: no other door offers it.
+    /// In the daemon, from a terminal or wrapper program only.
     AtTerminal,
 }
 
-/// A request, and how it is carried out. Both are JSON on their way to a daemon and back.
+/// A request and its execution. Request and answer travel to and from a daemon as JSON.
 pub trait Verb: Serialize + DeserializeOwned + Send + 'static {
-    /// As it is typed: `zfs wait`.
+    /// As typed: `zfs wait`.
     const NAME: &'static str;
-    /// Who may run it.
+    /// The right it needs.
     const NEEDS: Needs;
-    /// Whether it changes anything.
+    /// Whether it only reads.
     const LOOKS: Looks;
     /// Where it runs.
     const RUNS: Runs = Runs::OnOpenPools;
-    /// Whether it is to see what was done until now, though no txg on disk has it yet: files, and the
-    /// history. Datasets and pools are those of the last txg.
+    /// Whether it sees changes that no txg on disk has yet. This holds for files and the history; datasets
+    /// and pools are those of the last txg.
     const SEES_ALL: bool = false;
-    /// What comes of it.
+    /// The answer.
     type Answer: Serialize + DeserializeOwned;
 
-    /// What a caller needs who may not do all, if that is delegated. A verb that does not say is refused.
+    /// The permissions that a delegated caller needs. The default refuses.
     ///
     /// # Errors
-    /// Nobody can be given what it needs; what it concerns is not there.
+    /// The right can't be delegated; the target is missing.
     fn permissions(&self, _session: &Session) -> impl Future<Output = Result<Permissions, ControlError>> {
         async { Err(Permissions::to(Self::NAME).denied()) }
     }
 
-    /// Carries it out. Dropped before its end, it leaves no half.
+    /// Runs the verb. Dropping it early leaves nothing half done.
     ///
     /// # Errors
-    /// As the verb says.
+    /// See the verb.
     fn carry_out(
         self,
         session: &Session,
     ) -> impl Future<Output = Result<Answered<Self::Answer>, ControlError>>;
 }
 
-/// A verb whose answer has parts before its end.
+/// A verb whose answer comes in parts.
 pub trait InParts: Verb {
-    /// One of them. It has bounded size.
+    /// A part, of bounded size.
     type Part: Serialize + DeserializeOwned + Send + 'static;
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered<T> {
-    /// The answer.
+    /// Answer.
     pub answer: T,
-    /// The worst of what failed on the way; the caller was told of it.
+    /// The worst failure on the way, already reported.
     pub outcome: Outcome,
 }
 
@@ -107,7 +107,7 @@ impl<T> From<T> for Answered<T> {
     }
 }
 
-/// That of a verb that answers nothing.
+/// The result of a verb without an answer.
 impl From<Outcome> for Answered<()> {
     fn from(outcome: Outcome) -> Answered<()> {
         Answered { answer: (), outcome }
@@ -118,7 +118,7 @@ impl Session {
     /// Runs a verb for the caller, here or in the daemon that holds the pools.
     ///
     /// # Errors
-    /// They may not; it was interrupted; those of the verb.
+    /// Missing rights; an interrupt; errors of the verb.
     pub async fn run<V: Verb>(&self, request: V) -> Result<Answered<V::Answer>, ControlError> {
         if let Some(daemon) = self.daemon() {
             return self.ask(daemon, request).await;
@@ -138,7 +138,7 @@ impl Session {
     /// Runs a verb whose answer comes in parts: `take` adds each to `all`.
     ///
     /// # Errors
-    /// Those of [`Session::run`], and of `take`, which end the verb.
+    /// As [`Session::run`]; errors of `take`, which end the verb.
     pub async fn run_in_parts<V: InParts, T: Send + 'static>(
         &self,
         request: V,
@@ -150,11 +150,10 @@ impl Session {
         self.for_caller(self.caller().clone().taking(taker)).run(request).await
     }
 
-    /// Runs a verb that works with files that the caller has opened: its request names them by their place in
-    /// `files`.
+    /// Runs a verb on files opened by the caller: its request refers to them by index in `files`.
     ///
     /// # Errors
-    /// Those of [`Session::run`].
+    /// As [`Session::run`].
     pub async fn run_with_files<V: Verb>(
         &self,
         request: V,

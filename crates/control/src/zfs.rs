@@ -1,8 +1,9 @@
-//! The verbs of `zfs`, a file each; and how they name datasets (`select`) and properties (`wanted`, `owner`).
+//! The verbs of `zfs`, one file each, and the names of datasets (`select`) and properties (`wanted`,
+//! `owner`).
 //!
-//! `points`: snapshots, bookmarks, holds. `tree`: datasets are made, renamed, destroyed. `properties` are set
-//! and cleared. `space` of users, groups, projects. `rights` are delegated; `permitted`: what is needed for
-//! changes. `keys` are loaded and changed. `mounts`: file systems of pools that a daemon holds.
+//! `points`: snapshots, bookmarks, holds. `tree` makes, renames and destroys datasets. `properties` are set
+//! and cleared. `space` of users, groups, projects. `rights` are delegated; `permitted`: permissions for
+//! changes. `keys` are loaded and changed. `mounts`: file systems of the daemon's pools.
 
 pub mod get;
 pub mod keys;

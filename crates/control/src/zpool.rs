@@ -1,8 +1,8 @@
-//! The verbs of `zpool`, a file each.
+//! The verbs of `zpool`, one file each.
 //!
 //! `work` takes time: scrubs, resilvers, passes over free space, and waiting for them. Devices come by
-//! `joining`, in a `layout`; `leaves` go out of use, come back, or leave. `properties` are set. `whole`: what
-//! is done with a pool. `shown`: what is to be seen of pools.
+//! `joining`, in a `layout`; `leaves` go out of use, come back, or leave. `properties` are set. `whole`:
+//! operations on whole pools. `shown`: displays of pools.
 
 pub mod joining;
 pub mod layout;

@@ -1,24 +1,25 @@
-//! The daemon's configuration file: TOML, an entry for each option of `cenote serve`, under its long name.
+//! The daemon's configuration file: TOML, with an entry for each option of `cenote serve`, under its long
+//! name.
 
 use std::path::PathBuf;
 
 use cenote_policy::PolicyName;
 use serde::Deserialize;
 
-/// Most threads that may be asked for: more than any machine has cores for.
+/// Maximum threads: more than any machine has cores.
 pub const MAX_THREADS: u16 = 1024;
 
-/// How the daemon's messages are written.
+/// Format of the daemon's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogFormat {
     /// Lines.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// What the file may say.
+/// The entries of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[allow(missing_docs)] // the options say what they are
@@ -57,10 +58,10 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     ///
     /// # Errors
-    /// It is no TOML, names what there is not, or has a number that is too large; the text says which.
+    /// Invalid TOML, an unknown entry, or a number out of range; the text says which.
     pub fn parse(text: &str) -> Result<Config, String> {
         let config: Config = toml::from_str(text).map_err(|error| error.to_string())?;
         match config.readers {

@@ -1,4 +1,4 @@
-//! A served volume is a disk, whatever protocol serves it.
+//! A served volume as a disk, independent of the protocol.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use cenote_host::cancel::Cancel;
 use cenote_host::pools::Pools;
 use cenote_host::volumes::{Noted, ServedVolume, Unserved};
 
-/// A volume that a client has open, as protocols ask for it.
+/// An open volume with the interface of the protocols.
 pub struct ServedDisk(ServedVolume);
 
 impl ServedDisk {
     /// Opens a volume for a client.
     ///
     /// # Errors
-    /// There is none of this name, or it is not served.
+    /// No such volume, or it is not served.
     pub async fn open(
         pools: &Pools,
         name: &str,
@@ -31,7 +31,7 @@ impl ServedDisk {
         Ok(Arc::new(ServedDisk(ServedVolume::open(pools, name, who, cancel).await?)))
     }
 
-    /// The same for a client who is written down already.
+    /// The same for a registered client.
     ///
     /// # Errors
     /// As [`ServedDisk::open`].
@@ -79,7 +79,7 @@ impl Disk for ServedDisk {
     }
 
     fn prefetch(&self, range: Range<u64>) -> BoxFuture<'_, Result<(), Failure>> {
-        // What is read stays in the cache.
+        // The data stays in the cache.
         self.0.read(range).map(|done| told(done).map(drop)).boxed()
     }
 
@@ -92,7 +92,7 @@ fn told<T>(done: Result<T, FsError>) -> Result<T, Failure> {
     done.map_err(|error| failure(&error))
 }
 
-/// What a client is told of an error.
+/// Maps an error to the client's failure code.
 pub fn failure(error: &FsError) -> Failure {
     let errno = match error {
         FsError::Dataset(DatasetError::NoSpace { .. } | DatasetError::OverQuota { .. }) => Errno::NoSpace,
@@ -103,7 +103,7 @@ pub fn failure(error: &FsError) -> Failure {
     Failure::new(errno, error.to_string())
 }
 
-/// What a client is told of a volume that it can't have.
+/// Maps a refused volume to the client's failure code.
 pub fn refused(error: &Unserved) -> Failure {
     let errno = match error {
         Unserved::Hidden { .. } | Unserved::Key { .. } => Errno::Perm,

@@ -1,9 +1,8 @@
-//! Volumes served by iSCSI: every volume is a target, with the volume as logical unit 0; or several volumes
-//! are units of one target (`map`). What targets are called: `names`.
+//! Serves volumes by iSCSI: each volume is a target with one logical unit 0, or several volumes are units of
+//! one target (`map`). `names` forms the target names.
 //!
-//! Persistent reservations that are to be kept are a user property of the volume, [`KEPT_PROPERTY`]: they go
-//! where the pool goes. So is a volume's place in a target,
-//! [`LUN_PROPERTY`](cenote_host::volumes::LUN_PROPERTY).
+//! Two user properties stay with the volume wherever its pool goes: [`KEPT_PROPERTY`] keeps persistent
+//! reservations, [`LUN_PROPERTY`](cenote_host::volumes::LUN_PROPERTY) its place in a target.
 
 pub mod accounts;
 mod map;
@@ -35,31 +34,31 @@ use crate::listen::{Place, Visitor};
 
 use names::NAME_BYTES_MAX;
 
-/// The user property that keeps persistent reservations.
+/// The user property for persistent reservations.
 const KEPT_PROPERTY: &str = "org.cenote:iscsi.reservations";
-/// How volumes are served by iSCSI.
+/// Serves volumes by iSCSI.
 pub struct IscsiServer {
-    /// The pools.
+    /// Pools.
     pub pools: Arc<Pools>,
-    /// What names of targets are made of.
+    /// Naming of targets.
     pub names: Names,
-    /// Volumes that are units of targets with others.
+    /// Volumes that share targets.
     pub map: Arc<LunMap>,
-    /// What clients may take.
+    /// Limits per client.
     pub limits: Limits,
-    /// Who may log in.
+    /// Login accounts.
     pub accounts: Accounts,
-    /// Where clients come in.
+    /// Places where clients connect.
     pub places: Vec<Place>,
-    /// What the sessions of each volume share.
+    /// Shared state of each volume's sessions.
     pub luns: Luns,
 }
 
 impl IscsiServer {
-    /// Serves one client to the end of its connection.
+    /// Serves one client until it disconnects.
     ///
     /// # Errors
-    /// It does not speak the protocol, stalls, or has gone without a word.
+    /// A protocol error, a stall, or a lost connection.
     pub async fn serve(&self, runtime: &Runtime, visitor: Visitor) -> Result<(), Ended> {
         let cancel = Cancel::default();
         let who = format!("iSCSI {}", visitor.who);
@@ -73,7 +72,7 @@ impl IscsiServer {
         cenote_iscsi::serve(visit, runtime, limits, &served, accounts, &portal, luns).await
     }
 
-    /// The addresses that a client is told: the one that it used, and others that it may reach.
+    /// The addresses announced to a client: the one it used, and others it may reach.
     fn portal(&self, here: &Place) -> Portal {
         let may_reach = |place: &&Place| match place {
             Place::Tcp(address) => !address.ip().is_unspecified() && here.is_local() >= place.is_local(),
@@ -84,7 +83,6 @@ impl IscsiServer {
     }
 }
 
-/// All volumes, for one client.
 struct Served {
     pools: Arc<Pools>,
     names: Names,
@@ -113,7 +111,7 @@ impl Targets for Served {
                 let all = list(&self.pools).await.map_err(|error| failure(&error.into()))?;
                 let mut units = Units::new();
                 for (number, volume) in self.map.places(&all).units(&target) {
-                    // What can't be served now is not there.
+                    // Skip volumes that can't be served now.
                     if let Ok(volume) = self.volume(volume).await {
                         units.insert(number, volume as Arc<dyn Unit>);
                     }
@@ -122,7 +120,7 @@ impl Targets for Served {
             }
             let volume = self.names.volume_of(name).ok_or_else(unknown)?;
             let unit = self.volume(&volume).await.map_err(|error| refused(&error))?;
-            // A disk is in one target: the sessions of a port would be taken for each other.
+            // A disk is in one target: otherwise initiators would confuse the sessions of its ports.
             if self.map.may_have(&volume)
                 || unit.volume().own_lun().await.map_err(|error| failure(&error.into()))?.is_some()
             {
@@ -151,7 +149,7 @@ impl Unit for ServedDisk {
 
     fn kept(&self) -> BoxFuture<'_, Result<Option<String>, Failure>> {
         let kept = async {
-            // A snapshot inherits what its volume has.
+            // A snapshot inherits its volume's property.
             let Some((engine, name)) = self.volume().changeable() else { return Ok(None) };
             let found = engine.mos().await?.dataset(name).await?.property(KEPT_PROPERTY).await?;
             let found = found.filter(|property| property.source == Source::Local);

@@ -1,12 +1,12 @@
-//! The doors of a daemon: how programs and machines reach what it holds.
+//! The entry points of a daemon: how programs and machines reach its pools.
 //!
 //! ```text
 //!   hosts    --NBD, iSCSI, ublk, vhost-user--> volumes of `host`
 //!   programs --socket------------------------> verbs of `control`; commands (`Serving`)
 //! ```
 //!
-//! Read in this order: [`socket`] and [`run`] (commands), [`listen`] (who may come in, and how many),
-//! [`tls`], [`config`]; for volumes [`nbd`], [`iscsi`], [`vhost`], [`ublk`].
+//! Read in this order: [`socket`] and [`run`] (commands), [`listen`] (admission and limits), [`tls`],
+//! [`config`]; for volumes [`nbd`], [`iscsi`], [`vhost`], [`ublk`].
 
 pub mod config;
 mod disk;

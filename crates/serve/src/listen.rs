@@ -1,15 +1,15 @@
-//! Where clients of network protocols come in.
+//! Accepts clients of network protocols.
 //!
 //! ```text
 //!   Place: address, or unix:PATH --> Door, bound --> each connection: a task, until the daemon ends
 //! ```
 //!
-//! A place is bound only if what is served there is safe, which the caller says. Sockets in the file system
-//! are for the daemon's user and root.
+//! The caller binds a place only if its service is safe there. Sockets in the file system are for the
+//! daemon's user and root.
 //!
-//! Every client has an origin, by which shares are counted: its user, if it is on this machine, or its
-//! address. Memory: connections are counted ([`Crowd`]). Those beyond the most are told so, a few at a time,
-//! and the rest are closed at once.
+//! Every client has an origin, the unit for shares: its user, if on this machine, otherwise its address.
+//! Memory: connections are limited ([`Crowd`]). A few excess clients at a time get a message; the rest are
+//! closed at once.
 
 mod crowd;
 mod owner;
@@ -33,19 +33,19 @@ use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepidle, set_tcp_keepi
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 
-/// Clients of a socket in the file system that wait to be accepted.
+/// Pending clients of a socket in the file system.
 const BACKLOG: i32 = 1024;
-/// Wait after an accept that failed: this process may have too many files open.
+/// Wait after a failed accept: this process may have too many files open.
 const BREATHER: Duration = Duration::from_millis(100);
 
-/// How long a client may be silent before it is asked whether it is there.
+/// Silence before a keepalive probe.
 const KEEPALIVE: Duration = Duration::from_secs(60);
-/// When one that does not answer, not even that it has got what was sent, is taken for gone.
+/// A client that acknowledges nothing for this long counts as gone.
 const GONE: Duration = Duration::from_secs(180);
-/// How long it may take to tell a client that there is no room.
+/// Time limit for telling a client that there is no room.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What a client is told for whom there is no room.
+/// The message to excess clients.
 pub const NO_ROOM: &str = "too many clients are connected; try again later";
 
 /// Where to listen.
@@ -58,10 +58,10 @@ pub enum Place {
 }
 
 impl Place {
-    /// Reads what an administrator typed: `HOST:PORT`, `HOST` or `:PORT` as numbers, or `unix:PATH`.
+    /// Parses `HOST:PORT`, `HOST` or `:PORT` as numbers, or `unix:PATH`.
     ///
     /// # Errors
-    /// It is none of these; the text says what is wanted.
+    /// Another form; the text names the valid ones.
     pub fn parse(typed: &str, port: u16) -> Result<Place, String> {
         if let Some(path) = typed.strip_prefix("unix:") {
             return if path.is_empty() {
@@ -86,7 +86,7 @@ impl Place {
         typed.parse().map(Place::Tcp).map_err(|_| format!("'{typed}' {wanted}"))
     }
 
-    /// Whether only programs of this machine get there.
+    /// Whether only programs of this machine can connect.
     pub fn is_local(&self) -> bool {
         match self {
             Place::Tcp(address) => address.ip().is_loopback(),
@@ -104,10 +104,10 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// A place where clients come in.
+/// A bound place.
 pub struct Door {
     listener: Listener,
-    /// Where it is; with the port that the system chose, if it was 0.
+    /// Its place; with the system's choice for port 0.
     pub place: Place,
 }
 
@@ -116,26 +116,26 @@ enum Listener {
     Unix(UnixListener),
 }
 
-/// A client that has come in.
+/// An accepted client.
 pub struct Visitor {
-    /// What it talks through.
+    /// Connection.
     pub stream: Box<dyn Stream>,
-    /// Who and where it is, for people.
+    /// Readable description.
     pub who: String,
-    /// Where it comes from; none: it is root's or the daemon's user's, and needs no share.
+    /// Its origin; none: root or the daemon's user, exempt from shares.
     pub stranger: Option<Origin>,
-    /// Where it came in.
+    /// The place it connected to.
     pub here: Place,
 }
 
-/// What is done with a client.
+/// Serves a client.
 pub type Serve = dyn Fn(Visitor) -> BoxFuture<'static, ()> + Send + Sync;
 
 impl Door {
-    /// Opens a door. What a dead process left of a socket is taken away.
+    /// Binds a place. Removes the socket of a dead process.
     ///
     /// # Errors
-    /// The place is in use, or not this machine's.
+    /// The place is in use, or not on this machine.
     pub async fn open(place: &Place) -> io::Result<Door> {
         match place {
             Place::Tcp(address) => {
@@ -153,13 +153,12 @@ impl Door {
         }
     }
 
-    /// What takes its socket away, if it has one.
+    /// Removes its socket on drop, if it has one.
     pub fn socket_file(&self) -> SocketFile {
         SocketFile(self.place.clone())
     }
 
-    /// Lets clients in until this is dropped; those who are in stay. Who finds no room is given to
-    /// `turn_away`, for a short time.
+    /// Accepts clients until dropped; accepted ones stay. Excess clients go to `turn_away`, for a short time.
     pub async fn let_in(self, runtime: Runtime, crowd: Arc<Crowd>, serve: Arc<Serve>, turn_away: Arc<Serve>) {
         loop {
             let visitor = match self.accept().await {
@@ -178,11 +177,11 @@ impl Door {
                 let farewell = async move { (timer.timeout(FAREWELL, farewell).await.ok(), drop(room)) };
                 runtime.spawn(farewell).detach();
             }
-            // Otherwise the door is shut in the client's face.
+            // Other excess clients are disconnected.
         }
     }
 
-    /// The next client; none: it has gone already.
+    /// The next client; none: it has disconnected already.
     async fn accept(&self) -> io::Result<Option<Visitor>> {
         match &self.listener {
             Listener::Tcp(listener) => {
@@ -206,7 +205,7 @@ impl Door {
 
 fn of_tcp(stream: TcpStream, address: SocketAddr) -> io::Result<Visitor> {
     stream.set_nodelay(true)?;
-    // A host that lost power would keep its volume, and the pool, for ever.
+    // Otherwise a host that lost power would keep its volume, and the pool, forever.
     set_socket_keepalive(&stream, true)?;
     set_tcp_keepidle(&stream, KEEPALIVE)?;
     set_tcp_keepintvl(&stream, KEEPALIVE / 4)?;
@@ -218,16 +217,16 @@ fn of_tcp(stream: TcpStream, address: SocketAddr) -> io::Result<Visitor> {
     Ok(Visitor { stream, who, stranger: stranger(from), here: Place::Tcp(here) })
 }
 
-/// Where a client comes from that needs a share.
+/// The origin of a client that needs a share.
 pub(crate) fn stranger(from: Origin) -> Option<Origin> {
     Some(from).filter(|from| !matches!(from, Origin::User(uid) if is_trusted(*uid)))
 }
 
-/// Takes the socket of a place in the file system away when it is dropped.
+/// Removes a place's socket file on drop.
 pub struct SocketFile(Place);
 
 impl SocketFile {
-    /// That of a place.
+    /// For a place.
     pub(crate) fn of(place: Place) -> SocketFile {
         SocketFile(place)
     }
@@ -241,18 +240,18 @@ impl Drop for SocketFile {
     }
 }
 
-/// Takes away a socket at which nobody listens.
+/// Removes a socket without a listener.
 pub(crate) fn remove_dead(path: &Path) {
     if matches!(UnixStream::connect(path), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused) {
         std::fs::remove_file(path).ok();
     }
 }
 
-/// A socket at a path that only this process's user and root can open, from its first moment: Linux gives the
-/// file the mode that the socket has when it is bound.
+/// A socket that only this process's user and root can ever open: Linux gives the file the mode that the
+/// socket has when it is bound.
 ///
 /// # Errors
-/// Something is there, or nothing can be made there.
+/// The path exists, or can't be created.
 pub(crate) fn private_socket(path: &Path) -> io::Result<net::UnixListener> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;

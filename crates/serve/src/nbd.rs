@@ -1,15 +1,15 @@
 //! Volumes served by NBD: every volume under its dataset's name, snapshots as `POOL/VOLUME@SNAPSHOT`.
 //!
 //! ```text
-//!   listener --> connection --(TLS)--> handshake --> ServedVolume, until the client or the pool goes
+//!   listener --> connection --(TLS)--> handshake --> ServedVolume, until client or pool disappears
 //! ```
 //!
-//! Idea: this is all that `cenote-nbd` must know of volumes. Contexts of our own:
-//! `cenote:changed-since=SNAPSHOT` has 1 where a volume, or a later snapshot, may differ from an earlier
+//! Idea: `cenote-nbd` learns about volumes only from this module. Our own metadata context
+//! `cenote:changed-since=SNAPSHOT` is 1 where a volume, or a later snapshot, may differ from an earlier
 //! snapshot.
 //!
-//! Clients come by a socket in the file system, or through TLS with certificates, unless the administrator
-//! says otherwise.
+//! Clients connect through a socket in the file system, or through TLS with certificates, unless the
+//! administrator allows more.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,24 +32,24 @@ use crate::disk::{ServedDisk, failure, refused};
 use crate::listen::{NO_ROOM, Visitor};
 use crate::tls::Tls;
 
-/// What asks for changes since a snapshot.
+/// Prefix of a changed-since context.
 const CHANGED_SINCE: &str = "cenote:changed-since=";
 
-/// How volumes are served by NBD.
+/// Serves volumes by NBD.
 pub struct NbdServer {
-    /// The pools.
+    /// Pools.
     pub pools: Arc<Pools>,
-    /// What clients may take.
+    /// Limits per client.
     pub limits: Limits,
-    /// TLS, if there is a certificate.
+    /// TLS, if a certificate exists.
     pub tls: Option<Tls>,
 }
 
 impl NbdServer {
-    /// Serves one client to the end of its connection.
+    /// Serves one client until it disconnects.
     ///
     /// # Errors
-    /// It does not speak the protocol, stalls, or has gone without a word.
+    /// A protocol error, a stall, or a lost connection.
     pub async fn serve(&self, runtime: &Runtime, visitor: Visitor) -> Result<(), Ended> {
         let Visitor { mut stream, who, stranger, .. } = visitor;
         let cancel = Cancel::default();
@@ -83,12 +83,12 @@ impl NbdServer {
 /// Tells a client that there is no room for it.
 ///
 /// # Errors
-/// It does not speak the protocol, or has gone.
+/// A protocol error or a lost connection.
 pub async fn turn_away(runtime: &Runtime, mut stream: Box<dyn Stream>, limits: &Limits) -> Result<(), Ended> {
     Handshake::new(&mut *stream, &NoRoom, Offer::Plain).run(runtime, limits).await.map(drop)
 }
 
-/// What those see for whom there is no room.
+/// The empty service for excess clients.
 struct NoRoom;
 
 impl Exports for NoRoom {
@@ -101,7 +101,6 @@ impl Exports for NoRoom {
     }
 }
 
-/// All volumes, for one client.
 struct Served {
     pools: Arc<Pools>,
     who: String,
@@ -139,7 +138,7 @@ impl Exports for Served {
 }
 
 impl Served {
-    /// The default export: the one volume that there is.
+    /// The default export: the only volume.
     async fn only(&self) -> Result<String, Failure> {
         let all = list(&self.pools).await.map_err(|error| failure(&error.into()))?;
         match &all[..] {
@@ -195,7 +194,7 @@ impl Export for ServedDisk {
 }
 
 impl ServedDisk {
-    /// The snapshot that a context asks about; none: it asks where data is.
+    /// A context's earlier snapshot; none: it asks for allocation.
     async fn since(&self, context: &str) -> Result<Option<Earlier>, FsError> {
         let Some(snapshot) = context.strip_prefix(CHANGED_SINCE) else {
             debug_assert_eq!(context, BASE_ALLOCATION);

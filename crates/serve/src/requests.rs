@@ -1,7 +1,7 @@
-//! Requests of verbs that come through the socket, carried out on the pools that the daemon holds.
+//! Runs verbs requested through the socket on the daemon's pools.
 //!
-//! Idea: nothing here knows a verb: the table does (`cenote_control::table`). The daemon opens no path that a
-//! client names: what a client was given keys or files for, it has read with its own rights.
+//! Idea: this module knows no verb; the table does (`cenote_control::table`). The daemon opens no path named
+//! by a client: the client reads keys and opens files with its own rights.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +18,7 @@ use cenote_runtime::Runtime;
 use crate::socket::console::ClientConsole;
 use crate::socket::{Asked, Replies};
 
-/// Carries out a request; answers the exit status of its verb.
+/// Runs a request; returns its verb's exit status.
 pub fn carry_out(
     runtime: &Runtime,
     pools: &Arc<Pools>,

@@ -1,7 +1,7 @@
-//! What the daemon runs for a part of its own, such as HTTP: a verb, whose answer is a value ([`ask`]), or a
-//! command, whose streams are pipes.
+//! Runs verbs and commands for a part of the daemon itself, such as HTTP: a verb returns a value ([`ask`]), a
+//! command has pipes as streams.
 //!
-//! Dropped before its end, it is cancelled, as by Ctrl-C.
+//! Dropping the future cancels the work, as Ctrl-C would.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,12 +16,12 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::oneshot;
 
-/// What is read at a time.
+/// Bytes per read.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Messages that are kept.
+/// Bytes of messages kept.
 const MESSAGES_BYTES_MAX: usize = 1 << 20;
 
-/// A command that runs.
+/// A running command.
 pub struct Running {
     stdout: Option<Receiver>,
     stderr: Option<Receiver>,
@@ -29,19 +29,19 @@ pub struct Running {
     _cancelled_if_dropped: Ends,
 }
 
-/// What a command does next.
+/// The next event of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It wrote to its standard output.
+    /// Standard output.
     Output(Vec<u8>),
-    /// It wrote to its standard error.
+    /// Standard error.
     Message(Vec<u8>),
-    /// It has ended, with this status.
+    /// Its end, with the exit status.
     End(u8),
 }
 
-/// Starts a command, as the daemon's own user. `permit` is kept until its end. `stdin`: whether the caller
-/// writes to its standard input, by what is returned.
+/// Starts a command as the daemon's own user, and keeps `permit` until it ends. `stdin`: the caller writes to
+/// its standard input through the returned pipe.
 ///
 /// # Errors
 /// The system has no descriptors or threads left.
@@ -74,7 +74,7 @@ pub fn start(
     let (told, status) = oneshot::channel();
     let commands = commands.clone();
     on_command_thread(move || {
-        // The permit is held until the command has ended, also if nobody waits for it any more.
+        // The permit is held until the command has ended, even without a waiting caller.
         _ = told.send(commands.run(asked));
         drop(permit);
     })?;
@@ -84,11 +84,11 @@ pub fn start(
 }
 
 impl Running {
-    /// Waits for what it does next.
+    /// Waits for the next event.
     pub async fn next(&mut self) -> Next {
         loop {
             let (stdout, stderr) = (self.stdout.is_some(), self.stderr.is_some());
-            // A poll of the losing side reads nothing.
+            // Polling the losing side reads nothing.
             let (is_output, chunk) = tokio::select! {
                 chunk = read(&mut self.stdout), if stdout => (true, chunk),
                 chunk = read(&mut self.stderr), if stderr => (false, chunk),
@@ -103,8 +103,7 @@ impl Running {
         }
     }
 
-    /// Runs it to its end, and answers what it wrote and said, and its status. `None`: it wrote more than
-    /// `bytes_max`.
+    /// Runs it to its end; returns output, messages and status. `None`: more output than `bytes_max`.
     async fn collect(mut self, bytes_max: usize) -> Option<(Vec<u8>, Vec<u8>, u8)> {
         let (mut output, mut messages) = (Vec::new(), Vec::new());
         loop {
@@ -120,16 +119,16 @@ impl Running {
     }
 }
 
-/// What a verb answered.
+/// A verb's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard<T> {
-    /// Its answer; none: it failed as a whole.
+    /// The answer; none: the verb failed completely.
     pub answer: Option<T>,
-    /// Why it lacks something: what could be shown is there even so.
+    /// The reasons for missing parts; the rest is in the answer.
     pub failed: Option<String>,
 }
 
-/// Asks a verb, as the daemon's own user. `command`: as the pool's history records it, if it changes one.
+/// Runs a verb as the daemon's own user. `command`: for the pool's history, if it changes a pool.
 pub async fn ask<V: Verb>(commands: &Arc<dyn Serving>, request: V, command: &str) -> Heard<V::Answer>
 where
     V::Answer: Send,
@@ -155,7 +154,6 @@ where
     }
 }
 
-/// Cancels a verb or a command when it is dropped.
 struct Ends(Cancel);
 
 impl Drop for Ends {
@@ -164,7 +162,7 @@ impl Drop for Ends {
     }
 }
 
-/// What a verb says while it runs, as far as it fails: a line each.
+/// Collects a verb's failures, one line each.
 #[derive(Default)]
 struct Said(Mutex<Vec<u8>>);
 
@@ -194,16 +192,16 @@ impl Console for Said {
     }
 }
 
-/// What a command printed that shows something.
+/// The output of a displaying command.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Document {
-    /// Its JSON; nothing if it printed none.
+    /// Its JSON, if any.
     pub value: Value,
-    /// Why it lacks something: what could be shown is there even so.
+    /// The reasons for missing parts; the rest is in the value.
     pub failed: Option<String>,
 }
 
-/// Runs a command that only prints; answers its JSON document, of which no more than `bytes_max` are taken.
+/// Runs a command that only prints; returns its JSON document of at most `bytes_max`.
 pub async fn document(
     commands: &Arc<dyn Serving>,
     words: impl IntoIterator<Item = &str>,
@@ -217,10 +215,10 @@ pub async fn document(
     }
 }
 
-/// Runs a command that only prints; answers its text.
+/// Runs a command that only prints; returns its text.
 ///
 /// # Errors
-/// It failed, in its own words, or printed more than `bytes_max`.
+/// The command's failure, or more output than `bytes_max`.
 pub async fn text(
     commands: &Arc<dyn Serving>,
     words: impl IntoIterator<Item = &str>,
@@ -232,7 +230,7 @@ pub async fn text(
     }
 }
 
-/// What it printed, and why it lacks something.
+/// The output, and the reasons for missing parts.
 async fn output(
     commands: &Arc<dyn Serving>,
     words: impl IntoIterator<Item = &str>,
@@ -252,18 +250,17 @@ async fn output(
     }
 }
 
-/// Adds to messages, as long as they are few.
+/// Appends to messages up to their limit.
 pub fn keep(messages: &mut Vec<u8>, chunk: &[u8]) {
     if messages.len() + chunk.len() <= MESSAGES_BYTES_MAX {
         messages.extend(chunk);
     }
 }
 
-/// The next bytes; none at the end.
 async fn read(stream: &mut Option<Receiver>) -> Vec<u8> {
     let mut chunk = Vec::with_capacity(CHUNK_BYTES);
     if let Some(stream) = stream {
-        // A pipe of this process fails only if something else closed it: an end, too.
+        // A pipe within this process fails only if another part closed it: treat as the end.
         stream.read_buf(&mut chunk).await.ok();
     }
     chunk
@@ -283,7 +280,6 @@ mod tests {
     use super::*;
     use crate::socket::Replies;
 
-    /// One of two pools can't be shown.
     struct Half;
 
     impl Serving for Half {

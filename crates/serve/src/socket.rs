@@ -1,36 +1,36 @@
-//! The daemon's socket: a verb's request comes in, its answer goes back; or a command line comes in with
-//! its standard streams, and its exit status goes back.
+//! The daemon's socket. A client sends a verb's request and gets its answer, or sends a command line with its
+//! standard streams and gets the exit status.
 //!
 //! ```text
 //!   client                                   daemon
-//!   Request: verb and its request,   ----->  checks who asks, carries it out
+//!   Request: verb and its request,   ----->  identifies the client, carries it out
 //!            cwd, environment
-//!            + standard input and output, files that it has opened (SCM_RIGHTS)
+//!            + standard input and output, opened files (SCM_RIGHTS)
 //!                                    <-----  notes, progress, parts; answer or failure; exit status
 //!
-//!   Request: argv, cwd, environment  ----->  checks who asks, runs the command on the streams it was given
+//!   Request: argv, cwd, environment  ----->  identifies the client, runs the command on these streams
 //!            + stdin, stdout, stderr (SCM_RIGHTS)
 //!   Cancel (Ctrl-C), or end of stream ---->  cancels it
 //!                                    <-----  output and messages (`attendant`), then the exit status
 //! ```
 //!
 //! Idea: the command's own streams travel to the daemon as descriptors. So output, messages, terminals, pipes
-//! and `Broken pipe` are those of the command run alone, and nothing is copied through the socket. That is so
-//! for root and the daemon's user; of others' streams, the daemon uses standard input only.
+//! and `Broken pipe` behave as if the command ran alone, and the socket copies nothing. This holds for root
+//! and the daemon's user; of other users' streams, the daemon uses standard input only.
 //!
-//! Verbs that are values (`cenote_control::table`) are requests; the others are command lines as yet.
+//! Value verbs (`cenote_control::table`) arrive as requests; the others are still command lines.
 //!
 //! Layout of a request: length (4 bytes, little endian), then JSON; of an answer: `answers`. Source:
 //! `docs/protocol.md`.
 //!
-//! Who may: the kernel tells the daemon who is on the other side (`SO_PEERCRED`, `SO_PEERGROUPS`); what they
-//! may do is for [`Serving::run`] to decide.
+//! Rights: the kernel identifies the client (`SO_PEERCRED`, `SO_PEERGROUPS`); [`Serving::run`] decides its
+//! rights.
 //!
-//! Limits: a command that does not end, for whatever reason, keeps its seat. So a user has some of the seats
-//! ([`Crowd`]), and sends a request at once, which is small unless the user is trusted. If the system has no
-//! descriptors or threads, the seat comes back, and the next client waits.
+//! Limits: a command that never ends keeps its seat, so each user gets only some of the seats ([`Crowd`]). A
+//! client must send its request promptly, and a small one unless it is trusted. If the system has no
+//! descriptors or threads, the seat is returned, and the next client waits.
 //!
-//! Locking: only the seats are shared; each connection has a thread of its own, and an attendant.
+//! Locking: only the seats are shared; each connection has its own thread and attendant.
 
 mod answers;
 mod attendant;
@@ -68,111 +68,110 @@ use crate::listen::{Crowd, stranger};
 use cenote_host::cancel::Cancel;
 use cenote_host::own::is_trusted;
 
-/// The longest request: argument lists are at most 2 MiB on Linux, and bytes take up to four characters here.
+/// Linux limits argument lists to 2 MiB; JSON takes up to four characters per byte.
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
-/// The longest one of others than root and the daemon's user. Parsed, it is 15 times as large at most.
+/// For untrusted users. Parsed, it is at most 15 times as large.
 const STRANGERS_REQUEST_BYTES_MAX: u32 = 64 << 10;
-/// Commands at a time...
+/// Concurrent commands...
 const SEATS: usize = 256;
-/// ...of those kept for root and the daemon's user...
+/// ...of those reserved for root and the daemon's user...
 const SEATS_KEPT: usize = 64;
-/// ...and those of one other user.
+/// ...and the share of any other user.
 const SEATS_OF_ONE_USER: usize = 64;
-/// How long a client may take for its request.
+/// Time limit for sending a request.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
-/// Wait after something failed that needs descriptors or threads: there may be some later.
+/// Wait after running out of descriptors or threads.
 const BREATHER: Duration = Duration::from_millis(100);
-/// What a client is told for whom there is no seat.
+/// Refusal when no seat is free.
 const NO_SEAT: &str = "too many commands are under way; try again when one has ended";
-/// A command runs on its thread as on a main thread; what is not used costs no memory.
+/// Commands expect a main thread's stack; unused pages cost no memory.
 const STACK_BYTES: usize = 32 << 20;
 /// Raised when requests change.
 const VERSION: u32 = 4;
-/// Files that a client has opened for its verb. Only root and the daemon's user may send any.
+/// Files of a verb's request. Only root and the daemon's user may send any.
 const FILES_MAX: u32 = 64 << 10;
-/// So many come at a time; Linux takes 253 (`SCM_MAX_FD`).
+/// Files per message; Linux allows 253 (`SCM_MAX_FD`).
 const FILES_AT_ONCE: usize = 128;
 
-/// What is asked for, and where.
+/// A request and its context.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CommandLine {
     version: u32,
-    /// A verb and its request; none: a command line.
+    /// A verb's request; none: a command line.
     pub asking: Option<Asking>,
-    /// The program's name and its arguments.
+    /// The program's name and arguments.
     pub argv: Vec<Vec<u8>>,
-    /// The working directory.
+    /// Working directory.
     pub cwd: Vec<u8>,
-    /// Variables that commands look at.
+    /// Environment variables used by commands.
     pub env: Vec<(String, Vec<u8>)>,
-    /// Columns and rows of the terminals that standard output and standard error are, if they are.
+    /// Sizes of standard output and error if they are terminals.
     pub screens: Screens,
-    /// How many files the client has opened for the verb. Their descriptors follow.
+    /// Number of files sent for the verb. Their descriptors follow.
     #[serde(default)]
     files: u32,
 }
 
-/// Columns and rows of standard output and standard error; none: it is no terminal.
+/// Columns and rows of standard output and standard error; none: no terminal.
 pub type Screens = [Option<(u16, u16)>; 2];
 
 impl CommandLine {
-    /// A command line of this version of the protocol.
+    /// A command line in this protocol version.
     pub fn new(argv: Vec<Vec<u8>>, cwd: Vec<u8>, env: Vec<(String, Vec<u8>)>) -> CommandLine {
         CommandLine { version: VERSION, asking: None, argv, cwd, env, screens: [None; 2], files: 0 }
     }
 
-    /// The request of a verb instead.
+    /// A verb's request instead.
     pub fn asking(self, asking: Asking) -> CommandLine {
         CommandLine { asking: Some(asking), argv: Vec::new(), ..self }
     }
 
-    /// The same at terminals of these sizes.
+    /// The same, at terminals of these sizes.
     pub fn at_screens(self, screens: Screens) -> CommandLine {
         CommandLine { screens, ..self }
     }
 }
 
-/// Who is on the other side.
+/// The client's identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// User and groups.
     pub who: Credentials,
-    /// Process.
+    /// Process id.
     pub pid: i32,
 }
 
 /// A command to run.
 #[derive(Debug)]
 pub struct Asked {
-    /// What was typed.
+    /// Request.
     pub line: CommandLine,
-    /// By whom.
+    /// Client.
     pub peer: Peer,
     /// Its standard input, output and error.
     pub streams: [OwnedFd; 3],
-    /// Files that the client has opened for it.
+    /// Files opened by the client.
     pub files: Vec<OwnedFd>,
-    /// The last two are carried to streams that may be terminals, as the command line says.
+    /// The client copies output and messages to its streams, which may be terminals.
     pub is_carried: bool,
-    /// Set when the client is interrupted, or gone.
+    /// Set when the client interrupts or disconnects.
     pub cancel: Cancel,
 }
 
-/// What runs commands.
+/// Runs commands and verbs.
 pub trait Serving: Send + Sync + 'static {
-    /// Runs one; answers its exit status.
+    /// Runs a command; returns its exit status.
     fn run(&self, asked: Asked) -> u8;
 
-    /// Carries out the request of a verb; answers its exit status. What is to be told goes by `replies`, not
-    /// to its streams.
+    /// Runs a verb; returns its exit status. Messages go to `replies`, not to the streams.
     fn carry_out(&self, asking: Asking, asked: Asked, replies: Replies) -> u8;
 
-    /// What a verb works with that a part of the daemon asks for itself. If it `sees_all`, what was done
-    /// until now is in the pools that it finds.
+    /// The session of a verb called by a part of the daemon itself. With `sees_all`, its pools include
+    /// changes not yet on disk.
     fn session(&self, caller: Caller, command: String, sees_all: bool) -> Session;
 }
 
-/// Runs a command on a thread made for it.
+/// Runs a command on its own thread.
 ///
 /// # Errors
 /// The system has no threads left.
@@ -180,7 +179,7 @@ pub fn on_command_thread(command: impl FnOnce() + Send + 'static) -> io::Result<
     thread::Builder::new().name("cenote-command".into()).stack_size(STACK_BYTES).spawn(command).map(drop)
 }
 
-/// Why there is no daemon, or no socket.
+/// Why daemon or socket are unavailable.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // the messages say what the fields are
 pub enum SocketError {
@@ -195,7 +194,7 @@ pub enum SocketError {
     Io { path: String, source: io::Error },
 }
 
-/// The socket that a daemon listens on. Dropped, it is removed.
+/// A daemon's listening socket, removed on drop.
 #[derive(Debug)]
 pub struct Listener {
     socket: UnixListener,
@@ -203,10 +202,10 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at `path`. The socket that a dead daemon left there is replaced.
+    /// Listens at `path`. Replaces the socket of a dead daemon.
     ///
     /// # Errors
-    /// A daemon answers there; something else lies there; the folder can't be made.
+    /// A daemon answers there; another file is there; the folder can't be made.
     pub fn bind(path: &Path) -> Result<Listener, SocketError> {
         let named = || path.display().to_string();
         let io = |source| SocketError::Io { path: named(), source };
@@ -224,7 +223,7 @@ impl Listener {
             std::fs::remove_file(path).map_err(io)?;
         }
         let socket = UnixListener::bind(path).map_err(io)?;
-        // Anybody may ask; the daemon decides what for.
+        // Every user may connect; the daemon checks rights.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).map_err(io)?;
         Ok(Listener { socket, path: path.to_owned() })
     }
@@ -260,7 +259,7 @@ impl Listener {
         }
     }
 
-    /// Wakes [`Listener::serve`] so that it looks at `stop`; also if somebody has removed its file.
+    /// Wakes [`Listener::serve`] to check `stop`, even if the socket file has been removed.
     pub fn wake(&self) {
         shutdown(&self.socket, Shutdown::Both).ok();
     }
@@ -272,7 +271,7 @@ impl Drop for Listener {
     }
 }
 
-/// Tells a client that there is no seat for it, if that needs no waiting.
+/// Tells a client that no seat is free, if that does not block.
 fn refuse(stream: &UnixStream) {
     if stream.set_nonblocking(true).is_ok() {
         answers::send(stream, Kind::Refused, NO_SEAT.as_bytes()).ok();
@@ -282,7 +281,7 @@ fn refuse(stream: &UnixStream) {
 /// Serves one connection: one command.
 ///
 /// # Errors
-/// The client sends no request, or is gone.
+/// The client sends no request or disconnects.
 pub fn answer(stream: &UnixStream, serving: &impl Serving) -> io::Result<()> {
     let peer = sockopt::socket_peercred(stream)?;
     let is_trusted = is_trusted(peer.uid.as_raw());
@@ -322,7 +321,7 @@ pub fn answer(stream: &UnixStream, serving: &impl Serving) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads a request and the descriptors that come with its first bytes.
+/// Descriptors come with the request's first bytes.
 fn receive(
     stream: &UnixStream,
     bytes_max: u32,
@@ -368,7 +367,7 @@ fn receive(
     }
 }
 
-/// Reads the descriptors that follow a request, each group of them with a byte.
+/// Each batch of descriptors comes with one byte.
 fn receive_files(
     stream: &UnixStream,
     count: u32,
@@ -395,7 +394,7 @@ fn receive_files(
                 files.extend(received);
             }
         }
-        // No more descriptors can be open, or none was sent.
+        // The limit of descriptors is reached, or none was sent.
         if got.bytes == 0 || files.len() == before || files.len() > count as usize {
             return Err(invalid("the files of the request did not come: too many may be open"));
         }
@@ -403,7 +402,6 @@ fn receive_files(
     Ok(files)
 }
 
-/// Sends the files of a request.
 fn send_files(stream: &UnixStream, files: &[OwnedFd]) -> io::Result<()> {
     for group in files.chunks(FILES_AT_ONCE) {
         let group: Vec<_> = group.iter().map(AsFd::as_fd).collect();
@@ -415,7 +413,6 @@ fn send_files(stream: &UnixStream, files: &[OwnedFd]) -> io::Result<()> {
     Ok(())
 }
 
-/// The next read waits until then.
 fn wait_until(stream: &UnixStream, deadline: Instant) -> io::Result<()> {
     match deadline.saturating_duration_since(Instant::now()) {
         Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
@@ -430,10 +427,10 @@ pub struct Forwarded {
 }
 
 impl Forwarded {
-    /// Hands a command to the daemon at `path`. `Ok(None)`: there is none.
+    /// Sends a command to the daemon at `path`. `Ok(None)`: no daemon.
     ///
     /// # Errors
-    /// There is one, and it can't be talked to.
+    /// The daemon can't be reached.
     pub fn send(path: &Path, line: &CommandLine) -> Result<Option<Forwarded>, SocketError> {
         let Some(stream) = connect(path)? else { return Ok(None) };
         send(&stream, line, &[])
@@ -441,7 +438,7 @@ impl Forwarded {
         Ok(Some(Forwarded { stream }))
     }
 
-    /// By which the command can be cancelled from another thread.
+    /// A handle to cancel the command from another thread.
     ///
     /// # Errors
     /// No descriptors are left.
@@ -449,10 +446,10 @@ impl Forwarded {
         Ok(Canceller(File::from(OwnedFd::from(self.stream.try_clone()?))))
     }
 
-    /// Waits for the exit status, and writes out what the daemon carries here meanwhile.
+    /// Waits for the exit status, and writes the output sent by the daemon.
     ///
     /// # Errors
-    /// There is none.
+    /// No exit status arrives.
     pub fn status(self) -> Result<u8, NoStatus> {
         loop {
             match answers::receive(&self.stream).map_err(|_| NoStatus::Ended)? {
@@ -465,14 +462,13 @@ impl Forwarded {
                 (Kind::Refused, why) => {
                     return Err(NoStatus::Refused(String::from_utf8_lossy(&why).into_owned()));
                 }
-                // Verbs have these.
+                // Only for verbs.
                 (Kind::Told | Kind::Answer | Kind::Failed | Kind::Part, _) => {}
             }
         }
     }
 }
 
-/// The daemon at `path`, if there is one.
 fn connect(path: &Path) -> Result<Option<UnixStream>, SocketError> {
     match UnixStream::connect(path) {
         Ok(stream) => Ok(Some(stream)),
@@ -483,7 +479,6 @@ fn connect(path: &Path) -> Result<Option<UnixStream>, SocketError> {
     }
 }
 
-/// Sends a request with this program's streams, and files that it has opened.
 fn send(stream: &UnixStream, line: &CommandLine, files: &[OwnedFd]) -> io::Result<()> {
     let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
     let json = serde_json::to_vec(&CommandLine { files: count, ..line.clone() })?;
@@ -496,7 +491,7 @@ fn send(stream: &UnixStream, line: &CommandLine, files: &[OwnedFd]) -> io::Resul
     let sent = sendmsg(stream, &[IoSlice::new(&length)], &mut ancillary, SendFlags::NOSIGNAL);
     let sent = sent.map_err(io::Error::from).and_then(|_| (&mut { stream }).write_all(&json));
     match sent.and_then(|()| send_files(stream, files)) {
-        // Refused before it was read: the answer says why.
+        // Refused unread: the answer gives the reason.
         Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
             Ok(())
         }
@@ -521,7 +516,7 @@ pub enum NoStatus {
 pub struct Canceller(File);
 
 impl Canceller {
-    /// Asks for its end.
+    /// Requests cancellation.
     pub fn cancel(&self) {
         (&self.0).write_all(&[1]).ok();
     }
@@ -588,13 +583,13 @@ mod tests {
             let sent = Forwarded::send(&path, &line).unwrap().unwrap();
             assert_eq!(sent.status().unwrap(), 2);
             stop.cancel();
-            // Whoever removed the file does not keep the daemon.
+            // Removing the file does not keep the daemon from stopping.
             std::fs::remove_file(&path).unwrap();
             listener.wake();
         });
     }
 
-    /// Keeps what it is told.
+    /// Stores messages.
     #[derive(Default)]
     struct Kept(Mutex<Vec<Note>>);
 
@@ -638,7 +633,7 @@ mod tests {
                 (serde_json::from_slice::<serde_json::Value>(&answer).unwrap(), outcome),
                 (long, Outcome::Done)
             );
-            // By another connection.
+            // On another connection.
             let failed = ask("sing", &serde_json::json!({})).unwrap_err();
             assert_eq!((failed.to_string(), failed.outcome()), ("no sing".into(), Outcome::Misused));
             assert_eq!(*kept.0.lock(), [Note::Said("it".into()), Note::Said("it".into())]);

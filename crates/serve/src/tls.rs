@@ -1,9 +1,9 @@
-//! TLS for those who serve: certificates from a folder, with the file names that QEMU and nbdkit use.
+//! TLS for servers: certificates from a folder, with the file names of QEMU and nbdkit.
 //!
 //! ```text
-//!   server-cert.pem  the server's certificate, and those between it and its authority
-//!   server-key.pem   its key, which nobody else may read
-//!   ca-cert.pem      if it is there: clients must have a certificate of this authority
+//!   server-cert.pem  the server's certificate and intermediate certificates
+//!   server-key.pem   its key, not readable by other users
+//!   ca-cert.pem      optional: clients must have a certificate of this authority
 //! ```
 
 use std::io;
@@ -20,20 +20,20 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use tokio_rustls::TlsAcceptor;
 
-/// Certificates, ready to be shown to clients. Clones share them.
+/// Loaded certificates. Clones share them.
 #[derive(Clone)]
 pub struct Tls {
     acceptor: TlsAcceptor,
     asks_clients: bool,
 }
 
-/// What is wrong with a folder of certificates.
+/// An error in a folder of certificates.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}: {why}")]
 pub struct BadCertificates {
-    /// The file.
+    /// File.
     pub file: String,
-    /// What is wrong with it.
+    /// Error in it.
     pub why: String,
 }
 
@@ -41,7 +41,7 @@ impl Tls {
     /// Reads a folder.
     ///
     /// # Errors
-    /// A file is missing or damaged; key and certificate do not belong together.
+    /// A file is missing or damaged; key and certificate do not match.
     pub fn load(dir: &Path) -> Result<Tls, BadCertificates> {
         let bad =
             |name: &str, why: String| BadCertificates { file: dir.join(name).display().to_string(), why };
@@ -75,15 +75,15 @@ impl Tls {
         Ok(Tls { acceptor: TlsAcceptor::from(Arc::new(config)), asks_clients })
     }
 
-    /// Whether clients must show certificates: otherwise TLS says nothing about them.
+    /// Whether clients must show certificates: otherwise TLS does not authenticate them.
     pub fn asks_clients(&self) -> bool {
         self.asks_clients
     }
 
-    /// A connection wrapped in TLS, as soon as both sides trust each other.
+    /// Wraps a connection in TLS, once both sides trust each other.
     ///
     /// # Errors
-    /// They do not, or the connection fails.
+    /// Failed authentication or connection.
     pub async fn start(&self, stream: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
         Ok(Box::new(self.acceptor.accept(stream).await?))
     }

@@ -1,21 +1,21 @@
-//! Volumes served as block devices of this machine: `/dev/ublkbN` each, and `DIR/POOL/VOLUME` leads there;
-//! snapshots that are visible are at `DIR/POOL/VOLUME@SNAPSHOT`.
+//! Serves volumes as block devices of this machine: `/dev/ublkbN` each, with links `DIR/POOL/VOLUME`; visible
+//! snapshots have links `DIR/POOL/VOLUME@SNAPSHOT`.
 //!
 //! ```text
-//!   volumes listed, from time to time --> a task each: device, link; looks who uses it
-//!                                            requests --> ServedDisk, open while somebody does
+//!   volumes, listed periodically --> one task each: device, link; checks for users
+//!                                            requests --> ServedDisk, open while in use
 //! ```
 //!
-//! Idea: a device is there as long as its volume is served. The volume is open only while somebody uses the
-//! device, so that it can be destroyed, rolled back or exported when nobody does. The first request opens it;
-//! a look every [`LOOK`] closes it, if nobody is found who has the device open (`cenote_ublk::users`). One
-//! who was not found loses nothing: the next request opens it again.
+//! Idea: a device exists as long as its volume is served. The volume is open only while the device is in use,
+//! so that an idle one can be destroyed, rolled back or exported. The first request opens it; a check every
+//! [`LOOK`] closes it if no process has the device open (`cenote_ublk::users`). A user missed by the check
+//! loses nothing: the next request opens the volume again.
 //!
-//! An export looks closely, and stops devices that nobody has. With `-f`, and when the daemon ends, it stops
-//! all: what their users wrote is written, and then they get errors.
+//! An export checks carefully, and stops unused devices. With `-f`, and when the daemon ends, it stops all:
+//! pending writes are completed, then users get errors.
 //!
-//! A device stays with its volume when that is renamed. If it is to be read-only, or has another size and the
-//! kernel can't say so, it is made anew when nobody uses it.
+//! A device stays with a renamed volume. If it must become read-only, or has another size that the kernel
+//! can't announce, it is recreated when idle.
 
 mod links;
 
@@ -42,24 +42,24 @@ use cenote_host::volumes::{LOOK, Noted, Presence, VolumeInfo, Watch};
 
 use links::{Link, remove_dead};
 
-/// How long a volume has no device after that was sent away: whoever did so wants to have it.
+/// How long a volume has no device after a forced stop: the volume is wanted for something else.
 const REST: Duration = Duration::from_secs(5);
-/// Calls of the driver at a time. Each has one of the runtime's threads, and lasts until requests are
-/// answered that need others of them.
+/// Concurrent driver calls. Each occupies one of the runtime's threads, and lasts until requests are answered
+/// that need other threads.
 const CALLS: usize = 64;
 /// No device.
 const NONE: u32 = u32::MAX;
 
-/// How volumes are served as block devices.
+/// Serves volumes as block devices.
 pub struct UblkServer {
     pools: Arc<Pools>,
     /// The folder of links.
     dir: PathBuf,
-    /// Who serves block devices.
+    /// The ublk server.
     server: Arc<Server>,
-    /// Tells the administrator of what does not work.
+    /// Reports problems to the administrator.
     tell: Box<dyn Fn(String) + Send + Sync>,
-    /// Turns at the driver.
+    /// Permits for driver calls.
     turns: Semaphore,
 }
 
@@ -75,7 +75,7 @@ impl UblkServer {
         UblkServer { pools, dir, server, tell, turns }
     }
 
-    /// Has the driver do something that lasts.
+    /// Runs a long driver call.
     async fn call<T: Send + 'static>(
         &self,
         runtime: &Runtime,
@@ -85,7 +85,7 @@ impl UblkServer {
         runtime.blocking(work).await
     }
 
-    /// Keeps a device for each volume until it is dropped. Devices that are there then end with their pools.
+    /// Keeps a device for each volume until dropped. Remaining devices then end with their pools.
     pub async fn keep(self: Arc<UblkServer>, runtime: Runtime) {
         remove_dead(&self.dir);
         let mut places: BTreeMap<(Guid, Guid), Arc<Place>> = BTreeMap::new();
@@ -110,34 +110,32 @@ impl UblkServer {
     }
 }
 
-/// A volume, and its device.
 struct Place {
     server: Arc<UblkServer>,
-    /// The volume as it is now.
+    /// The volume's current state.
     info: Mutex<VolumeInfo>,
     /// The device's number, or [`NONE`].
     number: AtomicU32,
-    /// Asks for its end.
+    /// Requests the device's end.
     cancel: Cancel,
     ended: Mutex<Option<Ended>>,
-    /// It is written down with its pool, until it has ended.
+    /// Registers it with its pool, until it has ended.
     noted: Mutex<Option<Arc<Noted>>>,
-    /// The volume, while somebody uses it.
+    /// The volume, while in use.
     open: Mutex<Option<Arc<ServedDisk>>>,
-    /// Held while it is opened.
+    /// Held while opening the volume.
     opening: tokio::sync::Mutex<()>,
-    /// Who used it at the last look.
+    /// The user at the last check.
     user: Mutex<Option<String>>,
 }
 
-/// Why a device is not there any more.
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
-    /// It was asked to go, at this time.
+    /// Stopped on request, at this time.
     Sent(Instant),
-    /// It could not be made, of this volume.
+    /// Creation failed, for this volume.
     Failed(VolumeInfo),
-    /// It is to be made anew.
+    /// It must be recreated.
     Changed,
 }
 
@@ -148,18 +146,18 @@ impl Place {
         Arc::new(Place { server, info: info.into(), number, cancel, ended, noted, open, opening, user })
     }
 
-    /// Asks for its end. Answers whether it has ended.
+    /// Requests the end. Returns whether it has ended.
     fn end(&self) -> bool {
         self.cancel.cancel();
         self.ended.lock().is_some()
     }
 
-    /// Whether it has ended, and is to be made anew.
+    /// Whether it has ended and must be recreated.
     fn is_missing(&self) -> bool {
         matches!(*self.ended.lock(), Some(Ended::Sent(_) | Ended::Changed))
     }
 
-    /// Takes note of what the volume is like now. Answers whether it goes on so.
+    /// Records the volume's current state. Returns whether the device can continue with it.
     fn suits(&self, info: &VolumeInfo, now: Instant) -> bool {
         match &*self.ended.lock() {
             None => {
@@ -180,7 +178,6 @@ impl Place {
         *self.ended.lock() = Some(ended);
     }
 
-    /// Keeps the device until it is to go.
     async fn serve(self: Arc<Place>, runtime: &Runtime) -> Ended {
         let mut info = self.info.lock().clone();
         let Some(pool) = self.server.pools.by_guid(info.guids.0) else { return Ended::Changed };
@@ -211,7 +208,7 @@ impl Place {
             let is_used = self.look(runtime).await;
             let shape = shape_of(&info);
             if shape.size_bytes != device.shape().size_bytes {
-                // What can't be said is made anew.
+                // If the kernel can't announce the size, the device is recreated.
                 device.resize(shape.size_bytes).ok();
             }
             if shape != *device.shape() && !is_used {
@@ -233,7 +230,7 @@ impl Place {
         made.map_err(|why| (self.server.tell)(format!("no link to {name}: {why}"))).ok()
     }
 
-    /// Looks who uses the device; closes the volume if nobody does. Answers whether somebody does.
+    /// Checks for users; closes the volume if there are none. Returns whether the device is in use.
     async fn look(&self, runtime: &Runtime) -> bool {
         if self.open.lock().is_none() {
             return false;
@@ -263,7 +260,6 @@ impl Place {
         Ok(volume)
     }
 
-    /// How a user is shown.
     fn told(&self, user: Option<String>) -> String {
         let path = path_of(self.number.load(Ordering::Relaxed));
         let user = user.map(|user| format!(" ({user})")).unwrap_or_default();
@@ -289,7 +285,6 @@ impl Presence for Place {
     }
 }
 
-/// What a volume's device looks like.
 fn shape_of(info: &VolumeInfo) -> Shape {
     let block_bytes = info.block_bytes.try_into().unwrap_or(u32::MAX);
     Shape { size_bytes: info.size_bytes, block_bytes, is_read_only: info.is_read_only }

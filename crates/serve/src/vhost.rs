@@ -1,11 +1,11 @@
-//! Volumes served to virtual machines by vhost-user-blk: a socket for each, at `DIR/POOL/VOLUME`, snapshots
-//! that are visible at `DIR/POOL/VOLUME@SNAPSHOT`.
+//! Serves volumes to virtual machines by vhost-user-blk, with one socket each: `DIR/POOL/VOLUME`; visible
+//! snapshots at `DIR/POOL/VOLUME@SNAPSHOT`.
 //!
 //! ```text
-//!   volumes listed, from time to time --> a socket each --> one machine at a time: ServedDisk
+//!   volumes, listed periodically --> a socket each --> one machine at a time: ServedDisk
 //! ```
 //!
-//! Sockets are for the daemon's user and root, as all that lies in the folder.
+//! Only the daemon's user and root can use the sockets and the rest of the folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -30,19 +30,18 @@ use cenote_host::cancel::Cancel;
 use cenote_host::pools::Pools;
 use cenote_host::volumes::{LOOK, Watch, path_below};
 
-/// How volumes are served to virtual machines.
+/// Serves volumes to virtual machines.
 pub struct VhostServer {
-    /// The pools.
+    /// Pools.
     pub pools: Arc<Pools>,
-    /// The folder of sockets.
+    /// Folder of sockets.
     pub dir: PathBuf,
-    /// What machines may take.
+    /// Limits per machine.
     pub limits: Limits,
-    /// Tells the administrator of what does not work.
+    /// Reports problems to the administrator.
     pub tell: Box<dyn Fn(String) + Send + Sync>,
 }
 
-/// Ends a connection when it is dropped.
 struct Ends(Disconnect);
 
 impl Drop for Ends {
@@ -52,7 +51,7 @@ impl Drop for Ends {
 }
 
 impl VhostServer {
-    /// Keeps a socket for each volume until it is dropped.
+    /// Keeps a socket for each volume until dropped.
     pub async fn keep(self: Arc<VhostServer>, runtime: Runtime) {
         let mut sockets: BTreeMap<String, Option<AbortOnDrop<()>>> = BTreeMap::new();
         let mut watch = Watch::new(&self.pools);
@@ -68,7 +67,7 @@ impl VhostServer {
         }
     }
 
-    /// Serves a volume; none, if it can't have a socket.
+    /// Serves a volume; none if its socket can't be made.
     fn open(self: &Arc<VhostServer>, runtime: &Runtime, name: &str) -> Option<AbortOnDrop<()>> {
         match self.listen(name) {
             Ok((listener, file)) => {
@@ -83,7 +82,6 @@ impl VhostServer {
         }
     }
 
-    /// The socket of a volume.
     fn listen(&self, name: &str) -> io::Result<(Bell, SocketFile)> {
         let path = path_below(&self.dir, name).ok_or(io::ErrorKind::InvalidInput)?;
         if let Some(folder) = path.parent() {
@@ -95,12 +93,11 @@ impl VhostServer {
         Ok((Bell::of(listener)?, file))
     }
 
-    /// Serves one machine after the other.
     async fn serve(&self, runtime: &Runtime, name: &str, bell: Bell, _file: SocketFile) {
         while bell.rings().await.is_ok() {
             if let Err(why) = self.serve_one(runtime, name, &bell.listener).await {
                 (self.tell)(format!("vhost-user {name}: {why}"));
-                // It is not to wait.
+                // Disconnect instead of letting it wait.
                 drop(bell.listener.accept());
             }
         }
@@ -132,11 +129,11 @@ impl VhostServer {
     }
 }
 
-/// A socket that tells when a client waits, whom the library accepts.
+/// A socket that reports a pending client; the library accepts it.
 struct Bell {
     listener: UnixListener,
-    /// The same socket. The runtime waits for streams without taking anything from them; nobody reads this
-    /// one.
+    /// The same socket, for polling only: as a stream the runtime can wait for it without accepting. It is
+    /// never read.
     watched: UnixStream,
 }
 
@@ -147,7 +144,6 @@ impl Bell {
         Ok(Bell { listener, watched: UnixStream::from_std(watched.into())? })
     }
 
-    /// Returns when a client waits.
     async fn rings(&self) -> io::Result<()> {
         loop {
             self.watched.readable().await?;
@@ -163,7 +159,6 @@ impl Bell {
     }
 }
 
-/// Whether a client waits at a socket.
 fn is_waiting(listener: &UnixListener) -> bool {
     let mut fds = [PollFd::new(listener, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)

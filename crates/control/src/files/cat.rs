@@ -1,4 +1,4 @@
-//! `cat`: contents of files, to the caller's standard output.
+//! `cat`: writes contents of files to the caller's standard output.
 
 use std::ops::Range;
 
@@ -14,18 +14,18 @@ use crate::pipe::Outlet;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Zeros that are written at a time, in place of a hole.
+/// Zeros written at a time for holes.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Of which files, and how much of each.
+/// A `cat` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cat {
-    /// The files.
+    /// Files.
     pub targets: Vec<Target>,
-    /// The first byte.
+    /// First byte.
     #[serde(default)]
     pub start_bytes: u64,
-    /// How many at most; none: all.
+    /// Maximum bytes; none: all.
     #[serde(default)]
     pub length_bytes: Option<u64>,
 }
@@ -38,7 +38,7 @@ impl Verb for Cat {
     type Answer = ();
 
     /// # Errors
-    /// The output can't be written. Files that can't be read are told of.
+    /// The output can't be written. Unreadable files are reported.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let named = || ControlError::io("standard output");
         let output = session.caller().console.output().map_err(named())?;

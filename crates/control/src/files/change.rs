@@ -1,4 +1,4 @@
-//! What verbs that change files share: opening a file system for changes.
+//! Shared by verbs that change files: opening a file system for changes.
 
 use cenote_engine::Engine;
 use cenote_format::units::ObjectId;
@@ -36,7 +36,8 @@ pub(super) async fn putter(
     engine.prepare(opened).await
 }
 
-/// Runs `work`; after an interrupt, operations under way still complete. Returns whether there was one.
+/// Runs `work`; after an interrupt, operations in progress still complete. Returns whether there was an
+/// interrupt.
 pub(super) async fn until_interrupted<T>(
     session: &Session,
     putter: &Putter,
@@ -86,7 +87,7 @@ pub(super) async fn on_each(
     session.change_each(targets, Target::pool, open).await
 }
 
-/// Why a target was refused: its own name and numbers say nothing new after the target.
+/// The reason without the object's name and numbers, which repeat the target.
 pub(super) fn own_reason(error: ControlError, object: ObjectId, name: &[u8]) -> ControlError {
     match error {
         ControlError::Inspect(InspectError::Fs(FsError::Refused { why, object: refused, name: named }))

@@ -1,9 +1,8 @@
-//! `cp`: files and trees go out of a pool, into one, or from one place of a pool to another; what could not
-//! be copied is told.
+//! `cp`: copies files and trees out of a pool, into one, or within one; reports losses.
 //!
 //! Idea: an existing folder receives the sources under their own names; otherwise the destination names the
-//! single copy. A source that ends in `/.` stands for the folder's contents. Files of the machine, and the
-//! folder that is copied into, are opened by the caller ([`super::host`]).
+//! single copy. A source that ends in `/.` stands for the folder's contents. The caller opens files of the
+//! machine, and a destination folder there ([`super::host`]).
 
 mod below;
 mod into;
@@ -23,29 +22,29 @@ use crate::text::counted;
 use crate::verb::{Answered, Looks, Needs, Verb};
 use losses::Summary;
 
-/// A copy: its sources and its destination.
+/// A `cp` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cp {
-    /// The sources.
+    /// Sources.
     pub sources: Vec<Source>,
-    /// A place that is copied to.
+    /// Destination.
     pub destination: Destination,
-    /// Folders are copied with all their contents.
+    /// Copy folders with all contents.
     #[serde(default)]
     pub recursive: bool,
-    /// Existing files are replaced.
+    /// Replace existing files.
     #[serde(default)]
     pub replace: bool,
-    /// Out of a pool: datasets below one that is copied whole are copied, too, each as a folder.
+    /// Out of a pool: if a dataset is copied whole, also copy its descendants, each as a folder.
     #[serde(default)]
     pub datasets: bool,
-    /// Only contents are copied: no owners, modes, times, xattrs, ACLs.
+    /// Copy contents only: no owners, modes, times, xattrs, ACLs.
     #[serde(default)]
     pub no_metadata: bool,
-    /// What can't be read of a file is left out, and the rest is copied.
+    /// Skip unreadable parts of files, and copy the rest.
     #[serde(default)]
     pub partial: bool,
-    /// The size of all sources is counted, to tell of progress.
+    /// Count the total size for progress.
     #[serde(default)]
     pub count: bool,
 }
@@ -66,7 +65,7 @@ pub enum Source {
     },
 }
 
-/// A place that is copied to.
+/// A destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Destination {
@@ -74,7 +73,7 @@ pub enum Destination {
     InPool(Target),
     /// A folder of the machine.
     Host {
-        /// Its place among the files of the request.
+        /// Index of the folder in the request's files.
         folder: usize,
         /// The name of the only copy; none: sources keep theirs.
         #[serde(default, with = "text_or_bytes::maybe")]
@@ -90,7 +89,7 @@ impl Verb for Cp {
     type Answer = Summary;
 
     /// # Errors
-    /// A source or the destination can't be opened. What ends the copy once it has begun is in the answer.
+    /// A source or the destination can't be opened. Later failures are part of the answer.
     async fn carry_out(self, session: &Session) -> Result<Answered<Summary>, ControlError> {
         match &self.destination {
             Destination::InPool(target) => self.put(session, target).await,
@@ -99,7 +98,7 @@ impl Verb for Cp {
     }
 }
 
-/// How far a copy is, for [`crate::progress::telling`].
+/// Progress of a copy, for [`crate::progress::telling`].
 fn progress(copied: Copied, total_bytes: u64) -> (String, u64, u64) {
     (counted(copied.files, "file") + ",", copied.bytes, total_bytes)
 }

@@ -1,7 +1,7 @@
 //! `du`: the space that folders use.
 //!
-//! A scan yields every file. Its size is added to its folder, cut to the displayed depth, and at the end to
-//! all folders above. A file with several names counts once, under the name whose path sorts first, so the
+//! A scan yields every file. The file's size is added to its folder, cut to the displayed depth, and at the
+//! end to all ancestors. A file with hard links counts once, under the name whose path sorts first, so the
 //! figures do not depend on the scan order.
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,15 +20,15 @@ use crate::parts::Part;
 use crate::session::Session;
 use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 
-/// Of which folders.
+/// A `du` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Du {
-    /// The folders, or files.
+    /// Folders, or files.
     pub targets: Vec<Target>,
-    /// Folders so many levels below have a total of their own; none: all.
+    /// Depth of folders with their own totals; none: all.
     #[serde(default)]
     pub depth: Option<u32>,
-    /// Sizes of contents are counted, not the space that they take.
+    /// Count content sizes, not allocated space.
     #[serde(default)]
     pub apparent: bool,
 }
@@ -39,7 +39,7 @@ pub struct Total {
     /// `pool/dataset@snapshot:/path`.
     #[serde(with = "text_or_bytes")]
     pub path: Vec<u8>,
-    /// Of all files in it and below.
+    /// Of all files below it.
     pub bytes: u64,
 }
 
@@ -55,7 +55,7 @@ impl Verb for Du {
     type Answer = ();
 
     /// # Errors
-    /// Nobody takes the totals. What can't be read is told of.
+    /// The caller takes no more. Unreadable files are reported.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let count = async |_, place: Place| {
             let (totals, outcome) = self.count(session, &place).await?;
@@ -66,7 +66,6 @@ impl Verb for Du {
     }
 }
 
-/// The sums of a batch of rows.
 #[derive(Default)]
 struct Sums {
     folders: HashMap<Vec<u8>, u64>,
@@ -109,7 +108,6 @@ impl Du {
     }
 }
 
-/// Sums a batch by folder.
 fn sums(batch: &RowBatch, depth: usize, apparent: bool) -> Sums {
     let mut sums = Sums { problems: batch.problems.clone(), ..Sums::default() };
     for row in &batch.rows {
@@ -163,7 +161,7 @@ fn size(attr: &Attr, apparent: bool) -> u64 {
     }
 }
 
-/// The folder that holds `path`; empty for the folder where counting starts.
+/// The folder of `path`; empty at the starting folder.
 fn parent(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|&b| b == b'/').unwrap_or(0)]
 }

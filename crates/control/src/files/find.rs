@@ -15,31 +15,31 @@ use crate::session::Session;
 use crate::text::glob_matches;
 use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 
-/// Where files are looked for, and the conditions that they meet.
+/// Places to search, and conditions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Find {
-    /// The folders.
+    /// Folders.
     pub targets: Vec<Target>,
-    /// Shell patterns, of which one matches the name; none: any name.
+    /// Shell patterns for the name; one must match; empty: any name.
     #[serde(with = "text_or_bytes::each")]
     pub names: Vec<Vec<u8>>,
-    /// A shell pattern that matches the path from the root of the dataset.
+    /// A shell pattern for the path from the dataset's root.
     #[serde(with = "text_or_bytes::maybe")]
     pub path: Option<Vec<u8>>,
-    /// Letters of types, as of [`cenote_fs::FileKind::letter`].
+    /// Type letters, see [`cenote_fs::FileKind::letter`].
     pub kinds: Option<String>,
-    /// The size.
+    /// Size.
     pub size_bytes: Option<Bound>,
-    /// How long ago the content changed.
+    /// Age of the content.
     pub age_seconds: Option<Bound>,
-    /// The owner.
+    /// Owner.
     pub uid: Option<u64>,
-    /// The group.
+    /// Group.
     pub gid: Option<u64>,
-    /// The dnode was written after this txg.
+    /// Dnode written after this txg.
     pub newer_txg: Option<u64>,
-    /// Attributes are to come with the files.
+    /// Include attributes.
     pub details: bool,
 }
 
@@ -67,7 +67,7 @@ impl Verb for Find {
     type Answer = ();
 
     /// # Errors
-    /// Nobody takes the files. What can't be read is told of.
+    /// The caller takes no more. Unreadable files are reported.
     async fn carry_out(mut self, session: &Session) -> Result<Answered<()>, ControlError> {
         let targets = std::mem::take(&mut self.targets);
         let wanted = Arc::new(Wanted { now_ns: session.runtime().unix_time_ns().into(), find: self });
@@ -83,7 +83,6 @@ impl Verb for Find {
     }
 }
 
-/// The conditions, and the time that ages are counted from.
 struct Wanted {
     find: Find,
     now_ns: i128,
@@ -131,7 +130,7 @@ impl Wanted {
 }
 
 impl Bound {
-    /// Whether it holds for a value; `unit` is that of the bound in the value's.
+    /// `unit` is the bound's unit in units of `value`.
     fn holds(self, value: i128, unit: i128) -> bool {
         match self {
             Bound::AtLeast(bound) => value >= i128::from(bound) * unit,

@@ -1,7 +1,7 @@
-//! Files of the machine that the caller opens with its own rights, for a verb that works with them.
+//! Files of the machine that the caller opens with its own rights for a verb.
 //!
-//! Idea: the caller opens all of them first; one that it can't open is part of the request, too, so that the
-//! verb meets the error where it comes to that file.
+//! Idea: the caller opens all of them first. An open failure is part of the request, so that the verb reports
+//! it when it reaches that file.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,14 +19,14 @@ use crate::remote::Failure;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Opened {
-    /// That with this place among the files of the request.
+    /// Index in the request's files.
     At(usize),
-    /// It can't be opened.
+    /// Open failure.
     Not(Failure),
 }
 
 impl Opened {
-    /// Adds a file to those of a request.
+    /// Adds a file to a request's files.
     pub fn of(opened: Result<OwnedFd, ControlError>, files: &mut Vec<OwnedFd>) -> Opened {
         match opened {
             Ok(file) => {
@@ -44,7 +44,7 @@ impl From<Failure> for ControlError {
     }
 }
 
-/// Opens a file that is to be copied; with `follow`, a symbolic link is resolved.
+/// Opens a file to copy; with `follow`, resolves a symbolic link.
 ///
 /// # Errors
 /// It does not exist, or may not be read.
@@ -53,7 +53,7 @@ pub fn open_source(path: &Path, shown: &Path, follow: bool) -> Result<OwnedFd, C
     opened.map(OwnedFd::from).map_err(ControlError::io(shown.display().to_string()))
 }
 
-/// Opens a folder that is to be copied into.
+/// Opens a destination folder.
 ///
 /// # Errors
 /// It does not exist, is no folder, or may not be read.
@@ -62,7 +62,7 @@ pub fn open_folder(path: &Path, shown: &Path) -> Result<OwnedFd, ControlError> {
     opened.map(OwnedFd::from).map_err(ControlError::io(shown.display().to_string()))
 }
 
-/// Splits the path of a new file into the folder that it will be in, and its name there.
+/// Splits the path of a new file into folder and name.
 ///
 /// # Errors
 /// It has no name.
@@ -75,10 +75,10 @@ pub fn split_destination(path: &Path) -> Result<(&Path, Vec<u8>), ControlError> 
     Ok((folder.unwrap_or(Path::new(".")), name.as_bytes().to_vec()))
 }
 
-/// A name of a request.
+/// A file name in a request.
 ///
 /// # Errors
-/// It is none.
+/// It is invalid.
 pub(crate) fn name(bytes: &[u8]) -> Result<Name, ControlError> {
     Name::new(bytes).ok_or_else(|| ControlError::Usage("this is no name of a file".into()))
 }

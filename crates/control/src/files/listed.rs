@@ -1,4 +1,4 @@
-//! Files as listings have them.
+//! Files in listings.
 
 use cenote_format::text_or_bytes;
 use cenote_format::units::ObjectId;
@@ -11,20 +11,20 @@ use crate::error::{ControlError, Outcome};
 use crate::parts::Part;
 use crate::session::Session;
 
-/// Files that come in one part.
+/// Files per part.
 pub(super) const FILES_AT_ONCE: usize = 1024;
 
 /// A part of a listing: files of one target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Files {
-    /// The target's place in the request.
+    /// Index of the target in the request.
     pub target: usize,
-    /// The target's file, `pool/dataset@snapshot:/path`.
+    /// Target's file, `pool/dataset@snapshot:/path`.
     #[serde(with = "text_or_bytes")]
     pub place: Vec<u8>,
-    /// The files.
+    /// Files.
     pub files: Vec<File>,
-    /// Of `ls`: no more files of this target follow.
+    /// Of `ls`: the last part of this target.
     #[serde(default)]
     pub is_last: bool,
 }
@@ -32,15 +32,15 @@ pub struct Files {
 /// A file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
-    /// The path from the target's file; empty for that itself.
+    /// The path relative to the target; empty for the target itself.
     #[serde(with = "text_or_bytes")]
     pub path: Vec<u8>,
-    /// Its object number.
+    /// Object number.
     pub object: ObjectId,
-    /// Its attributes, if they were asked for.
+    /// Attributes, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attr: Option<Attr>,
-    /// The target of a symbolic link, if it was asked for.
+    /// The target of a symbolic link, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "text_or_bytes::maybe")]
     pub link: Option<Vec<u8>>,
 }
@@ -69,7 +69,7 @@ pub(super) fn give(
     session.caller().give(Part::of(Files { target, place: place.shown.clone(), files, is_last }))
 }
 
-/// Gives those files below a folder that `select` makes of rows, in the order of the disk.
+/// Gives the files below a folder that `select` makes from rows, in disk order.
 pub(super) async fn give_below(
     session: &Session,
     target: usize,

@@ -12,31 +12,31 @@ use crate::error::{ControlError, Outcome};
 use crate::session::Session;
 use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 
-/// Folders to list. The answer has a row of its own for a target that is no folder.
+/// An `ls` request. A target that is no folder has a row of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ls {
-    /// The folders.
+    /// Folders.
     pub targets: Vec<Target>,
-    /// Names that begin with a dot are not left out.
+    /// Include names that begin with a dot.
     #[serde(default)]
     pub all: bool,
-    /// How much of a folder.
+    /// Extent of the listing.
     #[serde(default)]
     pub depth: Depth,
 }
 
-/// How much of a folder is listed.
+/// Extent of a listing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Depth {
-    /// The folder itself.
+    /// Folder itself.
     Itself,
-    /// Its files, by name.
+    /// Files, by name.
     #[default]
     Files,
-    /// The folder itself and all below it, in the order of the disk.
+    /// The folder and its descendants, in disk order.
     All {
-        /// With targets of symbolic links.
+        /// Include targets of symbolic links.
         links: bool,
     },
 }
@@ -53,7 +53,7 @@ impl Verb for Ls {
     type Answer = ();
 
     /// # Errors
-    /// Nobody takes the rows. Files that can't be read are told of.
+    /// The caller takes no more. Unreadable files are reported.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let list = async |at, place: Place| match self.depth {
             Depth::All { links } if place.attr.is_dir() => {
@@ -72,7 +72,7 @@ impl Verb for Ls {
 }
 
 impl Ls {
-    /// The files of a folder, by name. Those that can't be read are told of.
+    /// Unreadable files are reported.
     async fn folder(&self, session: &Session, at: usize, place: &Place) -> Result<Outcome, ControlError> {
         let fs = &place.filesystem;
         let mut outcome = Outcome::Done;
@@ -90,7 +90,7 @@ impl Ls {
         }
         entries.retain(|entry| self.all || !entry.name.starts_with(b"."));
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        // One that has none has a part, too.
+        // An empty folder has a part, too.
         let mut files = Vec::new();
         for (number, entry) in entries.into_iter().enumerate() {
             if number > 0 && number.is_multiple_of(FILES_AT_ONCE) {
@@ -110,7 +110,6 @@ impl Ls {
     }
 }
 
-/// The files of a batch.
 fn rows(batch: &RowBatch, all: bool) -> Vec<File> {
     let is_hidden = |path: &[u8]| !all && path.split(|&b| b == b'/').any(|name| name.starts_with(b"."));
     let file = |row| {

@@ -1,4 +1,4 @@
-//! `mkdir`: folders are made.
+//! `mkdir`: makes folders.
 
 use cenote_format::units::ObjectId;
 use cenote_fs::LastLink;
@@ -14,12 +14,12 @@ use crate::session::Session;
 use crate::text::escape_terminal;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Which folders.
+/// A `mkdir` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mkdir {
-    /// The folders.
+    /// Folders.
     pub targets: Vec<Target>,
-    /// Those above are made, too, and a folder that is there already is no error.
+    /// Make missing parents; an existing folder is no error.
     #[serde(default)]
     pub parents: bool,
 }
@@ -32,7 +32,7 @@ impl Verb for Mkdir {
     type Answer = ();
 
     /// # Errors
-    /// A pool can't be changed. Folders that can't be made are told of.
+    /// A pool can't be changed. Failed folders are reported.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let made = on_each(session, &self.targets, async |putter, target| match self.parents {
             true => make_all(putter, target, target.path_in(&putter.fs().view()).await).await,
@@ -54,7 +54,7 @@ async fn make(putter: &Putter, dir: ObjectId, name: &[u8]) -> Result<ObjectId, C
     Ok(made.await?)
 }
 
-/// Makes the folders of a path that are missing; links to folders are followed, as by `mkdir -p`.
+/// Makes the missing folders of a path; follows links to folders, like `mkdir -p`.
 async fn make_all(putter: &Putter, target: &Target, path: &[u8]) -> Result<(), ControlError> {
     let mut dir = putter.fs().root();
     let mut end = 0;

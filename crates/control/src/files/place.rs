@@ -1,4 +1,4 @@
-//! Resolves targets to files. Each pool and file system is opened once, however many targets name it.
+//! Resolves targets to files. Opens each pool and file system once for all targets.
 
 use std::collections::HashMap;
 
@@ -16,13 +16,13 @@ use crate::text::quoted;
 /// A file in a pool.
 #[derive(Clone)]
 pub struct Place {
-    /// The dataset or snapshot.
+    /// Dataset or snapshot.
     pub dataset: Dataset,
-    /// Its file system.
+    /// File system.
     pub filesystem: Filesystem,
-    /// The file.
+    /// File.
     pub object: ObjectId,
-    /// Its attributes.
+    /// Attributes.
     pub attr: Attr,
     /// `pool/dataset@snapshot:/path`, the prefix of the paths below.
     pub shown: Vec<u8>,
@@ -36,7 +36,7 @@ pub struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Nothing is opened yet.
+    /// No files opened yet.
     pub fn new(session: &'a Session) -> Places<'a> {
         Places { session, pools: HashMap::new(), filesystems: HashMap::new() }
     }
@@ -81,7 +81,7 @@ impl Place {
         ScanTarget { dataset, snapshot: None, filesystem: self.filesystem.clone() }
     }
 
-    /// Reports why `below`, relative to this folder, can't be shown; the rest still is.
+    /// Reports that `below`, relative to this folder, can't be shown; the rest still is.
     pub fn problem(&self, session: &Session, below: &[u8], error: impl Into<ControlError>) -> Outcome {
         let error = error.into();
         session.caller().note(format!("{}: {error}", quoted(&join(&self.shown, below))));
@@ -89,8 +89,8 @@ impl Place {
     }
 }
 
-/// Does something with the file of each target; `work` also gets the target's place among them. Targets that
-/// fail are told of, and the others continue. A usage error, or output that nobody takes, ends the verb.
+/// Runs `work` on the file of each target; it also gets the target's index. Failing targets are reported, and
+/// the others continue. A usage error, or a closed output, ends the verb.
 pub async fn on_each(
     session: &Session,
     targets: &[Target],

@@ -1,4 +1,4 @@
-//! `rm`: files and folders are removed.
+//! `rm`: removes files and folders.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,12 +13,12 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Which files.
+/// An `rm` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rm {
-    /// The files.
+    /// Files.
     pub targets: Vec<Target>,
-    /// Folders go with all their contents.
+    /// Remove folders with all contents.
     #[serde(default)]
     pub recursive: bool,
 }
@@ -31,7 +31,7 @@ impl Verb for Rm {
     type Answer = ();
 
     /// # Errors
-    /// A pool can't be changed; it was interrupted. Files that can't be removed are told of.
+    /// A pool can't be changed; an interrupt. Files that remain are reported.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let removed = on_each(session, &self.targets, async |putter, target| {
             let (dir, name) = parent_of(putter, target).await?;

@@ -1,4 +1,4 @@
-//! `stat`: all that is known of files, and where their blocks lie.
+//! `stat`: attributes of files, and the locations of their blocks.
 
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
@@ -21,15 +21,15 @@ use crate::session::Session;
 use crate::text::quoted;
 use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 
-/// Of which files.
+/// A `stat` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stat {
-    /// The files.
+    /// Files.
     pub targets: Vec<Target>,
-    /// A symbolic link at the end of a path is followed.
+    /// Follow a final symbolic link.
     #[serde(default)]
     pub follow: bool,
-    /// With the blocks of each.
+    /// Include each file's blocks.
     #[serde(default)]
     pub blocks: bool,
 }
@@ -38,7 +38,7 @@ pub struct Stat {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Known {
-    /// The next file.
+    /// Next file.
     File(Box<Described>),
     /// Blocks of the last file, parents first, by offset.
     Blocks(Vec<Block>),
@@ -47,55 +47,55 @@ pub enum Known {
 /// A file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Described {
-    /// Its path, `pool/dataset@snapshot:/path`; with its attributes.
+    /// `pool/dataset@snapshot:/path`, and attributes.
     pub file: File,
-    /// Its dataset or snapshot.
+    /// Dataset or snapshot.
     pub dataset: String,
-    /// Names of the flags that are set.
+    /// Names of set flags.
     pub flags: Vec<String>,
-    /// Its extended attributes.
+    /// Extended attributes.
     pub xattrs: Vec<Xattr>,
-    /// How many blocks follow, if they were asked for.
+    /// Number of blocks that follow, if requested.
     pub blocks: Option<usize>,
 }
 
 /// An extended attribute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Xattr {
-    /// Its name.
+    /// Name.
     #[serde(with = "text_or_bytes")]
     pub name: Vec<u8>,
-    /// The length of its value.
+    /// Length of its value.
     pub size_bytes: usize,
 }
 
 /// A block of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Block {
-    /// Its level: 0 has data.
+    /// Its level; 0 is data.
     pub level: u8,
-    /// The offset of the first byte it covers; the spill block has none.
+    /// Offset of the first byte covered; the spill block has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// What it is.
+    /// Kind.
     pub kind: BlockKind,
-    /// Where its copies lie.
+    /// Copies.
     pub dvas: Vec<Copy>,
-    /// Its size.
+    /// Logical size.
     pub lsize: Lsize,
-    /// Its size when compressed.
+    /// Compressed size.
     pub psize: Psize,
-    /// The space that all copies take.
+    /// Allocated size of all copies.
     pub asize: Asize,
-    /// How it is compressed.
+    /// Compression algorithm.
     pub compression: String,
-    /// How it is checked.
+    /// Checksum algorithm.
     pub checksum: String,
-    /// When it was written.
+    /// Birth txg.
     pub birth_txg: Txg,
-    /// It is encrypted.
+    /// Encrypted.
     pub encrypted: bool,
-    /// It is in the table of shared blocks.
+    /// In the dedup table.
     pub dedup: bool,
 }
 
@@ -109,22 +109,22 @@ pub enum BlockKind {
     Embedded,
     /// Left out by `zfs redact`.
     Redacted,
-    /// A block in pieces.
+    /// Block in pieces.
     Gang,
-    /// A block.
+    /// Block.
     Block,
 }
 
-/// Where a copy of a block lies.
+/// Location of a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copy {
-    /// The top-level vdev.
+    /// Top-level vdev.
     pub vdev: VdevId,
     /// The offset there, in bytes.
     pub offset: u64,
-    /// The space that it takes.
+    /// Allocated size.
     pub asize: Asize,
-    /// What the vdev is for, if that is known.
+    /// The vdev's class, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
 }
@@ -141,7 +141,7 @@ impl Verb for Stat {
     type Answer = ();
 
     /// # Errors
-    /// Nobody takes the answer. Files that can't be read are told of.
+    /// The caller takes no more. Unreadable files are reported.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let last = if self.follow { LastLink::Follow } else { LastLink::Keep };
         let show = async |_, place: Place| {
@@ -178,13 +178,13 @@ async fn describe(place: &Place, blocks: Option<usize>) -> Result<Described, Con
     })
 }
 
-/// Names of the flags that are set, except those that only describe how attributes are stored.
+/// Without flags that only describe how attributes are stored.
 fn flags(bits: u64) -> impl Iterator<Item = &'static str> {
     const FILE_SYSTEMS_OWN: u64 = 0xffff_ffff | ZFS_PROJID;
     znode_flag_names(bits & !FILE_SYSTEMS_OWN)
 }
 
-/// All blocks of a file, parents first, sorted by offset.
+/// Parents first, by offset.
 async fn read_blocks(session: &Session, place: &Place) -> Result<(Vec<Block>, Outcome), ControlError> {
     let file = place.filesystem.open_file(place.object).await?;
     let Some(object) = file.plain_object() else {

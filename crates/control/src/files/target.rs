@@ -1,7 +1,7 @@
 //! `pool/dataset[@snapshot][:/path]`.
 //!
-//! Input is taken byte for byte. In addition, the quoted form that this program prints is accepted wherever a
-//! name can be typed:
+//! Input is taken byte for byte. The quoted form printed by this program is accepted wherever a name can be
+//! typed:
 //!
 //! * A target that begins with `$'` is expanded as bash would. No dataset name begins that way, so it is
 //!   never a literal name.
@@ -34,7 +34,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Parses what was typed.
+    /// Parses a typed target.
     pub fn parse(typed: &OsStr) -> Result<Target, String> {
         let typed = typed.as_bytes();
         let wrong = || {
@@ -76,8 +76,8 @@ impl Target {
         self.path.as_deref().unwrap_or(b"/")
     }
 
-    /// The path to use in this file system: as typed, unless neither it nor its parent folder exists while
-    /// the shell-expanded form does.
+    /// The path to use in this file system: as typed, unless only the shell-expanded form or its parent
+    /// folder exists.
     pub async fn path_in(&self, fs: &Filesystem) -> &[u8] {
         let typed = self.path_or_root();
         let Some(other) = &self.unquoted else { return typed };

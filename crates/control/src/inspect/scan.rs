@@ -1,7 +1,7 @@
 //! `scan`: lists every file of datasets and snapshots, straight from dnodes and directories.
 //!
-//! Idea: a list is a stream in a format of its own, as that of `zfs send` is. It goes from the threads that
-//! render it to the caller's descriptor, millions of files in seconds. A summary is the answer.
+//! Idea: a list is a stream in its own format, as in `zfs send`. It goes from the rendering threads to the
+//! caller's descriptor, millions of files in seconds. The answer is a summary.
 
 mod output;
 mod select;
@@ -16,51 +16,50 @@ use crate::files::Target;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Folders below one another that a summary tells apart.
+/// Maximum depth of folders in a summary.
 const MOST_LEVELS: u32 = 1 << 16;
 
-/// What is listed, and how.
+/// A `scan` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scan {
     /// Pools, datasets or snapshots.
     pub targets: Vec<Target>,
-    /// All datasets below, too.
+    /// Include all descendants.
     #[serde(default)]
     pub recursive: bool,
-    /// The newest snapshot of each dataset instead of it.
+    /// The newest snapshot of each dataset instead.
     #[serde(default)]
     pub latest: bool,
-    /// Snapshots whose names match one of these patterns instead.
+    /// Snapshots that match one of these patterns instead.
     #[serde(default)]
     pub snapshots: Vec<String>,
-    /// Columns by name; none: the usual ones.
+    /// Columns by name; empty: the usual ones.
     #[serde(default)]
     pub columns: Vec<String>,
-    /// The SHA-256 of each file's content, too.
+    /// Include the SHA-256 of each file's content.
     #[serde(default)]
     pub hash: bool,
-    /// How it is written.
+    /// Output format.
     pub format: Format,
-    /// The name of the file that it goes to, which is the first that comes with the request; none: to
-    /// standard output.
+    /// The output file's name; the file is the request's first. None: standard output.
     #[serde(default)]
     pub output: Option<String>,
 }
 
-/// How it is written.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// Not at all: the answer has totals.
+    /// Totals in the answer only.
     Summary {
-        /// Folders down to this depth have their own.
+        /// Depth of folders with their own totals.
         depth: u32,
     },
-    /// One row per file, tabs between columns.
+    /// One row per file, columns separated by tabs.
     Tsv {
-        /// What ends a row.
+        /// Row terminator.
         separator: Separator,
-        /// The first row has the columns' names.
+        /// A header row with column names.
         has_header: bool,
     },
     /// The columns and notation of the golden pools' manifests, sorted by path, with content hashes.
@@ -75,7 +74,7 @@ pub enum Format {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Separator {
-    /// A line feed.
+    /// Line feed.
     Newline,
     /// A NUL byte; paths are then not escaped.
     Nul,
@@ -83,12 +82,12 @@ pub enum Separator {
     Fs,
 }
 
-/// What was listed.
+/// The result of a scan.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Scanned {
     /// File systems and snapshots. None: nothing was written.
     pub datasets: usize,
-    /// Totals, if those were asked for.
+    /// Totals, if requested.
     pub summary: Option<Summary>,
 }
 
@@ -100,8 +99,8 @@ impl Verb for Scan {
     type Answer = Scanned;
 
     /// # Errors
-    /// A dataset is not there or, if it was named itself, can't be opened; the output takes no more. What is
-    /// damaged is told of.
+    /// A dataset is missing or, if named itself, can't be opened; the output takes no more. Damage is
+    /// reported.
     async fn carry_out(self, session: &Session) -> Result<Answered<Scanned>, ControlError> {
         let columns = self.columns()?; // reports a wrong name before disks are searched
         use_small_pages();
@@ -126,7 +125,6 @@ impl Verb for Scan {
 }
 
 impl Scan {
-    /// The selected columns, with the hash if that is asked for.
     fn columns(&self) -> Result<Columns, ControlError> {
         let mut columns = match self.columns.is_empty() {
             true => Columns::default().0,
@@ -143,10 +141,10 @@ impl Scan {
     }
 }
 
-/// A scan's memory is many small pieces. In huge pages it takes half as much again, and the kernel zeroes
-/// each page first: a quarter of the run time in a virtual machine. On bare metal, a short scan is a few per
-/// cent slower without huge pages.
+/// A scan's memory is many small pieces. Huge pages increase it by half, and the kernel zeroes each page
+/// first: a quarter of the run time in a virtual machine. On bare metal, a short scan is a few per cent
+/// slower without huge pages.
 fn use_small_pages() {
-    // A kernel that does not know huge pages, or can't disable them, is fine too.
+    // Ignore kernels without huge pages, or that can't disable them.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
 }

@@ -1,6 +1,6 @@
-//! `verify`: reads every copy and parity column, names what is damaged, and checks space accounting.
+//! `verify`: reads every copy and parity column, lists damage, and checks space accounting.
 //!
-//! Ctrl-C ends it with a report of what was checked so far.
+//! Ctrl-C ends it with a report so far.
 
 use cenote_inspect::verify::{Stop, VerifyOptions, verify};
 use serde::{Deserialize, Serialize};
@@ -14,21 +14,21 @@ pub use cenote_inspect::verify::{
     BadBlock, BadPiece, Counts, Extent, FaultKind, Finding, Owner, Part, Severity, VerifyReport,
 };
 
-/// Findings that one answer has room for.
+/// Maximum findings in an answer.
 const MOST_FINDINGS: u64 = 1_000_000;
 
-/// What is checked of which pool.
+/// A `verify` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verify {
-    /// By name or guid.
+    /// Name or guid.
     pub pool: String,
-    /// Only metadata.
+    /// Metadata only.
     #[serde(default)]
     pub metadata: bool,
-    /// The tree is not compared with the space maps.
+    /// Skip the comparison with the space maps.
     #[serde(default)]
     pub no_space: bool,
-    /// Findings that are reported; all are counted. A million at most.
+    /// Findings reported, a million at most; all are counted.
     pub most_findings: u64,
 }
 
@@ -40,7 +40,7 @@ impl Verb for Verify {
     type Answer = VerifyReport;
 
     /// # Errors
-    /// The pool can't be opened. Damage is no error: the outcome says that there is some.
+    /// The pool can't be opened. Damage is an outcome, not an error.
     async fn carry_out(self, session: &Session) -> Result<Answered<VerifyReport>, ControlError> {
         let mos = session.open_pool(&self.pool).await?;
         let (stop, caller) = (Stop::default(), session.caller());
@@ -74,8 +74,8 @@ impl Verb for Verify {
     }
 }
 
-/// Lost redundancy counts as damage: the next failure loses data. So does space that differs from the space
-/// maps, though a leak only wastes it: that is no state that a pool should be in.
+/// Lost redundancy counts as damage: the next failure loses data. So do space map differences, although a
+/// leak only wastes space: a healthy pool has none.
 fn outcome(report: &VerifyReport) -> Outcome {
     match () {
         () if !report.findings.is_empty() || report.more_findings > 0 => Outcome::Damaged,

@@ -1,6 +1,6 @@
-//! `arcstat`: what the caches of the daemon's pools do, and what another size would bring.
+//! `arcstat`: cache statistics of the daemon's pools, and predictions for other cache sizes.
 //!
-//! Hit ratios of other sizes come from a sample of the look-ups (`cenote_policy::live`) and have its error.
+//! Predicted hit ratios come from a sample of the look-ups (`cenote_policy::live`) and have its error.
 //!
 //! Source: OpenZFS's `arcstat` and `arc_summary`.
 
@@ -21,20 +21,20 @@ use outlook::Outlook;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Arcstat {
-    /// What other sizes would bring, too, and what should be changed.
+    /// Include predictions and advice.
     pub outlook: bool,
 }
 
-/// The cache of a pool, or of all: what was counted since it was opened, or since an earlier sample.
+/// The cache of one or all pools: counts since opening, or since an earlier sample.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// Its cache.
+    /// Cache.
     pub stats: CacheStats,
-    /// Its cache devices.
+    /// Cache devices.
     pub second: L2Stats,
-    /// What would be otherwise, if that was asked for.
+    /// Predictions and advice, if requested.
     pub outlook: Option<Outlook>,
 }
 
@@ -47,7 +47,7 @@ impl Verb for Arcstat {
     type Answer = Vec<Sample>;
 
     /// # Errors
-    /// No daemon runs.
+    /// No daemon.
     async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Sample>>, ControlError> {
         let Some(pools) = session.pools() else {
             let why = "no daemon runs (`cenote serve`), so no pool is in use";
@@ -64,7 +64,7 @@ impl Verb for Arcstat {
 }
 
 impl Sample {
-    /// All together, under this name.
+    /// The sum of all, under this name.
     pub fn sum(name: &str, all: &[Sample]) -> Sample {
         let mut stats = CacheStats::default();
         all.iter().for_each(|sample| stats.add(&sample.stats));
@@ -72,7 +72,7 @@ impl Sample {
         Sample { pool: name.to_owned(), stats, second, outlook: None }
     }
 
-    /// What was counted since one of these; of a pool that is not among them, everything.
+    /// The counts since an earlier sample; everything for pools without one.
     #[must_use]
     pub fn since(&self, before: &[Sample]) -> Sample {
         let old = before.iter().find(|old| old.pool == self.pool);

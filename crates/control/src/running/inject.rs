@@ -1,10 +1,10 @@
-//! `inject`: devices of open pools that fail on order, for drills and experiments.
+//! `inject`: makes devices of open pools fail on request, for drills and experiments.
 //!
-//! Idea: a fault is a rule at a device ([`cenote_device::Fault`]), which lasts until it is cleared or the
-//! pool is exported. One that is about data (a file's blocks) becomes a rule for each place where these lie
-//! now. What is in the cache is still read from there.
+//! Idea: a fault is a rule at a device ([`cenote_device::Fault`]) that lasts until it is cleared or the pool
+//! is exported. A fault in a file's blocks becomes a rule for each of their current locations. Cached blocks
+//! are still read from the cache.
 //!
-//! Source: OpenZFS `zinject.c` for what people expect of it.
+//! Source: OpenZFS `zinject.c`, as the familiar model.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -25,61 +25,61 @@ use crate::session::{Session, dataset};
 use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 use crate::zpool::leaves::meant::leaf;
 
-/// Rules that one order may make.
+/// Rules per request.
 const MAX_RULES: usize = 10_000;
-/// Effects that one order may have.
+/// Effects per request.
 const MAX_EFFECTS: usize = 100;
-/// The longest time, by which a clock can still be added up: ten years.
+/// The longest duration, to avoid overflow of the clock: ten years.
 const MAX_SECONDS: u64 = 10 * 365 * 86_400;
 
-/// What is to be done, and where.
+/// An `inject` request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Inject {
     /// A pool, or a file in one; none: all pools.
     #[serde(default)]
     pub target: Option<Target>,
-    /// A device of the pool: its path, the last component of that, or its guid.
+    /// A device: path, last path component, or guid.
     #[serde(default)]
     pub device: Option<String>,
-    /// What.
+    /// Operation.
     pub order: Order,
 }
 
-/// What is done with faults.
+/// An operation on faults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// They are listed.
+    /// List them.
     List,
-    /// They end.
+    /// Clear them.
     Clear,
-    /// There are more of them.
+    /// Add some.
     Add(Faults),
 }
 
-/// What happens, how often, and for how long.
+/// Effects, frequency and duration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Faults {
-    /// What happens.
+    /// Effects.
     pub effects: Vec<Effect>,
-    /// The probability that an operation is struck, from 0 to 1; none: each is.
+    /// Probability per operation, from 0 to 1; none: always.
     pub chance: Option<f64>,
-    /// The part of all sectors that is struck, from 0 to 1: always the same ones.
+    /// Fraction of sectors affected, from 0 to 1: always the same sectors.
     pub sectors: Option<f64>,
-    /// Bytes of the device that are struck, labels included; none: all.
+    /// Affected bytes of the device, labels included; none: all.
     pub bytes: Option<Range<u64>>,
-    /// Blocks of the file that are struck; none: all.
+    /// Affected blocks of the file; none: all.
     pub blocks: Option<Range<u64>>,
-    /// The level of the file's tree that they are of; 0 is its content.
+    /// Level of these blocks; 0 is content.
     pub level: u8,
-    /// The most operations that are struck.
+    /// Maximum number of affected operations.
     pub times: Option<u64>,
-    /// How long.
+    /// Duration.
     pub seconds: Option<u64>,
 }
 
-/// What happens.
+/// An effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
@@ -87,9 +87,9 @@ pub enum Effect {
     Error(Operation),
     /// Operations never end.
     Hang(Operation),
-    /// Operations begin so much later.
+    /// Operations are delayed.
     Delay {
-        /// How much.
+        /// The delay.
         milliseconds: u64,
     },
     /// Reads return a wrong bit.
@@ -100,7 +100,7 @@ pub enum Effect {
     LostWrites,
 }
 
-/// An operation of a device.
+/// A device operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the names say it")]
@@ -111,18 +111,18 @@ pub enum Operation {
     Discard,
 }
 
-/// A fault that there is.
+/// An active fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// The device's path.
+    /// Device's path.
     pub device: String,
-    /// Its guid.
+    /// Guid.
     pub guid: Guid,
-    /// Operations that were struck.
+    /// Affected operations.
     pub struck: u64,
-    /// What it is, in words.
+    /// Description.
     pub fault: String,
 }
 
@@ -143,11 +143,11 @@ impl Verb for Inject {
     const LOOKS: Looks = Looks::Never;
     const RUNS: Runs = Runs::InDaemon;
     const SEES_ALL: bool = true;
-    /// The faults that there are, unless some were added.
+    /// Active faults, unless some were added.
     type Answer = Vec<Listed>;
 
     /// # Errors
-    /// No daemon runs; the pool, device or file is not there, or nothing of it is on disk.
+    /// No daemon; the pool, device or file is missing, or the file has nothing on disk.
     async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Listed>>, ControlError> {
         let Some(pools) = session.pools() else {
             let why = "no daemon runs (`cenote serve`), and without one no pool stays open";
@@ -177,7 +177,6 @@ impl Verb for Inject {
 }
 
 impl Faults {
-    /// As a device takes them.
     fn rules(&self, session: &Session) -> Result<Vec<Fault>, ControlError> {
         let is_part = |part: &f64| (0.0..=1.0).contains(part);
         let is_empty = |range: &Range<u64>| range.is_empty();
@@ -277,7 +276,7 @@ impl Inject {
     }
 }
 
-/// Where the blocks of a file lie, each place once.
+/// Locations of a file's blocks, each once.
 async fn places(
     session: &Session,
     target: &Target,
@@ -314,7 +313,6 @@ fn named(session: &Session, pool: &Pool, typed: &str) -> Result<Guid, ControlErr
     })
 }
 
-/// The leaves of a pool, by guid, with the paths that the pool has.
 fn leaves(pool: &Pool) -> BTreeMap<Guid, String> {
     let vdevs = pool.vdevs();
     let all = vdevs.tops().flat_map(VdevConfig::leaves);

@@ -1,4 +1,4 @@
-//! `kstat`: what the daemon counts, by OpenZFS's names.
+//! `kstat`: the daemon's counters, under OpenZFS's names.
 
 use cenote_host::kstat;
 use serde::{Deserialize, Serialize};
@@ -9,24 +9,24 @@ use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 
 pub use cenote_host::kstat::Kstat as Counters;
 
-/// Which counters.
+/// A `kstat` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kstat {
-    /// Those of this name, such as `arcstats` or `tank/txgs`; none: all names.
+    /// A name such as `arcstats` or `tank/txgs`; none: list names.
     #[serde(default)]
     pub name: Option<String>,
-    /// The counters of all names instead.
+    /// All counters instead.
     #[serde(default)]
     pub all: bool,
 }
 
-/// What there is.
+/// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counted {
-    /// The names.
+    /// Names.
     Names(Vec<String>),
-    /// The counters of the name that was asked for.
+    /// Counters of the requested name.
     Counters(Counters),
     /// All counters, by name.
     All(Vec<(String, Counters)>),
@@ -41,7 +41,7 @@ impl Verb for Kstat {
     type Answer = Counted;
 
     /// # Errors
-    /// No daemon runs; there are no counters of that name.
+    /// No daemon; no counters of that name.
     async fn carry_out(self, session: &Session) -> Result<Answered<Counted>, ControlError> {
         let Some(pools) = session.pools() else {
             let why = "no daemon runs (`cenote serve`), so nothing is counted";

@@ -1,8 +1,7 @@
-//! `trace record`: what is looked up in a pool's cache and sent to its devices, to a file that the caller has
-//! opened.
+//! `trace record`: records a pool's cache look-ups and device operations to a file opened by the caller.
 //!
-//! It goes on until the caller interrupts it, or for some time. Readers never wait for it: what is not
-//! written in time is counted as lost.
+//! It runs until the caller interrupts it, or for a given time. Readers never wait for it: lines not written
+//! in time are counted as lost.
 
 mod recording;
 
@@ -17,20 +16,20 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 
-/// How often what happened is written.
+/// Interval between writes.
 const EVERY: Duration = Duration::from_millis(200);
-/// The longest time, by which a clock can still be added up: ten years.
+/// The longest duration, to avoid overflow of the clock: ten years.
 const MOST_SECONDS: u64 = 10 * 365 * 86_400;
 
-/// Of which pool.
+/// A `trace record` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// By name.
+    /// Pool's name.
     pub pool: String,
-    /// How long; none: until it is interrupted.
+    /// Duration; none: until interrupted.
     #[serde(default)]
     pub seconds: Option<u64>,
-    /// The file's name in messages. It is the first that comes with the request, and empty.
+    /// The file's name in messages. The file is the request's first, and empty.
     pub file: String,
 }
 
@@ -70,7 +69,7 @@ impl Verb for Record {
             }
             recording.end(&self.file).await
         };
-        // An interrupt is how it usually ends.
+        // An interrupt is the usual end.
         Ok(caller.whole(all).await?.into())
     }
 }

@@ -1,4 +1,4 @@
-//! `top`: pools, vdevs, classes of operations, latencies and caches of the daemon at some moment.
+//! `top`: pools, vdevs, queue classes, latencies and caches of the daemon at one moment.
 
 use cenote_cache::CacheStats;
 use cenote_engine::L2Stats;
@@ -13,16 +13,16 @@ use crate::zpool::shown::iostat::Counted;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Top {}
 
-/// A pool at some moment.
+/// A pool at one moment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Seen {
-    /// Its vdevs, and their queues.
+    /// Vdevs and queues.
     pub counted: Counted,
-    /// Its cache.
+    /// Cache.
     pub cache: CacheStats,
-    /// Its cache devices.
+    /// Cache devices.
     pub second: L2Stats,
-    /// Changes that are not on disk yet.
+    /// Dirty data in bytes.
     pub dirty_bytes: u64,
 }
 
@@ -35,7 +35,7 @@ impl Verb for Top {
     type Answer = Vec<Seen>;
 
     /// # Errors
-    /// No daemon runs; the space of a pool can't be read.
+    /// No daemon; the space of a pool can't be read.
     async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Seen>>, ControlError> {
         let Some(pools) = session.pools() else {
             let why = "no daemon runs (`cenote serve`), so no pool is in use";

@@ -1,4 +1,4 @@
-//! `tunable`: what holds for all pools of the daemon and can be changed while they are open.
+//! `tunable`: settings for all of the daemon's pools that can change while they are open.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 
 pub use cenote_host::tuning::Tunable as Tuned;
 
-/// What is to be shown and set. Neither: all are shown.
+/// A `tunable` request. With neither names nor settings, shows all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tunable {
@@ -22,9 +22,9 @@ pub struct Tunable {
 /// A value to set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// The tunable.
+    /// Tunable.
     pub name: String,
-    /// A number without a unit, or the name of a policy.
+    /// A number without a unit, or a policy's name.
     pub value: String,
 }
 
@@ -33,10 +33,10 @@ impl Verb for Tunable {
     const NEEDS: Needs = Needs::Delegated;
     const LOOKS: Looks = Looks::Sometimes(Needs::Nothing);
     const RUNS: Runs = Runs::InDaemon;
-    /// Those that were to be shown, as they are now, by name.
+    /// The tunables shown, by name.
     type Answer = Vec<Tuned>;
 
-    /// Only administrators set anything: there is nothing to be given.
+    /// Setting is for administrators: it can't be delegated.
     async fn permissions(&self, _session: &Session) -> Result<Permissions, ControlError> {
         match self.settings.is_empty() {
             true => Ok(Permissions::to("show tunables")),
@@ -45,8 +45,7 @@ impl Verb for Tunable {
     }
 
     /// # Errors
-    /// No daemon runs; there is no such tunable, and nothing was set; a value is none for it, and those
-    /// before it are set.
+    /// No daemon; an unknown tunable, with nothing set; an invalid value, with earlier ones set.
     async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Tuned>>, ControlError> {
         let Some(pools) = session.pools() else {
             let why = "no daemon runs (`cenote serve`), and nobody else keeps them";

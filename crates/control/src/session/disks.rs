@@ -1,13 +1,13 @@
-//! Where the disks are: from the options, otherwise from the environment.
+//! Paths to search for disks: from the options, otherwise from the environment.
 
 use std::path::PathBuf;
 
 use crate::error::ControlError;
 
-/// The environment variable; holds the values of `--disks`, separated by ':'.
+/// The environment variable with the values of `--disks`, separated by ':'.
 const VARIABLE: &str = "CENOTE_DISKS";
 
-/// The paths to search: those typed, otherwise those in the environment. Empty means this machine's block
+/// The paths to search: typed ones, otherwise those in the environment. Empty means this machine's block
 /// devices.
 ///
 /// # Errors

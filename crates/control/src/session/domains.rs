@@ -1,4 +1,4 @@
-//! What one key opens: an encryption root and all datasets that have their key from it.
+//! Key domains: an encryption root and all datasets that inherit its key.
 
 use cenote_dataset::{Dataset, EncryptionInfo, KeySource, Mos};
 use cenote_engine::Engine;
@@ -7,15 +7,15 @@ use cenote_host::mounts::Mounts;
 
 use crate::error::ControlError;
 
-/// An encryption root and what is below it, clones elsewhere included.
+/// An encryption root and its descendants, clones elsewhere included.
 pub struct KeyDomain {
-    /// The root.
+    /// Root.
     pub info: EncryptionInfo,
     heads: Vec<DatasetId>,
     key_objects: Vec<ObjectId>,
 }
 
-/// Those whose roots are at or below a dataset, or all; in the order of their names.
+/// The domains with roots at or below a dataset, or all; by name.
 pub async fn key_domains(mos: &Mos, name: Option<&str>) -> Result<Vec<KeyDomain>, ControlError> {
     let mut encrypted: Vec<(Dataset, EncryptionInfo)> = Vec::new();
     for dataset in mos.reachable_datasets().await?.0 {
@@ -60,7 +60,7 @@ impl KeyDomain {
         }
     }
 
-    /// Checks the key that `source` has, and loads nothing.
+    /// Checks the key from `source` without loading it.
     pub async fn check(&self, mos: &Mos, source: &KeySource) -> Result<(), ControlError> {
         match mos.keyring().check(mos, &self.info, source).await {
             Ok(Some(_)) => Ok(()),
@@ -68,7 +68,7 @@ impl KeyDomain {
         }
     }
 
-    /// Takes the key out of memory, with all that it opened.
+    /// Removes the key and all derived keys from memory.
     pub async fn unload(&self, engine: &Engine, mounts: &Mounts) -> Result<(), ControlError> {
         let root = &self.info.root;
         let refused = |why: &str| ControlError::Refused(format!("Key unload error: {why}"));

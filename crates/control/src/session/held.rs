@@ -1,8 +1,8 @@
-//! Pools that the daemon holds open: commands that it runs work on them.
+//! Commands on pools that the daemon holds open.
 //!
-//! Without a daemon a command opens a pool and leaves it exported. In the daemon the same command finds the
-//! pool open: it looks at the newest txg on disk, or changes the pool through its engine, and the mounted
-//! file systems follow.
+//! Without a daemon a command opens a pool and leaves it exported. In the daemon the pool is already open:
+//! the command reads the newest txg on disk, or changes the pool through its engine, and the mounted file
+//! systems follow.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,37 +24,36 @@ use super::domains::key_domains;
 use super::writing::{check_kernel, this_host};
 use crate::error::{ControlError, Outcome};
 
-/// How long mounts follow a change in a pool that is suspended meanwhile.
+/// How long mounts wait to follow a change if the pool is suspended meanwhile.
 const FOLLOWING_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a command waits for a pool to go on that it has told to.
+/// How long a command waits for a pool to resume.
 const RESUMING_PATIENCE: Duration = Duration::from_secs(8);
-/// How long a pool must go on for that.
+/// How long a resumed pool must run without failure.
 const SETTLING: Duration = Duration::from_millis(100);
 
-/// What becomes of file systems that a command makes.
+/// Treatment of file systems that a command makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NewDatasets {
-    /// They are mounted, if they say where.
+    /// Mount them at their mount points.
     AreMounted,
-    /// They stay as they are.
+    /// Leave them unmounted.
     Stay,
 }
 
-/// A command's work in progress.
 type Work<'a> = dyn Future<Output = Result<Outcome, ControlError>> + Unpin + 'a;
 
 impl Session {
-    /// The pools of the daemon that runs this command; `None`: no daemon does.
+    /// The daemon's pools; `None`: no daemon runs this command.
     pub fn pools(&self) -> Option<&Arc<Pools>> {
         self.pools.as_ref()
     }
 
-    /// Whether a daemon runs the verb, which pools stay open in.
+    /// Whether a daemon runs the verb or holds its pools.
     pub fn is_with_daemon(&self) -> bool {
         self.pools.is_some() || self.daemon.is_some()
     }
 
-    /// The pool, if the daemon that runs this command has it open.
+    /// The pool, if this daemon has it open.
     pub fn held(&self, found: &FoundPool) -> Option<Arc<OpenPool>> {
         self.pools.as_ref()?.by_guid(found.guid())
     }
@@ -65,7 +64,7 @@ impl Session {
     }
 
     /// # Errors
-    /// The daemon has this pool, or another one of that name.
+    /// The daemon has this pool, or another of that name.
     pub fn refuse_if_held(&self, found: &FoundPool) -> Result<(), ControlError> {
         let name = found.name();
         match self.held(found).or_else(|| self.held_by_name(name)) {
@@ -77,9 +76,9 @@ impl Session {
         }
     }
 
-    /// An open pool as of its last txg. Its disks are not read: one may hang.
+    /// An open pool as of its last txg. Does not read its disks: one may hang.
     pub(super) async fn as_found(&self, pool: &OpenPool) -> Result<FoundPool, ControlError> {
-        // What is said below is about the txg on disk.
+        // The queries below read the txg on disk.
         if self.options().sees_all {
             pool.engine.refuse_suspended()?;
             let engine = pool.engine.acting_for(self.caller().who.uid);
@@ -142,7 +141,7 @@ impl Session {
         self.followed(pool, &engine, new, &mut std::pin::pin!(work)).await
     }
 
-    /// Does some work with an engine; the mounts follow whatever it changed.
+    /// Runs work on an engine; then mounts follow the changes.
     async fn followed(
         &self,
         pool: &OpenPool,
@@ -155,11 +154,11 @@ impl Session {
                 let mut before = ids(&pool.engine.mos().await?).await?;
                 let done = self.caller().until_cancelled(work).await;
                 if matches!(done, Ok(Outcome::Done) | Err(ControlError::Stopped(_))) {
-                    // The next txg will have it.
+                    // Included in the next txg.
                     self.note_command(&pool.engine);
                 }
                 if done.as_ref().is_err_and(ControlError::is_suspended) {
-                    // It is done when the pool goes on, and the next command's mounts follow.
+                    // The work completes when the pool resumes; the next command updates the mounts.
                     return done;
                 }
                 engine.sync_own().await?;
@@ -170,7 +169,7 @@ impl Session {
                 }
                 let follow = async {
                     let followed = pool.mounts.follow(&before, self.caller().may_do_all()).await;
-                    // Whatever became of the work: who looks next sees it.
+                    // Even after a failure, later readers must see the current state.
                     pool.mounts.settled().await;
                     followed
                 };
@@ -178,7 +177,7 @@ impl Session {
                 let failures = followed.map_err(refused)?;
                 for failure in &failures {
                     match &done {
-                        // Otherwise it would look as if nothing had been done.
+                        // Tells the user that the work itself succeeded.
                         Ok(Outcome::Done) => {
                             self.caller().note_bare(format!("the change was made, but: {failure}"))
                         }
@@ -190,8 +189,7 @@ impl Session {
             .await
     }
 
-    /// Does something for which a dataset, and those below it, must not be open; what was mounted is mounted
-    /// again.
+    /// Unmounts a dataset and its descendants, runs `work`, and mounts them again.
     pub async fn with_unmounted<T>(
         &self,
         name: &str,
@@ -206,7 +204,7 @@ impl Session {
                 let engine = pool.engine.acting_for(self.caller().who.uid);
                 engine.sync_all().await?;
                 if !self.caller().may_do_all() {
-                    // Where that would be, others may have had a hand in.
+                    // The mount point may have been changed by other users.
                     return done;
                 }
                 for failure in pool.mounts.mount_again(aside).await.map_err(refused)? {
@@ -217,7 +215,7 @@ impl Session {
             .await
     }
 
-    /// Destroys snapshots, all or none, unless a file of one is open in `.zfs`.
+    /// Destroys snapshots, all or none. Fails if a file of one is open in `.zfs`.
     pub async fn destroy_snapshots(
         &self,
         engine: &Engine,
@@ -233,7 +231,7 @@ impl Session {
         cenote_tasks::destroy_snapshots(engine, &names, in_use).await
     }
 
-    /// Opens a pool for good: this daemon has it until it is exported.
+    /// Opens a pool; this daemon holds it until it is exported.
     pub async fn hold(
         &self,
         found: &FoundPool,
@@ -261,7 +259,7 @@ impl Session {
         Ok(pool)
     }
 
-    /// Mounts what is to be mounted of a pool; tells what can't be.
+    /// Mounts a pool's file systems according to their properties; reports failures.
     pub async fn mount_all(&self, pool: &OpenPool) -> Result<Outcome, ControlError> {
         self.mount_below(pool, None).await
     }
@@ -276,7 +274,7 @@ impl Session {
         Ok(outcome)
     }
 
-    /// Mounts what was told where it is mounted: whoever says so wants it mounted.
+    /// Mounts datasets whose mount point was set: setting it implies mounting.
     pub async fn mount_where_set(&self, names: &[String]) -> Result<Outcome, ControlError> {
         let mut outcome = Outcome::Done;
         for name in names {
@@ -287,8 +285,8 @@ impl Session {
         Ok(outcome)
     }
 
-    /// Loads the keys of encryption roots at and below a dataset, or of all, from where they are kept. Those
-    /// that are not to be had are told of.
+    /// Loads the keys of encryption roots at and below a dataset, or of all roots, from their key locations.
+    /// Unavailable keys are reported.
     pub async fn load_keys(&self, pool: &OpenPool, name: Option<&str>) -> Result<Outcome, ControlError> {
         let (mos, source) = (pool.engine.mos().await?, self.keys_to_load(None));
         let mut outcome = Outcome::Done;
@@ -303,7 +301,7 @@ impl Session {
         Ok(outcome)
     }
 
-    /// The same for one root, unless its key is loaded already. It has to be there.
+    /// The same for one root, unless its key is loaded. The key must be available.
     pub async fn load_key_of(&self, pool: &OpenPool, root: &str) -> Result<(), ControlError> {
         let domains = key_domains(&pool.engine.mos().await?, Some(root)).await?;
         for domain in domains.iter().filter(|domain| domain.info.root == root) {
@@ -314,7 +312,7 @@ impl Session {
         Ok(())
     }
 
-    /// Unloads the keys of encryption roots at and below a dataset that nothing mounted needs.
+    /// Unloads the keys of encryption roots at and below a dataset, except those needed by mounts.
     pub async fn unload_keys(&self, pool: &OpenPool, name: Option<&str>) -> Result<(), ControlError> {
         for domain in key_domains(&pool.engine.mos().await?, name).await? {
             if pool.engine.keys().has(domain.info.root_dir).await {
@@ -324,17 +322,17 @@ impl Session {
         Ok(())
     }
 
-    /// Where a command looks for devices of an open pool that are away.
+    /// Places to search for missing devices of an open pool.
     pub(super) async fn places_to_look(&self, pool: &OpenPool) -> Vec<PathBuf> {
         let search = self.pools.as_ref().map_or(&[][..], |pools| &pools.search);
         within(self.runtime(), pool.places(), search, Reach::Everywhere).await
     }
 
-    /// Has an open pool that is suspended try again, with devices that are back, and waits for it. `what`:
-    /// the operation that needs it.
+    /// Retries the I/O of a suspended pool with its returned devices, and waits for it. `what`: the operation
+    /// that needs it.
     ///
     /// # Errors
-    /// Its devices still don't work.
+    /// Its devices still fail.
     pub async fn resume(&self, name: &str, what: &str) -> Result<(), ControlError> {
         let Some(pool) = self.held_by_name(name) else { return Ok(()) };
         let view = pool.engine.pool();
@@ -345,13 +343,13 @@ impl Session {
         let leaves: Vec<Guid> =
             config.vdevs.iter().flat_map(VdevConfig::leaves).map(|leaf| leaf.guid).collect();
         let goes_on = async {
-            // One that is there and can't be opened is as good as gone.
+            // A device that is present but unopenable counts as missing.
             let places = self.places_to_look(&pool).await;
             let back = returning(&pool.engine, &places, &leaves).await.unwrap_or_default();
             resume_with(&pool.engine, back);
             loop {
                 view.suspended_or_not(false).await;
-                // An operation that began before may still fail.
+                // An earlier operation may still fail.
                 self.runtime().sleep(SETTLING).await;
                 if view.suspended().is_none() {
                     break;
@@ -363,14 +361,14 @@ impl Session {
         done.map_err(|_| ControlError::Refused(format!("cannot {what}: I/O error")))
     }
 
-    /// Closes an open pool. `force` sends clients of its volumes away; one that takes no changes is then let
-    /// go without those that are not on disk.
+    /// Closes an open pool. `force` disconnects the clients of its volumes; a suspended pool then loses
+    /// changes not yet on disk.
     pub async fn let_go(&self, pool: &OpenPool, state: PoolState, force: bool) -> Result<(), ControlError> {
         let Some(pools) = self.pools.as_ref() else { return Ok(()) };
         let (name, destroyed) = (&pool.name, state == PoolState::Destroyed);
         let is_at_any_cost = force && !destroyed;
         self.caller().whole(async {
-            // Before anything is unmounted, and before others who open and close pools wait for it.
+            // Before unmounting, and before blocking other opens and closes.
             if let Err(error) = pool.engine.refuse_at_standstill()
                 && !is_at_any_cost
             {
@@ -381,7 +379,7 @@ impl Session {
             }
             let _turn = pools.turn.lock().await;
             let _leaving = pools.leaving(pool.guid());
-            // The next start opens what is in the record.
+            // The next start opens the recorded pools.
             if let Err(error) = pools.note(self.runtime()).await
                 && !force
                 && !destroyed
@@ -420,7 +418,7 @@ impl Session {
         let engine = Engine::start(&mos).await?;
         self.begin(&engine, &gate).await?;
         engine.set_state(PoolState::Active, this_host()).await?;
-        // Logs were replayed with whatever keys there are; from now on keys are loaded.
+        // Replay used the keys available then; from now on keys must be loaded explicitly.
         engine.close_datasets(encrypted(&engine.mos().await?).await?).await?;
         engine.keys().restart(KeySource::default()).await;
         obey_failmode(&engine).await?;
@@ -438,7 +436,7 @@ async fn encrypted(mos: &Mos) -> Result<Vec<DatasetId>, ControlError> {
     Ok(ids)
 }
 
-/// Why a pool can't be used that the daemon has not opened yet.
+/// The error for a pool that the daemon has not opened yet.
 fn waits(pools: &Pools, name: &str) -> ControlError {
     let why = pools.waiting.named(name).pop().map(|waiting| waiting.why).unwrap_or_default();
     let why = why.lines().next().unwrap_or_default();
@@ -458,12 +456,12 @@ fn not_exported(error: ExportError) -> ControlError {
 
 async fn ids(mos: &Mos) -> Result<Vec<DatasetId>, ControlError> {
     let (all, _) = mos.reachable_datasets().await?;
-    // One that is being received is made when it is whole.
+    // A dataset under reception does not count until it is complete.
     let is_there = |dataset: &&Dataset| !dataset.is_snapshot() && !dataset.phys().is_inconsistent();
     Ok(all.iter().filter(is_there).map(|dataset| dataset.id()).collect())
 }
 
-/// What to say of a pool that was left without its last changes, and why; nothing if it has them.
+/// A message for a pool closed without its last changes, with the reason; `None` if nothing was lost.
 pub fn lost(pool: &str, lost: Option<DatasetError>) -> Option<String> {
     lost.map(|why| {
         format!("pool '{pool}' was let go without changes that were not on disk, which are lost: {why}")

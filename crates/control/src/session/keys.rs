@@ -5,14 +5,14 @@
 //! belongs to an encryption root and unlocks all datasets that inherit from it. Creating a root, or changing
 //! its key, asks for the new key in the same ways.
 //!
-//! Keys are asked for on threads where blocking hurts nobody, at the console of the caller.
+//! Prompts appear at the caller's console, on threads that may block.
 //!
-//! Files are read with the rights of the caller, which are the daemon's for administrators. They and
-//! the daemon itself follow a location that a pool remembers only if nobody else can have written it there:
-//! the daemon takes none from others, and no device of the pool may be theirs to write.
+//! Files are read with the caller's rights; an administrator has the daemon's. A location stored in a pool is
+//! followed only if no one else can have written it: the daemon accepts no location from other users, and no
+//! device of the pool may be writable by them.
 //!
 //! This module only fetches key material, never more bytes than a key can have. The engine alone decides
-//! which part of it is the key.
+//! which part is the key.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -28,26 +28,26 @@ use serde::{Deserialize, Serialize};
 use crate::caller::{Caller, Input};
 use crate::error::ControlError;
 
-/// One byte more than the longest key, so that a longer one is noticed.
+/// One byte more than the longest key, to detect longer ones.
 const MAX_KEY_BYTES: u64 = 513;
 
-/// Keys by encryption root. When a root's key is changed, the first key given is its current one and the last
-/// its new one.
+/// Keys by encryption root. If a root's key is changed, the first key is its current one and the last its new
+/// one.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(from = "Carried", into = "Carried")]
 pub struct GivenKeys(Arc<HashMap<String, Vec<Given>>>);
 
-/// The same on the way to a daemon: for each root, keys, and what their digits stand for.
+/// The same as sent to a daemon: for each root, keys and their bytes decoded from hex.
 type Carried = BTreeMap<String, Vec<(Vec<u8>, Option<Vec<u8>>)>>;
 
 #[derive(Clone)]
 struct Given {
     key: UserKey,
-    /// The bytes that its digits stand for, if it was given in hex.
+    /// Decoded bytes, if given in hex.
     of_hex: Option<UserKey>,
 }
 
-/// For which roots, not the keys.
+/// Shows the roots, never the keys.
 impl std::fmt::Debug for GivenKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
@@ -73,10 +73,10 @@ impl From<GivenKeys> for Carried {
 }
 
 impl GivenKeys {
-    /// Parses the values of all `--key` options of a caller.
+    /// Parses the values of all `--key` options.
     ///
     /// # Errors
-    /// One has another form, or names what the caller can't read.
+    /// An invalid form, or a source that the caller can't read.
     pub fn parse(options: &[String], caller: &Caller) -> Result<GivenKeys, ControlError> {
         let mut keys: HashMap<String, Vec<Given>> = HashMap::new();
         for option in options {
@@ -94,14 +94,14 @@ impl GivenKeys {
         Some(of_hex.as_ref().filter(|_| is_raw(info)).unwrap_or(key).clone())
     }
 
-    /// Uses only the keys that were given.
+    /// Uses only the given keys.
     pub fn given(&self) -> KeySource {
         let keys = self.clone();
         KeySource::new(move |info: &EncryptionInfo| keys.find(info))
     }
 
-    /// Uses the keys given, then the file, terminal or pipe that `location` names; without one, what the
-    /// dataset's keylocation names, if that of this root is to be followed.
+    /// Uses the given keys, then the file, terminal or pipe that `location` names. Without `location`, uses
+    /// the dataset's keylocation if `follows`.
     pub fn to_load(
         &self,
         caller: &Caller,
@@ -121,8 +121,8 @@ impl GivenKeys {
         })
     }
 
-    /// Where the engine gets keys: those given, then the file that the dataset's keylocation names, if that
-    /// is to be followed, then the terminal.
+    /// The engine's key source: given keys, then the file of the dataset's keylocation if `follows`, then the
+    /// terminal.
     pub fn source(&self, caller: &Caller, follows: bool) -> KeySource {
         let (keys, caller) = (self.clone(), caller.clone());
         KeySource::new(move |info: &EncryptionInfo| {
@@ -132,20 +132,18 @@ impl GivenKeys {
     }
 }
 
-/// Whether the key is 32 bytes, not text.
 fn is_raw(info: &EncryptionInfo) -> bool {
     KeyFormat::from_number(info.keyformat) == Some(KeyFormat::Raw)
 }
 
-/// Reads as many bytes of a stream as a key can have.
 fn material(stream: impl Read) -> io::Result<UserKey> {
     let mut bytes = Vec::new();
     stream.take(MAX_KEY_BYTES).read_to_end(&mut bytes)?;
     Ok(UserKey(bytes))
 }
 
-/// The key in the file that `keylocation` names. Unless that is to be followed, nobody's rights but a user's
-/// own are used.
+/// Reads the key from the file in `keylocation`. Unless it is to be followed, only the user's own rights
+/// apply.
 fn from_file(info: &EncryptionInfo, caller: &Caller, follows: bool) -> Option<UserKey> {
     let path = info.keylocation.as_deref()?.strip_prefix("file://")?;
     if !follows && caller.may_do_all() {
@@ -160,7 +158,7 @@ fn from_file(info: &EncryptionInfo, caller: &Caller, follows: bool) -> Option<Us
     key.inspect_err(|error| caller.note(format!("key of {}: {path}: {error}", info.root))).ok()
 }
 
-/// Reads a key from a regular file, with the rights of the caller.
+/// Reads a key from a regular file with the caller's rights.
 pub fn read_key(path: &Path, caller: &Caller) -> io::Result<UserKey> {
     match caller.delegated() {
         Some(who) => material(open_as(path, who)?),
@@ -170,12 +168,11 @@ pub fn read_key(path: &Path, caller: &Caller) -> io::Result<UserKey> {
     }
 }
 
-/// Opens a file that a caller names.
 fn opened(path: &Path, caller: &Caller) -> io::Result<File> {
     caller.delegated().map_or_else(|| File::open(path), |who| open_as(path, who))
 }
 
-/// Opens a file for a user who is no administrator, with the user's rights.
+/// Opens a file with the rights of an unprivileged user.
 fn open_as(path: &Path, who: &Credentials) -> io::Result<File> {
     let file = hand::open_as(path, who.uid, &who.gids)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_regular()) }
@@ -204,15 +201,14 @@ fn parse_key(dataset: &str, key: &str, caller: &Caller) -> Result<Given, Control
     Ok(Given { key: given, of_hex })
 }
 
-/// `None` unless the text consists of pairs of hex digits.
 fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |c: u8| Some(char::from(c).to_digit(16)? as u8);
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
     pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
-/// Prompts for a key at the terminal, twice for a new key; some may also be piped in. `None` if there is
-/// neither terminal nor pipe, or the answer is empty.
+/// Prompts for a key at the terminal, twice for a new key; some may also be piped in. `None` without terminal
+/// or pipe, or if the answer is empty.
 fn ask(caller: &Caller, info: &EncryptionInfo, may_be_piped: bool) -> Option<UserKey> {
     match caller.console.input() {
         Input::Terminal => typed(caller, info, |text| caller.console.prompt(&text)),

@@ -1,4 +1,4 @@
-//! Errors for names that don't exist, with a suggestion of the name that was probably meant.
+//! Errors for missing names, with a suggestion of the probable name.
 
 use cenote_dataset::{Dataset, Mos};
 use cenote_fs::{Filesystem, FsError, LastLink};
@@ -7,7 +7,7 @@ use cenote_object::DatasetError;
 use crate::error::ControlError;
 use crate::text::quoted;
 
-/// How many names of a folder are compared; the rest of a larger folder is ignored.
+/// Names of a folder that are compared; the rest of a larger folder is ignored.
 const MOST_NAMES: usize = 20_000;
 
 /// Opens a file system, volume or snapshot by its full name.
@@ -37,7 +37,7 @@ fn advice(meant: Option<String>) -> String {
     meant.map_or_else(|| HOW.into(), |near| format!("did you mean '{near}'? {HOW}"))
 }
 
-/// Adds the name that was probably meant to a file error, if the error is that the file does not exist.
+/// Adds the probable name to a file error if the file does not exist.
 pub async fn file_error(filesystem: &Filesystem, path: &[u8], error: FsError) -> ControlError {
     if !matches!(error, FsError::NotFound { .. }) {
         return error.into();
@@ -49,7 +49,7 @@ pub async fn file_error(filesystem: &Filesystem, path: &[u8], error: FsError) ->
     }
 }
 
-/// The path with its first missing name replaced by the most similar one in that folder.
+/// Replaces the first missing name by the most similar one in that folder.
 async fn near_path(filesystem: &Filesystem, path: &str) -> Option<String> {
     let mut folder = String::new();
     for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -77,8 +77,8 @@ pub fn meant<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'
     names.filter_map(|name| Some((distance(typed, name)?, name))).min().map(|(_, name)| name)
 }
 
-/// The edit distance between two names, summed over their parts. `None` if in some part more than one letter
-/// in three differs.
+/// The edit distance between two names, summed over their parts. `None` if more than one letter in three
+/// differs in some part.
 fn distance(typed: &str, name: &str) -> Option<usize> {
     let (typed, name): (Vec<&str>, Vec<&str>) = (typed.split('/').collect(), name.split('/').collect());
     let part = |(typed, name): (&&str, &&str)| match typed.to_lowercase() == name.to_lowercase() {

@@ -1,4 +1,4 @@
-//! Pools of the record: found by what was noted of them, and shown while they wait to be opened.
+//! Pools in the daemon's record: finding them, and showing those that wait to be opened.
 
 use cenote_host::places::find;
 use cenote_host::pools::Pools;
@@ -10,7 +10,7 @@ use super::Session;
 use crate::error::ControlError;
 
 impl Session {
-    /// Finds a pool of the record: by guid, if that is noted.
+    /// Finds a recorded pool: by guid, if recorded.
     pub async fn find_noted(&self, noted: &NotedPool) -> Result<FoundPool, ControlError> {
         let search = self.pools().map_or(self.disks(), |pools| &pools.search);
         let discovery = find(self.runtime(), noted, search).await;
@@ -24,7 +24,7 @@ impl Session {
         self.pick(&discovery, &noted.key())
     }
 
-    /// The pools that the daemon can't open yet, all or those of these names.
+    /// Pools that the daemon can't open yet: all, or those with these names.
     pub fn waiting(&self, names: &[String]) -> Vec<Waiting> {
         let Some(pools) = self.pools() else { return Vec::new() };
         match names.is_empty() {
@@ -33,12 +33,12 @@ impl Session {
         }
     }
 
-    /// Forgets a pool that waits, unless one of that name is open.
+    /// Forgets a waiting pool, unless one of that name is open.
     pub fn forgets(&self, pools: &Pools, name: &str) -> bool {
         self.held_by_name(name).is_none() && pools.forget(name)
     }
 
-    /// Brings the daemon's record of pools up to date; tells why that does not work, and what `follows`.
+    /// Updates the daemon's record of pools; reports a failure and its consequence, `follows`.
     pub async fn note_pools(&self, follows: impl FnOnce() -> String) {
         let Some(pools) = self.pools() else { return };
         if let Err(error) = pools.note(self.runtime()).await {

@@ -1,7 +1,7 @@
 //! `--replay`: applies a dataset's intent log in memory before showing the dataset.
 //!
-//! Only the live dataset has a log: the head in a snapshot may still name a log that existed at the time.
-//! Values that the log does not record (some change times) come from the clock, as in an import for writing.
+//! Only the live dataset has a log: a snapshot's header may still name a log of its time. Values that the log
+//! does not record (some change times) come from the clock, as in an import for writing.
 
 use cenote_dataset::Dataset;
 use cenote_format::objset::ObjsetType;
@@ -61,12 +61,12 @@ pub fn now(runtime: &Runtime) -> Timestamp {
     Timestamp::of_unix_ns(runtime.unix_time_ns())
 }
 
-/// How many records that were set aside are told one by one.
+/// Skipped records reported one by one.
 const MOST_TOLD: usize = 10;
 
 impl Session {
-    /// Reports records that could not be replayed. When the pool was opened for writing, the log is gone
-    /// then, as in OpenZFS, and the error log names the files concerned.
+    /// Reports records that could not be replayed. If the pool was opened for writing, the log is gone, as in
+    /// OpenZFS, and the error log names the files.
     pub(super) fn say_replayed(&self, dataset: &str, report: &ReplayReport) {
         if report.set_aside == 0 {
             return;
@@ -81,7 +81,6 @@ impl Session {
         }
     }
 
-    /// Reports what could not be replayed.
     fn say(&self, dataset: &Dataset, log: &IntentLog, report: &ReplayReport) {
         let name = dataset.name();
         if let Some(error) = &log.damaged {

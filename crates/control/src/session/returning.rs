@@ -1,4 +1,4 @@
-//! Devices that come back to a pool of the daemon: looked for where they were, and wherever pools are.
+//! Devices that return to a daemon's pool: searched for at their old paths, and where pools are searched.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use super::Session;
 use crate::error::ControlError;
 
 impl Session {
-    /// Devices of leaves that the open pool does without, `only` one or all, if they are there now: opened
-    /// for writing. Without a daemon there are none, since a command opens what is there when it begins.
+    /// Opens missing leaves of an open pool that are present now, `only` one or all, for writing. Empty
+    /// without a daemon, since a command opens all present devices at its start.
     pub async fn returning(
         &self,
         engine: &Engine,

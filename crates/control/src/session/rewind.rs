@@ -1,4 +1,4 @@
-//! Rewinding to an older state: which state, what it loses, and the rewind itself.
+//! Rewinding to an older state: choice of the state, its loss, and the rewind itself.
 
 use std::fmt;
 
@@ -13,23 +13,23 @@ use crate::caller::Progress;
 use crate::error::ControlError;
 use crate::text::ctime;
 
-/// The state to which a pool can be rewound.
+/// The target state of a rewind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WayBack {
-    /// Its txg.
+    /// Txg.
     pub txg: Txg,
-    /// When it was written, in seconds since 1970.
+    /// Time in seconds since 1970.
     pub timestamp_s: u64,
     /// The txg of the newest uberblock.
     pub newest: Txg,
-    /// What a rewind to it loses.
+    /// The loss from rewinding to it.
     pub lost: Lost,
 }
 
 /// The period whose changes are lost: from the older state to the newest uberblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
-    /// Its length in seconds.
+    /// Length in seconds.
     pub seconds: u64,
 }
 
@@ -62,7 +62,7 @@ impl WayBack {
         self.txg == self.newest
     }
 
-    /// When the state was written, as text.
+    /// The time of the state, as text.
     pub fn time(&self) -> String {
         ctime(self.timestamp_s.cast_signed())
     }
@@ -75,7 +75,7 @@ impl Session {
         Some(WayBack::of(found, &state))
     }
 
-    /// Finds a pool's newest state that is intact, or whose metadata is. Writes nothing.
+    /// Finds a pool's newest state with everything intact, or only metadata. Writes nothing.
     pub async fn find_whole(
         &self,
         found: &FoundPool,
@@ -96,7 +96,7 @@ impl Session {
         Ok((state, way))
     }
 
-    /// Rewinds a pool to that state permanently. The caller has checked that the pool may be taken.
+    /// Permanently rewinds a pool to that state. The caller has checked that the pool may be taken.
     pub async fn rewind_to_whole(&self, found: &FoundPool, reach: Reach) -> Result<WayBack, ControlError> {
         let (found, gate) = self.open_behind_gate(found).await?;
         let (state, way) = self.find_whole(&found, reach).await?;

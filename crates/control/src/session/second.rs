@@ -1,4 +1,4 @@
-//! Cache devices of the daemon's pools: found where the other devices are, opened, and used.
+//! Cache devices of the daemon's pools: found with the other devices, opened, and used.
 
 use cenote_engine::Engine;
 use cenote_host::devices::look_again;
@@ -7,9 +7,8 @@ use super::Session;
 use crate::error::ControlError;
 
 impl Session {
-    /// Uses the cache devices that an open pool has and does not use yet. Those that it has not found are
-    /// looked for. A pool does without those that can't be used: they are told of. Without a daemon there is
-    /// nothing to do.
+    /// Starts the unused cache devices of an open pool; searches for missing ones. Unusable devices are
+    /// reported, and the pool does without them. Does nothing without a daemon.
     pub async fn use_cache_devices(&self, engine: &Engine) -> Result<(), ControlError> {
         let open = self.pools().and_then(|pools| pools.by_guid(engine.pool().guid()));
         let Some(pool) = open else { return Ok(()) };
@@ -19,7 +18,7 @@ impl Session {
         if wanted.is_empty() {
             return Ok(());
         }
-        // One that has just been added is open already.
+        // A newly added device is open already.
         let mut found = engine.pool().found().auxiliary.clone();
         if wanted.iter().any(|vdev| !found.contains_key(&vdev.guid)) {
             let here = look_again(engine, &pool.places(), &wanted.iter().collect::<Vec<_>>()).await;

@@ -1,9 +1,9 @@
 //! Changing a pool: open it, mark it as in use, make the change, export it.
 //!
-//! Idea: there is no daemon, so a pool is in use only while a command runs. The command leaves it exported,
-//! and the kernel and other machines import it without force. A pool last used by another machine and not
-//! exported may still be in use there: it is refused until the administrator says otherwise (`zpool export
-//! -f`). A command that is refused leaves the pool byte for byte as it was ([`Engine::take`]).
+//! Idea: without a daemon a pool is in use only while a command runs. The command leaves it exported, so the
+//! kernel and other machines import it without force. A pool last used by another machine and not exported
+//! may still be in use there: it is refused until the administrator overrides this (`zpool export -f`). A
+//! refused command leaves the pool byte for byte unchanged ([`Engine::take`]).
 
 use std::fmt::Display;
 
@@ -19,12 +19,12 @@ use super::replay::now;
 use super::{Session, State};
 use crate::error::{ControlError, Outcome};
 
-/// Changes in memory while one command works: two txgs of 64 MiB, and what comes while they are written.
+/// Dirty data of one command: two txgs of 64 MiB, plus the changes made while they are written.
 const DIRTY_BYTES_MAX: u64 = 256 << 20;
 
 impl Session {
-    /// Opens a pool, runs `work` on it, and leaves it exported whether or not the work succeeded. The command
-    /// is recorded in the pool's history if it succeeded or was interrupted.
+    /// Opens a pool, runs `work` on it, and leaves it exported whether or not the work succeeded. The pool's
+    /// history records a command that succeeded or was interrupted.
     pub async fn change_pool<T: Into<Outcome>>(
         &self,
         name: &str,
@@ -33,22 +33,22 @@ impl Session {
         self.change_pool_with(name, NewDatasets::AreMounted, work).await
     }
 
-    /// The same, saying what becomes of datasets that the work makes.
+    /// The same, with the fate of datasets that the work makes.
     pub async fn change_pool_with<T: Into<Outcome>>(
         &self,
         name: &str,
         new: NewDatasets,
         work: impl AsyncFnOnce(&Engine) -> Result<T, ControlError>,
     ) -> Result<Outcome, ControlError> {
-        // What the labels of an open pool say is not needed.
+        // An open pool needs no look at its labels.
         if let Some(pool) = self.held_by_name(name) {
             return self.change_held(&pool, new, work).await;
         }
         self.change_unused(&self.find_pool(name).await?, work).await
     }
 
-    /// Runs `work` for each of `names`, opening a pool once per run of consecutive names in it. A failure is
-    /// reported and does not stop the rest, unless it is an interruption.
+    /// Runs `work` for each of `names`, opening a pool once per run of consecutive names in it. Failures are
+    /// reported and do not stop the rest, except an interruption.
     pub async fn change_each<N: Display, T: Into<Outcome>>(
         &self,
         names: &[N],
@@ -65,8 +65,8 @@ impl Session {
         self.change_runs(names, pool_of, all).await
     }
 
-    /// The same for work that takes many names in one txg. If the batch is refused, each name is tried alone:
-    /// those that can succeed do, and the others are reported.
+    /// The same for work that takes many names in one txg. If the batch is refused, each name is tried alone,
+    /// and the failures are reported.
     pub async fn change_together<N: Display>(
         &self,
         names: &[N],
@@ -87,7 +87,6 @@ impl Session {
         self.change_runs(names, pool_of, all).await
     }
 
-    /// Opens a pool for each run of consecutive names in it.
     async fn change_runs<N: Display>(
         &self,
         names: &[N],
@@ -103,7 +102,7 @@ impl Session {
         Ok(outcome)
     }
 
-    /// Like `change_pool`, for a pool that is already found.
+    /// Like `change_pool`, for a pool already found.
     pub async fn change_unused<T: Into<Outcome>>(
         &self,
         found: &FoundPool,
@@ -113,8 +112,7 @@ impl Session {
         self.change_found(found, PoolState::Exported, work).await
     }
 
-    /// The same for a pool that may be taken whoever used it last. It is left in `state` if the work
-    /// succeeded.
+    /// The same for a pool that may be taken from its last user. It is left in `state` if the work succeeded.
     pub async fn change_found<T: Into<Outcome>>(
         &self,
         found: &FoundPool,
@@ -135,7 +133,7 @@ impl Session {
         self.take(Engine::start(&mos).await?, &gate).await
     }
 
-    /// Makes a pool's checkpoint its current state, permanently. The caller has checked that the pool may be
+    /// Permanently makes a pool's checkpoint its current state. The caller has checked that the pool may be
     /// taken.
     pub async fn rewind_to_checkpoint(&self, found: &FoundPool) -> Result<Outcome, ControlError> {
         let (found, gate) = self.open_to_change(found).await?;
@@ -183,21 +181,21 @@ impl Session {
         Ok(())
     }
 
-    /// Takes a pool for one command's work, which acts for its user.
+    /// Takes a pool for one command, on behalf of its user.
     async fn take(&self, engine: Engine, gate: &Gate) -> Result<Engine, ControlError> {
         engine.set_dirty_bytes_max(DIRTY_BYTES_MAX);
         self.begin(&engine, gate).await?;
         Ok(engine.acting_for(self.caller().who.uid))
     }
 
-    /// Writes the txg, for work that opening the pool has already done, and leaves the pool exported.
+    /// Writes the txg for work done by opening the pool, and leaves the pool exported.
     pub(super) async fn only_write(&self, engine: Engine, gate: &Gate) -> Result<Outcome, ControlError> {
         let engine = self.take(engine, gate).await?;
         let done = engine.force_sync().await.map(|_| Outcome::Done).map_err(ControlError::from);
         self.leave(&engine, done, PoolState::Exported).await
     }
 
-    /// Leaves a pool after a command's work: in `state`, or exported if it failed.
+    /// Leaves a pool after a command: in `state`, or exported on failure.
     async fn leave(
         &self,
         engine: &Engine,
@@ -215,12 +213,12 @@ impl Session {
         if !succeeded && !engine.has_changed() {
             return done;
         }
-        // What was done before an interruption is on the pool.
+        // Work done before an interruption stays on the pool.
         if succeeded || matches!(done, Err(ControlError::Stopped(_))) {
             self.note_command(engine);
         }
         if engine.has_changed() {
-            // What reads have found wrong: the next one finds it again.
+            // Mends errors that reads found. On failure, the next read finds them again.
             cenote_tasks::mend(engine).await.ok();
         }
         let state = if done.is_ok() { state } else { PoolState::Exported };
@@ -234,20 +232,20 @@ impl Session {
         engine.note_command(self.command_line(), self.caller().who.uid.into());
     }
 
-    /// Its newest state. Where the pool says that its keys are, the daemon looks only if nobody else can have
-    /// written that.
+    /// The newest state. The daemon follows the pool's stored key locations only if no one else can have
+    /// written them.
     pub(super) fn newest(&self, found: &FoundPool) -> cenote_dataset::ImportOptions {
         let follows = self.pools.is_none() || !found.others_may_write();
         let (cache, keys) = (self.options().cache, self.keys_of(follows));
         cenote_dataset::ImportOptions { cache, keys, ..Default::default() }
     }
 
-    /// Keys from the caller; if that `follows` what pools say, also from where they say that theirs are.
+    /// Keys from the caller; if `follows`, also from the locations stored in pools.
     pub(super) fn keys_of(&self, follows: bool) -> KeySource {
         self.options().keys.source(self.caller(), follows)
     }
 
-    /// The named pools, or all that are not destroyed if none is named.
+    /// The named pools; with no names, all but destroyed ones.
     pub async fn pools_to_change(&self, names: &[String]) -> Result<Vec<FoundPool>, ControlError> {
         let mut found = self.find_pools(names).await?;
         found.retain(|pool| !names.is_empty() || pool.state() != PoolState::Destroyed);
@@ -276,12 +274,12 @@ impl Session {
         }
     }
 
-    /// The cache of a pool that is opened.
+    /// Cache options for pools opened.
     pub fn cache(&self) -> CacheOptions {
         self.options().cache
     }
 
-    /// Reports an error with the name it concerns; passes an interruption on.
+    /// Reports an error; passes an interruption on.
     fn told(&self, name: impl Display, done: Result<Outcome, ControlError>) -> Result<Outcome, ControlError> {
         match done {
             Err(error @ ControlError::Stopped(_)) => Err(error),
@@ -291,7 +289,7 @@ impl Session {
     }
 }
 
-/// Whether this machine used it last. Machines without a hostid are identified by name.
+/// Machines without a hostid are identified by name.
 fn was_here(found: &FoundPool) -> bool {
     let host = this_host();
     let name = found.config.hostname.as_deref().unwrap_or_default();

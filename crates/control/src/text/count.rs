@@ -2,12 +2,12 @@
 
 use indicatif::HumanCount;
 
-/// A count of what takes an `s`: `0 blocks`, `1 block`, `2 blocks`.
+/// A count with a regular plural: `0 blocks`, `1 block`, `2 blocks`.
 pub fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{}", HumanCount(count), if count == 1 { "" } else { "s" })
 }
 
-/// A count of what doesn't: `1 file was`, `2 files were`.
+/// A count with another plural: `1 file was`, `2 files were`.
 pub fn counted_as(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", HumanCount(count), if count == 1 { one } else { many })
 }

@@ -34,7 +34,6 @@ pub fn json_name(name: &[u8]) -> String {
     }
 }
 
-/// The name, if it can be printed literally.
 fn plain(name: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(name).ok()?;
     let is_odd = text.contains(|c| c == '\\' || is_unseen(c)) || text.contains("$'");
@@ -53,11 +52,10 @@ fn push_quoted(out: &mut String, c: char) {
 }
 
 fn push_byte(out: &mut String, byte: u8) {
-    // Writing to a string can't fail.
     let _ = write!(out, "\\x{byte:02x}");
 }
 
-/// How a shell expands a word that contains `$'...'` parts. `None` if it has none, if one is unterminated, or
+/// Expands a word as a shell would if it contains `$'...'`. `None` if it has none, if one is unterminated, or
 /// if one contains a NUL byte.
 pub fn unquoted(word: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(word.len());
@@ -87,7 +85,7 @@ fn read_quoted<'a>(mut rest: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     }
 }
 
-/// Reads what follows a backslash, as bash does.
+/// Reads an escape sequence after its backslash, as bash does.
 fn read_escape<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     let (&kind, after) = rest.split_first()?;
     let (code, after) = match kind {
@@ -116,7 +114,7 @@ fn read_escape<'a>(rest: &'a [u8], out: &mut Vec<u8>) -> Option<&'a [u8]> {
     Some(after)
 }
 
-/// A number of at least one and at most `most` digits.
+/// A number of 1 to `most` digits.
 fn number(rest: &[u8], base: u32, most: usize) -> Option<(u32, &[u8])> {
     let digit = |byte: &u8| char::from(*byte).to_digit(base);
     let digits = rest.iter().take(most).map_while(digit).collect::<Vec<u32>>();

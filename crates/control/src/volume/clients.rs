@@ -1,4 +1,4 @@
-//! `volume clients`: who uses the volumes that the daemon serves.
+//! `volume clients`: clients of the volumes that the daemon serves.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,10 +6,10 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Of which pools.
+/// A `volume clients` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clients {
-    /// By name; none: all that the daemon holds.
+    /// Pools by name; empty: all of the daemon's.
     #[serde(default)]
     pub pools: Vec<String>,
 }
@@ -17,9 +17,9 @@ pub struct Clients {
 /// A client of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Client {
-    /// The volume.
+    /// Volume.
     pub volume: String,
-    /// How the client is known.
+    /// Client's description.
     pub who: String,
 }
 
@@ -31,7 +31,7 @@ impl Verb for Clients {
     type Answer = Vec<Client>;
 
     /// # Errors
-    /// No daemon runs; a pool that is named is not there.
+    /// No daemon; a named pool is missing.
     async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Client>>, ControlError> {
         let Some(open) = session.pools() else {
             let why = "no daemon runs (`cenote serve`), so nothing is served";

@@ -1,8 +1,7 @@
-//! `volume cp`: a volume, or a snapshot of one, goes to a file, a device or a stream; or one of them becomes
-//! the content of a volume.
+//! `volume cp`: copies a volume or its snapshot to a file, device or stream, or one of these into a volume.
 //!
-//! Idea: files and devices are opened by the caller ([`crate::files::host`]); streams are its standard input
-//! and output.
+//! Idea: the caller opens files and devices ([`crate::files::host`]); streams are its standard input and
+//! output.
 
 use std::fs::File;
 
@@ -19,19 +18,19 @@ use crate::remote::Failure;
 use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A copy of a volume, or into one.
+/// A `volume cp` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copy {
-    /// The volume; out of a pool, it may be a snapshot of one.
+    /// The volume, or when copying out, a snapshot of one.
     pub volume: String,
     /// The other side, as the caller named it.
     pub other: String,
-    /// Which way.
+    /// Direction.
     pub way: Way,
-    /// What is there is replaced: a file, or a volume that is not empty.
+    /// Overwrite a file, or a volume that is not empty.
     #[serde(default)]
     pub replace: bool,
-    /// Out of a pool: blocks that can't be read are zeros in the copy.
+    /// Out of a pool: replace unreadable blocks by zeros.
     #[serde(default)]
     pub partial: bool,
 }
@@ -50,17 +49,17 @@ pub enum Way {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sink {
-    /// To a new file in a folder that the caller has opened.
+    /// A new file in a folder opened by the caller.
     File {
-        /// The folder's place among the files of the request.
+        /// Index of the folder in the request's files.
         folder: usize,
         /// The file's name.
         #[serde(with = "text_or_bytes")]
         name: Vec<u8>,
     },
-    /// To a block device with this place among the files of the request.
+    /// A block device, by index in the request's files.
     Device(usize),
-    /// To standard output.
+    /// Standard output.
     Stream,
     /// It can't be opened.
     Not(Failure),
@@ -70,9 +69,9 @@ pub enum Sink {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Feed {
-    /// From the file or device with this place among the files of the request.
+    /// A file or device, by index in the request's files.
     File(usize),
-    /// From standard input.
+    /// Standard input.
     Stream,
 }
 
@@ -84,7 +83,7 @@ impl Verb for Copy {
     type Answer = Summary;
 
     /// # Errors
-    /// One side can't be opened, read or written, or holds less than the other; it was interrupted.
+    /// One side can't be opened, read or written, or is too small; an interrupt.
     async fn carry_out(self, session: &Session) -> Result<Answered<Summary>, ControlError> {
         match &self.way {
             Way::Out(sink) => self.out(session, sink).await,

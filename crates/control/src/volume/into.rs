@@ -1,4 +1,4 @@
-//! `volume cp` into a pool: a file, a device or standard input becomes the content of a volume.
+//! `volume cp` into a pool: fills a volume from a file, device or standard input.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};

@@ -10,18 +10,18 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// What is to be shown.
+/// A `zfs get` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Get {
-    /// Pools, datasets, snapshots, bookmarks, or paths in mounted file systems; none: all pools.
+    /// Pools, datasets, snapshots, bookmarks, or paths in mounted file systems; empty: all pools.
     #[serde(default)]
     pub names: Vec<String>,
-    /// Types, and how far below the names.
+    /// Types and depth.
     pub scope: Scope,
-    /// Properties by name, or by column; none: all.
+    /// Properties by name or column; empty: all.
     #[serde(default)]
     pub properties: Option<Vec<String>>,
-    /// Only values that come from these; none: from anywhere.
+    /// Sources of values; empty: any.
     #[serde(default)]
     pub sources: Option<Vec<SourceKind>>,
 }
@@ -33,7 +33,7 @@ impl Verb for Get {
     type Answer = Datasets;
 
     /// # Errors
-    /// A property has another name; the only dataset that is named is not there.
+    /// An unknown property; the only named dataset is missing.
     async fn carry_out(self, session: &Session) -> Result<Answered<Datasets>, ControlError> {
         let wanted = self.properties.as_deref().map(Wanted::parse_all).transpose()?;
         let mut shown = show(session, &self.names, self.scope, wanted.as_deref()).await?;
@@ -48,26 +48,26 @@ impl Verb for Get {
     }
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
-    /// It was set here.
+    /// Set here.
     Local,
-    /// It is what OpenZFS assumes.
+    /// OpenZFS's default.
     Default,
-    /// It was set on a dataset above.
+    /// Set on an ancestor.
     Inherited,
-    /// It is in force as long as the dataset is mounted.
+    /// Set for the current mount.
     Temporary,
-    /// A receive brought it.
+    /// Received.
     Received,
-    /// Nobody set it: it is a fact.
+    /// A fact, without a source.
     None,
 }
 
 impl SourceKind {
-    /// All, as they are typed.
+    /// All, as typed.
     pub const ALL: [(&str, SourceKind); 6] = [
         ("local", SourceKind::Local),
         ("default", SourceKind::Default),
@@ -89,7 +89,7 @@ impl SourceKind {
     }
 }
 
-/// What was asked for by name and is not there has a line even so.
+/// Properties requested by name have a line even if absent.
 fn fill(dataset: &mut Shown, wanted: &[Wanted]) {
     let property = |wanted: &Wanted| {
         let name = wanted.name();

@@ -1,6 +1,6 @@
-//! Keys of encrypted datasets: verbs that change them, load them, and take them out of memory.
+//! Keys of encrypted datasets: verbs that change, load and unload them.
 //!
-//! Keys stay loaded in the daemon, until they are unloaded or the pool is exported. Without a daemon no key
+//! Keys stay loaded in the daemon until they are unloaded or the pool is exported. Without a daemon no key
 //! outlives a verb, so loading one can only mean checking it.
 
 pub mod change_key;

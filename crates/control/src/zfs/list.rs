@@ -9,15 +9,15 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// What is to be shown.
+/// A `zfs list` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct List {
-    /// Pools, datasets, snapshots, bookmarks, or paths in mounted file systems; none: all pools.
+    /// Pools, datasets, snapshots, bookmarks, or paths in mounted file systems; empty: all pools.
     #[serde(default)]
     pub names: Vec<String>,
-    /// Types, and how far below the names.
+    /// Types and depth.
     pub scope: Scope,
-    /// Properties by name, or by column.
+    /// Properties by name or column.
     pub properties: Vec<String>,
 }
 
@@ -28,7 +28,7 @@ impl Verb for List {
     type Answer = Datasets;
 
     /// # Errors
-    /// A property has another name; the only dataset that is named is not there.
+    /// An unknown property; the only named dataset is missing.
     async fn carry_out(self, session: &Session) -> Result<Answered<Datasets>, ControlError> {
         let wanted = Wanted::parse_all(&self.properties)?;
         show(session, &self.names, self.scope, Some(&wanted)).await

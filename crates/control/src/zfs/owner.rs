@@ -1,7 +1,7 @@
 //! Usage and quotas of single owners: `userused@1000`, `groupobjquota@5`, `projectused@77` and similar.
 //!
-//! Owners are typed by number, or by names of this machine, and shown by number: only the machine that the
-//! pool comes from knows what it called them.
+//! Owners are typed by number, or by a name of this machine, and shown by number: only the pool's home
+//! machine knows their names.
 //!
 //! Source: OpenZFS `zfs_userquota_prop_prefixes`, `zfs_userspace_one`.
 
@@ -63,7 +63,7 @@ impl OwnerProp {
         Ok(None)
     }
 
-    /// Which quota it names: kind of owner, what is counted, the owner. `None` for usage.
+    /// The kind of owner, the counted unit, and the owner of a quota. `None` for usage.
     pub fn limit(&self) -> Option<(SpaceBy, Counted, u64)> {
         let counted = match self.figure {
             Figure::Quota => Counted::Bytes,
@@ -86,7 +86,7 @@ impl OwnerProp {
             return Ok(None);
         }
         let fs = Filesystem::open(objset).await?;
-        // Not the default, which has properties of its own.
+        // Excludes the default quota, which has properties of its own.
         if let Some((by, counted, owner)) = self.limit() {
             return Ok(Some(fs.own_quota(by, counted, owner).await?));
         }

@@ -1,7 +1,7 @@
-//! The permissions that changes of datasets need: to set properties, make datasets, destroy them.
+//! Permissions for changes of datasets: setting properties, making datasets, destroying them.
 //!
-//! Nobody but administrators sets places of keys, which the daemon reads as root when it starts, or the
-//! properties that the daemon itself goes by.
+//! Only administrators set key locations, which the daemon reads as root when it starts, and properties that
+//! control the daemon itself.
 //!
 //! Source: OpenZFS `zfs_ioctl.c` (`zfs_secpolicy_*`), `zfs_main.c` (`zfs_mount_delegation_check`).
 
@@ -12,29 +12,29 @@ use super::tree::above::nearest_above;
 use crate::error::ControlError;
 use crate::permissions::{FOR_ADMINS, Permissions};
 
-/// Who makes or removes a name in a directory needs this too.
+/// Also needed to make or remove a name in a directory.
 pub const MOUNT: &str = "mount";
-/// Why a dataset may not remember a file.
+/// Refusal to store a file as a key location.
 const FILES_FOR_ADMINS: &str = "permission denied: the daemon reads this file with its own rights later, so \
     only root and its user may set it; let it prompt, or use --key and -L file:///PATH each time";
-/// What names of properties begin with that `userprop` is not enough for.
+/// Prefix of properties for which `userprop` is not enough.
 const OWN_PROPERTIES: &str = "org.cenote:";
 
 impl Permissions {
     /// To set properties.
     ///
     /// # Errors
-    /// One is not to be set by others than administrators, or there is none of this name.
+    /// One is unknown, or for administrators only.
     pub fn set(&mut self, dataset: &Dataset, settings: &[Setting]) -> Result<(), ControlError> {
         let permissions = to_set(settings)?;
         permissions.iter().for_each(|permission| self.need(dataset, &[permission]));
         Ok(())
     }
 
-    /// To make a dataset, and those above it that are missing, with properties.
+    /// To make a dataset and its missing parents, with properties.
     ///
     /// # Errors
-    /// As of [`Permissions::set`].
+    /// As [`Permissions::set`].
     pub async fn make(&mut self, mos: &Mos, name: &str, settings: &[Setting]) -> Result<(), ControlError> {
         let above = nearest_above(mos, name).await?;
         let missing = name.strip_prefix(above.name()).unwrap_or_default().matches('/').count();
@@ -43,7 +43,7 @@ impl Permissions {
             self.need_below(&above, &["create", MOUNT]);
         }
         for permission in to_set(settings)? {
-            // What a dataset is, rather than a setting, whoever makes it may say without further permission.
+            // Properties that define the dataset, rather than configure it, need no further permission.
             let is_of_creation =
                 cenote_tasks::KEPT_ELSEWHERE.contains(&permission.as_str()) || permission == "keylocation";
             if !is_of_creation {
@@ -59,18 +59,17 @@ impl Permissions {
     }
 }
 
-/// The file system or volume that a snapshot or bookmark is of.
+/// The dataset of a snapshot or bookmark.
 pub fn head_of(name: &str) -> &str {
     name.split(['@', '#']).next().unwrap_or(name)
 }
 
-/// The permissions that settings take. A value for which the daemon would read a file as root later is not to
-/// be had.
+/// The permissions for settings. Refuses values that would make the daemon read a file as root later.
 pub fn to_set(settings: &[Setting]) -> Result<Vec<String>, ControlError> {
     let mut permissions = Vec::new();
     for Setting { property, value } in settings {
         let permission = to_set_one(property)?;
-        // Names of properties may be typed in several ways: this is the one that is stored.
+        // A property has several spellings: this one is stored.
         if permission == "keylocation" && value != "prompt" {
             return Err(ControlError::Refused(format!("keylocation={value}: {FILES_FOR_ADMINS}")));
         }
@@ -83,7 +82,7 @@ pub fn to_set(settings: &[Setting]) -> Result<Vec<String>, ControlError> {
 pub fn to_set_one(typed: &str) -> Result<String, ControlError> {
     Ok(match find(typed).map_err(ControlError::Usage)? {
         Some(prop) => prop.name.to_owned(),
-        // What the daemon itself goes by: which volumes it serves, as which units, who has reserved them.
+        // Properties that control the daemon: served volumes, their LUNs, their reservations.
         None if typed.to_ascii_lowercase().starts_with(OWN_PROPERTIES) => {
             return Err(ControlError::Refused(format!("{typed}: {FOR_ADMINS}")));
         }

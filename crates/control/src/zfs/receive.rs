@@ -1,8 +1,8 @@
 //! `zfs receive`: a stream from the caller's standard input becomes a snapshot.
 //!
-//! Idea: the stream is received as `cenote_stream` does it; this says what surrounds that. Mounted file
-//! systems get their new content under the mount, as by a rollback. Ctrl-C ends the stream, as if its sender
-//! had gone: what has come is kept (`-s`) or goes.
+//! Idea: `cenote_stream` receives the stream; this module handles its surroundings. Mounted file systems get
+//! their new content under the mount, as in a rollback. Ctrl-C ends the stream like a lost sender: the
+//! partial state is kept (`-s`) or destroyed.
 //!
 //! Source: OpenZFS `zfs_main.c` (`zfs_do_receive`), `libzfs_sendrecv.c`, zfs-receive(8).
 
@@ -25,57 +25,57 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::properties::settings::{Setting, read_all};
 use here::Here;
 
-/// Where it is received, and how.
+/// A `zfs receive` request.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Receive {
     /// The file system, volume or snapshot.
     pub target: String,
-    /// How names follow from the target and from those in the stream.
+    /// How target and sent names form the new name.
     pub naming: Naming,
-    /// `-F`: what is in the way goes.
+    /// `-F`: destroy conflicting changes.
     pub force: bool,
-    /// `-s`: if the stream breaks off, what has come is kept.
+    /// `-s`: keep a partial receive.
     pub resumable: bool,
-    /// `-A`: what was kept goes.
+    /// `-A`: discard a partial receive.
     pub abort: bool,
-    /// `-u`: nothing new is mounted.
+    /// `-u`: mount nothing new.
     pub no_mount: bool,
-    /// `-M`: what is in use is unmounted even so.
+    /// `-M`: unmount even if in use.
     pub force_unmount: bool,
-    /// `-h`: holds are left out.
+    /// `-h`: skip holds.
     pub skip_holds: bool,
-    /// `-n`: nothing is received.
+    /// `-n`: receive nothing.
     pub dry_run: bool,
-    /// `-v`: what is received is told.
+    /// `-v`: report received streams.
     pub verbose: bool,
-    /// `-o`: properties that are set.
+    /// `-o`: properties to set.
     pub settings: Vec<Setting>,
-    /// `-x`: properties that are left out.
+    /// `-x`: properties to skip.
     pub excluded: Vec<String>,
-    /// `-o origin=`: the snapshot that a new dataset is to be a clone of.
+    /// `-o origin=`: origin of the new clone.
     pub origin: Option<String>,
 }
 
-/// How a received snapshot is called.
+/// The name of a received snapshot.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Naming {
     /// As the target says.
     #[default]
     Exact,
-    /// `-d`: all but the pool of the sent name follows the target.
+    /// `-d`: the sent name without its pool follows the target.
     WithoutPool,
     /// `-e`: the last part of the sent name follows the target.
     LastPart,
 }
 
-/// What came of it.
+/// The result of a receive.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
-    /// Snapshots that were made, in order.
+    /// New snapshots, in order.
     pub snapshots: Vec<String>,
-    /// Snapshots that were there already.
+    /// Snapshots already present.
     pub skipped: Vec<String>,
 }
 
@@ -86,7 +86,7 @@ impl Verb for Receive {
     type Answer = Taken;
 
     /// # Errors
-    /// Words that do not go together; a stream that is wrong, or not for this target.
+    /// Contradictory options; a stream that is invalid, or not for this target.
     async fn carry_out(self, session: &Session) -> Result<Answered<Taken>, ControlError> {
         self.check()?;
         let pool = pool_of(&self.target).to_owned();
@@ -118,7 +118,7 @@ impl Verb for Receive {
 }
 
 impl Receive {
-    /// Words that contradict each other.
+    /// Rejects contradictory options.
     fn check(&self) -> Result<(), ControlError> {
         let is_more = self.naming != Naming::Exact || self.dry_run || self.resumable || self.no_mount;
         match self.abort && is_more {
@@ -157,12 +157,12 @@ impl Receive {
         let mut reader = StreamReader::new(Box::new(inlet));
         let here = Here { session, engine, verbose: self.verbose, force_unmount: self.force_unmount };
         let order = self.order()?;
-        // Interrupted, it has to clear up.
+        // An interrupted receive must clean up.
         let done = session.caller().whole(receive(engine, &mut reader, &order, &here)).await;
         done.map_err(|error| self.failed(error))
     }
 
-    /// An error of the receive, in OpenZFS's words where it has any.
+    /// Maps a receive error to OpenZFS's wording where it has one.
     fn failed(&self, error: ReceiveError) -> ControlError {
         match error {
             ReceiveError::Pool { what, source } => match &source {
@@ -179,7 +179,7 @@ impl Receive {
         }
     }
 
-    /// Gives up what a receive that broke off has left.
+    /// Discards the partial state of an interrupted receive.
     async fn abort(&self, engine: &Engine) -> Result<(), ControlError> {
         let name = &self.target;
         dataset(&engine.mos().await?, name).await?;

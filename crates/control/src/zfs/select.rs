@@ -59,7 +59,7 @@ impl Types {
         Ok(types)
     }
 
-    /// Whether only snapshots and bookmarks are selected: then those of the named datasets are meant.
+    /// Whether only snapshots and bookmarks are selected: then those of the named datasets.
     pub fn only_attached(self) -> bool {
         !self.filesystems && !self.volumes
     }
@@ -78,26 +78,26 @@ impl Types {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// A live file system.
+    /// Live file system.
     Filesystem,
-    /// A live volume.
+    /// Live volume.
     Volume,
-    /// A snapshot.
+    /// Snapshot.
     Snapshot,
-    /// A bookmark.
+    /// Bookmark.
     Bookmark,
 }
 
 /// A dataset, snapshot or bookmark.
 pub struct Item {
-    /// Its full name.
+    /// Full name.
     pub name: String,
-    /// Its type.
+    /// Type.
     pub kind: Kind,
-    /// Its creation txg.
+    /// Creation txg.
     pub createtxg: Txg,
     content: Content,
-    /// The daemon's pool that it is in.
+    /// The daemon's pool that contains it.
     held: Option<Arc<OpenPool>>,
 }
 
@@ -108,7 +108,7 @@ enum Content {
 
 const RESUME_TOKEN: &str = "receive_resume_token";
 
-/// The token of a receive that broke off.
+/// The token of an interrupted receive.
 async fn token_of(dataset: &Dataset) -> Result<Option<Property>, ControlError> {
     if dataset.is_snapshot() {
         return Ok(None);
@@ -121,7 +121,7 @@ async fn token_of(dataset: &Dataset) -> Result<Option<Property>, ControlError> {
     }))
 }
 
-/// What a property is as long as its file system is mounted.
+/// Overrides a property with the option of the current mount.
 fn as_mounted(property: &mut Property, dataset: &Dataset, pool: &OpenPool) {
     let in_force = pool.mounts.in_force(dataset.id());
     match (&*property.name, &mut property.value, in_force) {
@@ -213,9 +213,8 @@ impl Item {
         }
     }
 
-    /// Bytes written since an earlier version, which is named as after `written`: `@SNAPSHOT`, `#BOOKMARK`,
-    /// or `@` and a full name, which may be of the origin. `None`: there is no such version, or it is not
-    /// earlier.
+    /// Bytes written since an earlier version, named as after `written`: `@SNAPSHOT`, `#BOOKMARK`, or `@` and
+    /// a full name, possibly of the origin. `None`: no such version, or not an earlier one.
     pub async fn written_since(&self, since: &str) -> Result<Option<u64>, ControlError> {
         let Some(dataset) = self.dataset() else { return Ok(None) };
         let full = match since.get(1..) {
@@ -240,7 +239,7 @@ impl Item {
         }
     }
 
-    /// One owner's usage or quota. `None` for a volume or bookmark, if usage is not tracked, or if a key is
+    /// One owner's usage or quota. `None` for a volume or bookmark, without usage tracking, or if a key is
     /// missing.
     pub async fn of_owner(&self, wanted: &OwnerProp) -> Result<Option<u64>, ControlError> {
         let Some(dataset) = self.dataset().filter(|_| self.kind != Kind::Volume) else { return Ok(None) };
@@ -275,11 +274,11 @@ pub struct Scope {
 pub struct Selected {
     /// Sorted, without duplicates.
     pub items: Vec<Item>,
-    /// `Done`, or the worst problem on the way (already reported on standard error).
+    /// `Done`, or the worst problem so far, already reported.
     pub outcome: Outcome,
 }
 
-/// Finds the named datasets, or all datasets of all pools, and what is below them.
+/// Finds the named datasets, or all datasets, and their descendants within `scope`.
 pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result<Selected, ControlError> {
     let mut walk = Walk { session, scope, items: Vec::new(), outcome: Outcome::Done };
     if names.is_empty() {
@@ -327,15 +326,15 @@ pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result
     Ok(Selected { items: walk.items, outcome: walk.outcome })
 }
 
-/// The file system of the daemon that a path leads into. The mount table and the pool tell: no directory is
-/// asked. Only administrators learn what there is below a mount point.
+/// Maps a path to the daemon's file system that contains it. Uses only the mount table and the pool, never
+/// the directory; only administrators learn about paths below a mount point.
 async fn of_path(session: &Session, typed: &str) -> Result<String, ControlError> {
     let refused = |why: &str| ControlError::NotFound(format!("cannot open '{typed}': {why}"));
     let foreign = || refused("not a file system that the daemon has mounted");
     let path = plain(&session.caller().local(Path::new(typed)));
     let table = Table::read().map_err(ControlError::io("/proc/self/mountinfo"))?;
     let above = table.lines().iter().filter(|line| path.starts_with(&line.dir));
-    // Of several on one directory, the last one lies on top.
+    // Of several mounts on one directory, the last is on top.
     let mount = above.max_by_key(|line| line.dir.components().count());
     let mount = mount.filter(|line| line.fuse_subtype() == Some("zfs")).ok_or_else(foreign)?;
     for pool in session.pools().map(|pools| pools.all()).unwrap_or_default() {
@@ -394,7 +393,7 @@ async fn named(session: &Session, mos: &Mos, name: &str) -> Result<Item, Control
     })
 }
 
-/// A walk down the tree that continues past unreadable datasets.
+/// A tree walk that continues past unreadable datasets.
 struct Walk<'a> {
     session: &'a Session,
     scope: Scope,

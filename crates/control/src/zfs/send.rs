@@ -1,11 +1,11 @@
-//! `zfs send`: streams of snapshots, to the caller's standard output.
+//! `zfs send`: writes streams of snapshots to the caller's standard output.
 //!
-//! Idea: the words are read into a [`SendRequest`], whose plan says which streams there will be and how long.
-//! Then the stream goes from the pool's blocks to the caller's descriptor; what it says of itself goes to
-//! notes, or with `-n` into the answer.
+//! Idea: options become a [`SendRequest`], whose plan lists the streams and their sizes. The stream then goes
+//! from the pool's blocks to the caller's descriptor. Messages go to notes, or with `-n` into the answer.
 //!
-//! In the daemon a send holds the snapshots that it reads, as an open file would, and nothing else: others go
-//! on freeing and destroying. Of a file system as it is on disk, all is kept that the pool had then.
+//! In the daemon, a send holds its snapshots as an open file would; other commands go on freeing and
+//! destroying. When a live file system is sent from its state on disk, the pool keeps everything that this
+//! state holds.
 //!
 //! Source: OpenZFS `zfs_main.c` (`zfs_do_send`), `libzfs_sendrecv.c`, zfs-send(8).
 
@@ -33,18 +33,18 @@ use crate::session::{Session, dataset, pool_of};
 use crate::text::{iso_utc, nice_bytes};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Below a file system or volume, where an increment is received: `recv_clone_name`.
+/// The child dataset that receives an increment: `recv_clone_name`.
 const RECV_CLONE_NAME: &str = "%recv";
-/// How often it is told how far a send is.
+/// Interval between progress reports.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is sent, and how.
+/// A `zfs send` request.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Send {
-    /// The snapshot, or a file system or volume; with `token`, empty.
+    /// The snapshot, file system or volume; empty with `token`.
     pub target: String,
-    /// `-i` or `-I`: a snapshot or bookmark that the receiver has.
+    /// `-i` or `-I`: the receiver's snapshot or bookmark.
     pub from: Option<String>,
     /// `-I`: all snapshots between.
     pub between: bool,
@@ -68,37 +68,37 @@ pub struct Send {
     pub compressed: bool,
     /// `-w`.
     pub raw: bool,
-    /// `-t`: where a receive broke off.
+    /// `-t`: resume point of a receive.
     pub token: Option<String>,
-    /// `-S`: what a receive that broke off has left.
+    /// `-S`: send a partially received state.
     pub saved: bool,
-    /// `-n`: nothing is sent.
+    /// `-n`: send nothing.
     pub dry_run: bool,
-    /// `-v`, `-P`: streams and their lengths are told.
+    /// `-v`, `-P`: report streams and sizes.
     pub verbose: bool,
-    /// `-v`: so is how far the send is.
+    /// `-v`: report progress, too.
     pub progress: bool,
-    /// `-P`: they are told for programs.
+    /// `-P`: machine-readable report.
     pub parsable: bool,
 }
 
-/// A stream and how long it is.
+/// A stream and its size.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Foretold {
-    /// The snapshot.
+    /// Snapshot.
     pub to: String,
-    /// What the receiver has, if it is told.
+    /// The source of an increment, if reported.
     pub from: Option<String>,
     /// Bytes.
     pub bytes: u64,
 }
 
-/// What comes of it.
+/// The answer to a send.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     /// The token's content, as OpenZFS prints it.
     pub token: Vec<String>,
-    /// The streams, if they were to be told.
+    /// The streams, if a report was requested.
     pub streams: Vec<Foretold>,
 }
 
@@ -108,7 +108,7 @@ impl Sent {
         self.streams.iter().map(|stream| stream.bytes).sum()
     }
 
-    /// As OpenZFS prints it.
+    /// The report as OpenZFS prints it.
     pub fn lines(&self, is_parsable: bool) -> Vec<String> {
         let mut lines = self.token.clone();
         lines.extend(self.streams.iter().map(|stream| stream.line(is_parsable)));
@@ -146,7 +146,7 @@ impl Verb for Send {
     type Answer = Sent;
 
     /// # Errors
-    /// Words that do not go together; a snapshot that is missing, or not earlier; what can't be read.
+    /// Contradictory options; a snapshot that is missing or not earlier; unreadable data.
     async fn carry_out(mut self, session: &Session) -> Result<Answered<Sent>, ControlError> {
         self.check()?;
         let mut sent = Sent::default();
@@ -162,7 +162,7 @@ impl Verb for Send {
             _ if self.saved => saved(&mos, &target, given.as_ref()).await?,
             _ => self.request(&mos, session).await?,
         };
-        // What is told of a send by its token names the snapshot.
+        // With a token, messages name the token's snapshot.
         self.target = target;
         if let Some(state) = given.as_ref().filter(|_| self.verbose) {
             sent.token = token_lines(state);
@@ -187,7 +187,7 @@ impl Verb for Send {
             sent.streams = plan.steps().iter().map(foretold).collect();
         }
         if holds.is_some() {
-            // The plan and the state of the pool that it was made from keep all that is freed.
+            // The plan and its pool state pin all freed blocks.
             drop((plan, mos));
             ready = ready.not_keeping();
         }
@@ -204,7 +204,7 @@ impl Verb for Send {
     }
 }
 
-/// Keeps the snapshots of a plan from being destroyed, if a daemon runs this.
+/// In the daemon, keeps the plan's snapshots from being destroyed.
 async fn hold(session: &Session, plan: &Plan) -> Result<Option<Vec<SnapshotHold>>, ControlError> {
     let mut holds = Vec::new();
     for step in plan.steps().iter().filter(|step| step.dataset.is_snapshot()) {
@@ -218,7 +218,7 @@ async fn hold(session: &Session, plan: &Plan) -> Result<Option<Vec<SnapshotHold>
 }
 
 impl Send {
-    /// Words that contradict each other.
+    /// Rejects contradictory options.
     fn check(&self) -> Result<(), ControlError> {
         let usage = |text: &str| Err(ControlError::Usage(text.into()));
         let is_package = self.replicate || self.props || self.backup || self.holds;
@@ -269,7 +269,7 @@ impl Send {
         }
     }
 
-    /// What `-i` names.
+    /// Resolves the argument of `-i`.
     async fn since(&self, mos: &Mos, to: &Dataset, session: &Session) -> Result<Since, ControlError> {
         let Some(from) = &self.from else { return Ok(Since::Nothing) };
         let mut from = from.clone();
@@ -292,7 +292,7 @@ impl Send {
             .ok_or_else(|| ControlError::NotFound(format!("cannot open '{from}': bookmark does not exist")))
     }
 
-    /// What `-R` and `-I` name.
+    /// The extent selected by `-R` and `-I`.
     async fn many(&self, mos: &Mos, to: &Dataset) -> Result<Extent, ControlError> {
         let head = to.dir().head().await?;
         let origin = head.origin().await?;
@@ -317,7 +317,7 @@ impl Send {
         })
     }
 
-    /// The source of a stream, as it is told: in a package, only if it is of the same file system.
+    /// A stream's source as reported: in a package, only if it belongs to the same file system.
     fn told_source(&self, step: &Step) -> Option<String> {
         let is_many = self.replicate || self.between;
         match &step.since {
@@ -331,7 +331,7 @@ impl Send {
         }
     }
 
-    /// Writes the streams, and tells how far they are.
+    /// Writes the streams and reports progress.
     async fn write(&self, session: &Session, ready: &Ready, sent: &mut Sent) -> Result<(), ControlError> {
         let caller = session.caller();
         let output = caller.console.output().map_err(ControlError::io("standard output"))?;
@@ -369,7 +369,7 @@ impl Send {
         }
     }
 
-    /// Nobody takes the stream: it is not whole, so this is no success.
+    /// A closed output leaves the stream incomplete, so it is a failure.
     fn unwritten(&self, error: io::Error) -> ControlError {
         match error.kind() {
             io::ErrorKind::BrokenPipe => {
@@ -379,7 +379,7 @@ impl Send {
         }
     }
 
-    /// An error of the send, in OpenZFS's words where it has any.
+    /// Maps a send error to OpenZFS's wording where it has one.
     fn failed(&self, name: &str, error: SendError) -> ControlError {
         match error {
             SendError::Dataset(DatasetError::KeyMissing { .. }) => {
@@ -394,13 +394,12 @@ impl Send {
     }
 }
 
-/// A request with nothing but its extent.
 fn bare(dataset: Dataset, extent: Extent, flags: SendFlags) -> SendRequest {
     let (resume, saved) = (Resume::default(), false);
     SendRequest { dataset, extent, flags, props: false, backup: false, holds: false, resume, saved }
 }
 
-/// The rest of a stream.
+/// The request that resumes a stream.
 async fn resumed(mos: &Mos, state: &ResumeState, flags: SendFlags) -> Result<SendRequest, ControlError> {
     let name = &*String::from_utf8_lossy(&state.to_name);
     let found = by_guid(mos, name, state.to_guid).await?;
@@ -415,7 +414,7 @@ async fn resumed(mos: &Mos, state: &ResumeState, flags: SendFlags) -> Result<Sen
     Ok(SendRequest { resume, ..bare(dataset, Extent::One(since), flags.and(flags_of(state))) })
 }
 
-/// What was received of a stream.
+/// The request that sends a partially received state.
 async fn saved(mos: &Mos, target: &str, given: Option<&ResumeState>) -> Result<SendRequest, ControlError> {
     let failed = |why: &str| refused(format!("saved send failed: {why}"));
     let mut head = dataset(mos, target).await?;
@@ -446,7 +445,7 @@ fn flags_of(state: &ResumeState) -> SendFlags {
     }
 }
 
-/// What a token holds, as OpenZFS prints it.
+/// A token's content as OpenZFS prints it.
 fn token_lines(state: &ResumeState) -> Vec<String> {
     let mut lines = vec!["resume token contents:".to_owned(), "nvlist version: 0".to_owned()];
     for (name, value) in token::list_of(state).iter() {
@@ -460,7 +459,7 @@ fn token_lines(state: &ResumeState) -> Vec<String> {
     lines
 }
 
-/// The snapshot or bookmark of that guid that a stream can be the difference to.
+/// The snapshot or bookmark with that guid, as the source of an increment.
 async fn source_of(to: &Dataset, guid: Guid) -> Result<Since, ControlError> {
     if guid.0 == 0 {
         return Ok(Since::Nothing);
@@ -481,7 +480,7 @@ async fn source_of(to: &Dataset, guid: Guid) -> Result<Since, ControlError> {
     Err(ControlError::Unresumable(format!("incremental source {:#x} no longer exists", guid.0)))
 }
 
-/// The snapshot of that guid: that of the name, or any other of its file system.
+/// The snapshot with that guid: first by name, then any of its file system.
 async fn by_guid(mos: &Mos, name: &str, guid: Guid) -> Result<Option<Dataset>, ControlError> {
     let Some((head, _)) = name.split_once('@') else { return Ok(None) };
     match mos.dataset(head).await {

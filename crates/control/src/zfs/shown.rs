@@ -12,25 +12,25 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::Answered;
 
-/// A dataset, snapshot or bookmark, and what was asked for of it.
+/// A dataset, snapshot or bookmark with its requested properties.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shown {
-    /// Its full name.
+    /// Full name.
     pub name: String,
-    /// Its type.
+    /// Type.
     pub kind: Kind,
-    /// Its creation txg.
+    /// Creation txg.
     pub createtxg: u64,
-    /// Its properties, in the order in which they were asked for; those that it lacks are not there.
+    /// Its properties in the requested order; those it lacks are absent.
     pub properties: Vec<Property>,
 }
 
-/// What was found.
+/// The answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Datasets {
     /// By name, each before its snapshots, which are ordered by age.
     pub datasets: Vec<Shown>,
-    /// The daemon that was asked has no pool at all.
+    /// The daemon has no pool at all.
     pub is_without_pools: bool,
 }
 
@@ -51,8 +51,8 @@ impl Shown {
     }
 }
 
-/// The named datasets and those below; with these properties, or all. What can't be read is told of and left
-/// out.
+/// The named datasets and their descendants, with these properties, or all. Unreadable ones are reported and
+/// left out.
 pub(super) async fn show(
     session: &Session,
     names: &[String],
@@ -78,8 +78,7 @@ pub(super) async fn show(
     Ok(Answered { answer: Datasets { datasets, is_without_pools }, outcome })
 }
 
-/// The properties that were asked for. Of thousands of datasets, those that nobody asks for take most of the
-/// time.
+/// The requested properties only: for thousands of datasets, the others would take most of the time.
 async fn properties_of(item: &Item, wanted: &[Wanted]) -> Result<Vec<Property>, ControlError> {
     let names: HashSet<String> = wanted.iter().map(Wanted::name).collect();
     let is_name_alone = names.iter().all(|name| name == "name");

@@ -1,4 +1,4 @@
-//! `zfs wait`: returns when background work of a file system is done.
+//! `zfs wait`: waits for background work of a file system.
 //!
 //! Source: OpenZFS `dsl_dir.c` (`dsl_dir_wait`), zfs-wait(8).
 
@@ -12,14 +12,14 @@ use crate::error::ControlError;
 use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// How often it is looked whether the work is done.
+/// Polling interval.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Work of a file system that takes time.
+/// Background work of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Activity {
-    /// Files that were removed are being freed, or are still open.
+    /// Freeing of removed files, including those still open.
     DeleteQ,
 }
 
@@ -27,7 +27,7 @@ impl Activity {
     /// All of them.
     pub const ALL: [Activity; 1] = [Activity::DeleteQ];
 
-    /// As it is typed.
+    /// As typed.
     pub fn name(self) -> &'static str {
         match self {
             Activity::DeleteQ => "deleteq",
@@ -35,12 +35,12 @@ impl Activity {
     }
 }
 
-/// What is waited for.
+/// A `zfs wait` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// The file system.
+    /// File system.
     pub filesystem: String,
-    /// Work of these kinds; none: of all.
+    /// Kinds of work; empty: all.
     #[serde(default)]
     pub activities: Vec<Activity>,
 }
@@ -52,12 +52,12 @@ impl Verb for Wait {
     type Answer = ();
 
     /// # Errors
-    /// There is no such file system, or no daemon has its pool open: then nothing is done in the background.
+    /// No such file system, or its pool is not open in a daemon and thus has no background work.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let name = &self.filesystem;
         let refused = |why: &str| ControlError::Refused(format!("cannot wait for '{name}': {why}"));
         let Some(pool) = session.held_by_name(pool_of(name)) else {
-            // It says so if there is none.
+            // Fails if there is no such pool.
             session.find_pool(pool_of(name)).await?;
             return Err(refused("no daemon has its pool open; without one, work ends with its command"));
         };

@@ -1,16 +1,16 @@
-//! Names of properties, as they are asked for.
+//! Names of requested properties.
 
 use cenote_format::props::{Prop, ZFS_PROPS};
 
 use super::owner::OwnerProp;
 use crate::error::ControlError;
 
-/// A property that was asked for.
+/// A requested property.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    /// A native property.
+    /// Native property.
     Native(&'static Prop),
-    /// A user property.
+    /// User property.
     User(String),
     /// `written@SNAPSHOT` or `written#BOOKMARK`, without `written`.
     WrittenSince(String),
@@ -18,7 +18,7 @@ pub enum Wanted {
     OfOwner(OwnerProp),
 }
 
-/// What `space` stands for.
+/// The properties of `space`.
 const SPACE: [&str; 7] = [
     "name",
     "available",
@@ -30,7 +30,7 @@ const SPACE: [&str; 7] = [
 ];
 
 impl Wanted {
-    /// Parses names with commas between them; `space` stands for several.
+    /// Parses comma-separated names; `space` stands for several.
     pub fn parse_list(names: &str) -> Result<Vec<Wanted>, ControlError> {
         let mut all = Vec::new();
         for name in names.split(',') {
@@ -43,10 +43,10 @@ impl Wanted {
         Ok(all)
     }
 
-    /// The same, one by one.
+    /// Parses single names.
     ///
     /// # Errors
-    /// A name is none of a property.
+    /// An unknown property.
     pub fn parse_all(names: &[String]) -> Result<Vec<Wanted>, ControlError> {
         names.iter().map(|name| Wanted::parse(name)).collect()
     }

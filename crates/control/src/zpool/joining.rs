@@ -1,4 +1,4 @@
-//! Devices that join a pool: as vdevs of their own, beside others, in the place of others.
+//! Devices that join a pool: as vdevs of their own, beside other devices, or as replacements.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_add`, `zpool_do_attach_or_replace`), `libzfs_pool.c`
 //! (`zpool_vdev_attach`), including the wording.
@@ -21,7 +21,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::zpool::leaves::meant::meant;
 
-/// Opens a device that joins a vdev; one that holds something only by `force`.
+/// Opens a device that joins a vdev; a device with contents only by `force`.
 async fn joining(session: &Session, mos: &Mos, typed: &str, force: bool) -> Result<NewDevice, ControlError> {
     refuse_own(session, mos, &[typed])?;
     let new = devices::open_one(session, typed).await?;
@@ -31,12 +31,12 @@ async fn joining(session: &Session, mos: &Mos, typed: &str, force: bool) -> Resu
     Ok(new)
 }
 
-/// How what joins is brought what it lacks.
+/// The kind of resilver for a joining device.
 fn resilver(is_sequential: bool) -> Resilver {
     if is_sequential { Resilver::Sequential } else { Resilver::Healing }
 }
 
-/// Why something that is no device of the tree can't be replaced.
+/// Why a device outside the tree can't be replaced.
 fn why_not(session: &Session, mos: &Mos, typed: &str) -> &'static str {
     let (config, found) = (mos.pool().config(), mos.pool().found());
     let one = |vdevs: &[VdevConfig]| -> Option<Guid> {
@@ -49,7 +49,7 @@ fn why_not(session: &Session, mos: &Mos, typed: &str) -> &'static str {
     }
 }
 
-/// Refuses what `force` would accept.
+/// Refuses problems that `force` would override.
 fn unless_any(problems: &[String]) -> Result<(), ControlError> {
     match problems.is_empty() {
         true => Ok(()),
@@ -60,7 +60,7 @@ fn unless_any(problems: &[String]) -> Result<(), ControlError> {
     }
 }
 
-/// Refuses devices that the pool contains already, which this program itself keeps open.
+/// Refuses the pool's own devices, which this program keeps open.
 fn refuse_own(session: &Session, mos: &Mos, typed: &[&str]) -> Result<(), ControlError> {
     let own = |typed: &&&str| {
         let path = std::path::absolute(session.caller().local(Path::new(typed))).ok();

@@ -1,5 +1,4 @@
-//! The vdevs of a new pool, or those that a pool gets: as values, and as words: `mirror a b special mirror c
-//! d log e`.
+//! Vdevs of a new pool, or additions to one, as values and as words: `mirror a b special mirror c d log e`.
 //!
 //! Idea: a word that is not a keyword is a device. `mirror`, `raidz` and `draid` group the devices that
 //! follow; `log`, `special`, `dedup`, `spare` and `cache` set the purpose of everything that follows.
@@ -16,14 +15,14 @@ use serde::{Deserialize, Serialize};
 
 use draid::Draid;
 
-/// `VDEV_RAIDZ_MAXPARITY` and the number of devices that a RAID-Z has at most.
+/// `VDEV_RAIDZ_MAXPARITY`, and the maximum number of RAID-Z children.
 const MAX_PARITY: usize = 3;
 const MAX_RAIDZ_CHILDREN: usize = 255;
 
-/// A vdev that is wanted.
+/// A requested vdev.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// [`VdevKind::Disk`] for a single device of either kind.
+    /// [`VdevKind::Disk`] for any single device.
     pub kind: VdevKind,
     /// RAID-Z and dRAID: parity columns.
     #[serde(default)]
@@ -31,23 +30,23 @@ pub struct Group {
     /// dRAID: its geometry.
     #[serde(default)]
     pub draid: Option<Draid>,
-    /// Its allocation class.
+    /// Allocation class.
     #[serde(default)]
     pub class: VdevClass,
     /// Its devices: paths, or names in `/dev`.
     pub devices: Vec<String>,
 }
 
-/// Vdevs and other devices that are wanted.
+/// Requested vdevs and other devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
-    /// The vdevs.
+    /// Vdevs.
     #[serde(default)]
     pub groups: Vec<Group>,
-    /// Devices that replace failed ones.
+    /// Hot spares.
     #[serde(default)]
     pub spares: Vec<String>,
-    /// Devices that cache frequently read data.
+    /// Cache devices.
     #[serde(default)]
     pub cache: Vec<String>,
 }
@@ -73,7 +72,7 @@ impl Section {
     }
 }
 
-/// Parses words. The error says what is wrong with them.
+/// Parses words. The error describes the mistake.
 pub fn parse(words: &[String]) -> Result<Layout, String> {
     let mut layout = Layout::default();
     let (mut section, mut gathers) = (Section::Vdevs(VdevClass::Normal), false);
@@ -83,7 +82,7 @@ pub fn parse(words: &[String]) -> Result<Layout, String> {
             if word == "log" && groups.iter().any(|group| group.class == VdevClass::Log) {
                 return Err("'log' can be given only once".into());
             }
-            // A class for allocations without devices is harmless.
+            // An empty allocation class is harmless.
             let ends = words.get(index + 1).is_none_or(|next| Section::named(next).is_some());
             match word.as_str() {
                 "cache" | "spare" if ends => return Err(format!("{word} requires at least 1 devices")),
@@ -140,7 +139,7 @@ fn grouping(word: &str) -> Result<Option<(VdevKind, usize)>, String> {
     }
 }
 
-/// A new pool needs a vdev for data; additions to an existing pool do not.
+/// A new pool needs a data vdev; additions to a pool do not.
 pub fn require_data(groups: &[Group]) -> Result<(), &'static str> {
     match groups.iter().any(|group| group.class == VdevClass::Normal) {
         true => Ok(()),
@@ -155,10 +154,10 @@ impl Layout {
         in_groups.chain(&self.spares).chain(&self.cache).map(String::as_str).collect()
     }
 
-    /// Whether such vdevs can be. Words that parse passed it; values have to.
+    /// Checks the values. Parsed words are valid already.
     ///
     /// # Errors
-    /// The reason why they can't.
+    /// The reason.
     pub fn check(&self) -> Result<(), String> {
         for group in &self.groups {
             group.check()?;
@@ -171,10 +170,10 @@ impl Layout {
         }
     }
 
-    /// Some kinds of vdevs require features.
+    /// Checks the features that some kinds of vdevs require.
     ///
     /// # Errors
-    /// The feature that is missing.
+    /// The missing feature.
     pub fn check_features(&self, has: impl Fn(&str) -> bool) -> Result<(), &'static str> {
         let needs_classes = |group: &Group| matches!(group.class, VdevClass::Special | VdevClass::Dedup);
         if self.groups.iter().any(needs_classes) && !has("allocation_classes") {
@@ -221,7 +220,7 @@ impl Group {
         }
     }
 
-    /// The geometry of a dRAID over its devices.
+    /// The dRAID geometry over its devices.
     ///
     /// # Errors
     /// It does not fit them.
@@ -306,7 +305,7 @@ mod tests {
         ] {
             let words = words(line);
             let refused = parse(&words).map_or(true, |layout| require_data(&layout.groups).is_err());
-            // A class keyword without devices is harmless, as long as there are data devices.
+            // An empty class is harmless as long as there are data devices.
             assert_eq!(refused, line != "a special", "{line}");
         }
     }

@@ -1,4 +1,4 @@
-//! Devices that go out of use and come back, and that leave for good.
+//! Devices that go out of use, come back, or leave for good.
 
 pub mod clear;
 pub mod detach;

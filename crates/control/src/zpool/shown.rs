@@ -1,4 +1,4 @@
-//! What is to be seen of pools.
+//! Displays of pools.
 
 pub mod events;
 pub mod get;

@@ -1,4 +1,4 @@
-//! What is done with a pool as a whole.
+//! Verbs on a pool as a whole.
 
 pub mod checkpoint;
 pub mod create;

@@ -1,4 +1,4 @@
-//! Work that takes time, which a daemon does in the background: verbs that order it and wait for it.
+//! Background work of a daemon: verbs that order it and wait for it.
 
 use std::time::Duration;
 
@@ -11,5 +11,5 @@ pub mod scrub;
 pub mod trim;
 pub mod wait;
 
-/// How often it is looked whether work is done.
+/// Polling interval.
 pub const LOOK_INTERVAL: Duration = Duration::from_millis(200);

@@ -1,11 +1,11 @@
-//! Who may log in by iSCSI: a file of names and secrets, which nobody else may read.
+//! Accounts for iSCSI logins: a file of names and secrets, not readable by other users.
 //!
 //! ```text
 //!   [[initiator]]           hosts that may log in
 //!   user = "host1"
 //!   secret = "..."          12 characters at least
-//!   names = ["iqn..."]      the iSCSI names under which it may come; any, if it does not say
-//!   [target]                who the server says it is, to hosts that ask (mutual CHAP)
+//!   names = ["iqn..."]      permitted iSCSI names; default: any
+//!   [target]                the server's identity, for hosts that ask (mutual CHAP)
 //!   user = "storage"
 //!   secret = "..."          another one
 //! ```
@@ -16,7 +16,7 @@ use cenote_host::own;
 use cenote_iscsi::{Account, Accounts};
 use serde::Deserialize;
 
-/// The shortest secret, as RFC 7143 wants it where nothing else protects the login.
+/// The shortest secret that RFC 7143 permits if nothing else protects the login.
 const SECRET_BYTES_MIN: usize = 12;
 
 #[derive(Deserialize)]
@@ -39,15 +39,15 @@ struct Entry {
 /// Reads a file.
 ///
 /// # Errors
-/// It can't be read, others can read it, or what it says is wrong; the text says which.
+/// Unreadable, readable by others, or invalid; the text says which.
 pub fn read(path: &Path) -> Result<Accounts, String> {
     parse(&own::secret_text(path).map_err(|error| error.to_string())?)
 }
 
-/// Reads the text of such a file.
+/// Parses the text of such a file.
 ///
 /// # Errors
-/// What it says is wrong; the text names no secret.
+/// Invalid text; the message contains no secret.
 pub fn parse(text: &str) -> Result<Accounts, String> {
     // The library's message would show the line, which may have a secret.
     let file: File = toml::from_str(text).map_err(|error| error.message().to_owned())?;

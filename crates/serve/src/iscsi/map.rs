@@ -6,18 +6,18 @@
 //!   zfs set org.cenote:iscsi.lun=cluster:1 tank/data  kept with the volume, wherever its pool is
 //! ```
 //!
-//! A name is that of any volume which is called so when a host comes; users who may create and rename volumes
-//! can give another one that name. A guid is that of one volume, whatever it is called.
+//! A name means the volume with that name when a host connects; users with the right to create and rename
+//! volumes can give the name to another volume. A guid means one volume under any name.
 //!
-//! A place has one volume: the daemon's own map comes first, then volumes in the order of their names. A
-//! volume whose place is taken stays a target of its own.
+//! A place has one volume: the daemon's own map takes precedence, then volumes in order of name. A volume
+//! whose place is taken stays a target of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::names::TargetName;
 use cenote_host::volumes::VolumeInfo;
 
-/// Which volumes are units of targets with others, as the administrator of the daemon says.
+/// The administrator's map of volumes that share targets.
 #[derive(Debug, Default)]
 pub struct LunMap(BTreeMap<Place, String>);
 
@@ -30,10 +30,10 @@ fn place(typed: &str) -> Option<Place> {
 }
 
 impl LunMap {
-    /// Reads entries: `TARGET:NUMBER=VOLUME`, where the volume is a name or a guid.
+    /// Parses entries: `TARGET:NUMBER=VOLUME`, with a name or guid of the volume.
     ///
     /// # Errors
-    /// One is malformed, or two are about the same place or volume; the text says which.
+    /// A malformed entry, or two for the same place or volume; the text names it.
     pub fn parse(entries: &[String]) -> Result<LunMap, String> {
         let mut map = LunMap::default();
         for entry in entries {
@@ -47,16 +47,16 @@ impl LunMap {
         Ok(map)
     }
 
-    /// Whether it has an entry for a volume.
+    /// Whether the map has an entry for a volume.
     pub(super) fn may_have(&self, volume: &str) -> bool {
         self.0.values().any(|mapped| mapped == volume)
     }
 
-    /// The places of those volumes that are there.
+    /// The places of existing volumes.
     pub(super) fn places<'a>(&self, volumes: &'a [VolumeInfo]) -> Places<'a> {
         let mut places = Places::default();
         for volume in volumes {
-            // Two entries may be about one volume, by its name and by its guid: that by the guid counts.
+            // Two entries may match one volume, by name and by guid: the guid takes precedence.
             let by_guid = volume.guids.1.0.to_string();
             let at = |wanted: &str| self.0.iter().find(|(_, mapped)| *mapped == wanted).map(|(at, _)| at);
             if let Some(at) = at(&by_guid).or_else(|| at(&volume.name)) {
@@ -75,7 +75,7 @@ impl LunMap {
     }
 }
 
-/// Which volume is where.
+/// Volumes by place.
 #[derive(Default)]
 pub(super) struct Places<'a>(BTreeMap<Place, &'a str>, BTreeSet<&'a str>);
 
@@ -85,7 +85,7 @@ impl<'a> Places<'a> {
         self.1.insert(&volume.name);
     }
 
-    /// Whether a volume is a unit of a target with others.
+    /// Whether a volume shares a target.
     pub(super) fn has(&self, volume: &str) -> bool {
         self.1.contains(volume)
     }
@@ -136,7 +136,7 @@ mod tests {
         assert!(
             places.has("tank/b") && !places.has("tank/d") && !places.has("tank/e") && !places.has("tank/f")
         );
-        // By its guid it stays where it is, whatever it and others are called.
+        // By guid it keeps its place, regardless of names.
         let map = LunMap::parse(&["c:0=2".into()]).unwrap();
         let renamed = VolumeInfo { guids: (Guid(1), Guid(3)), ..volume("tank/a", None) };
         let all = [renamed, volume("tank/other", None)];

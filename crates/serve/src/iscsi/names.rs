@@ -6,23 +6,23 @@
 //!   of several volumes   iqn.2026-11.org.cenote:cluster
 //! ```
 //!
-//! `/` is a colon; small letters, digits and `-` are themselves; any other character is a full stop and its
-//! code in two hexadecimal digits. So names can be read back, and no two volumes of a machine share one. A
-//! target of several volumes has a name without a colon, which no volume's has.
+//! `/` becomes a colon; small letters, digits and `-` stay; any other character becomes a full stop and its
+//! two-digit hexadecimal code. So names can be decoded, and are unique per volume of a machine. The name of a
+//! shared target has no second colon, unlike every volume's.
 
-/// What names of targets begin with, unless the administrator says otherwise.
+/// Default prefix of target names.
 pub const NAME: &str = "iqn.2026-11.org.cenote";
-/// The longest name, as the protocol has it.
+/// The protocol's longest name.
 pub(super) const NAME_BYTES_MAX: usize = 223;
-/// The longest name of an administrator's.
+/// The longest name set by an administrator.
 const OWN_BYTES_MAX: usize = 64;
 
-/// What an administrator calls a target of several volumes: small letters, digits, `-` and full stops.
+/// An administrator's name of a shared target: small letters, digits, `-` and full stops.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TargetName(pub(super) String);
 
 impl TargetName {
-    /// Reads one.
+    /// Parses a name.
     pub(super) fn parse(typed: &str) -> Option<TargetName> {
         let is_one = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
         let is_sound = (1..=OWN_BYTES_MAX).contains(&typed.len()) && typed.bytes().all(is_one);
@@ -30,7 +30,7 @@ impl TargetName {
     }
 }
 
-/// Names of targets: those of volumes after what this server's names begin with.
+/// Target names: this server's prefix and the volume's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names(String);
 
@@ -41,10 +41,10 @@ impl Default for Names {
 }
 
 impl Names {
-    /// After a name of the administrator's: `iqn.YEAR-MONTH.DOMAIN`, perhaps with more after a colon.
+    /// With an administrator's prefix: `iqn.YEAR-MONTH.DOMAIN`, optionally with more after a colon.
     ///
     /// # Errors
-    /// It is not one; the text says what is wanted.
+    /// Another form; the text names the valid one.
     pub fn parse(typed: &str) -> Result<Names, String> {
         let wrong = || format!("'{typed}' is no iSCSI name: `{NAME}`, or `iqn.YEAR-MONTH.DOMAIN:STORAGE1`");
         let is_one = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.:".contains(&byte);
@@ -60,12 +60,12 @@ impl Names {
         }
     }
 
-    /// The name of a target that has one of its own.
+    /// The name of a shared target.
     pub(super) fn of_target(&self, target: &TargetName) -> String {
         format!("{}{}", self.0, target.0)
     }
 
-    /// The target that has a name of its own.
+    /// The shared target of a name.
     pub(super) fn target(&self, name: &str) -> Option<TargetName> {
         TargetName::parse(name.strip_prefix(&self.0)?)
     }

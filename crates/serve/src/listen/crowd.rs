@@ -1,10 +1,10 @@
-//! How many clients may be in at a time: connections of a protocol, or commands at the socket.
+//! Limits concurrent clients: connections of a protocol, or commands at the socket.
 //!
-//! Idea: every client that holds a [`Room`] is counted. One user of this machine, or one address, gets a part
-//! of what there is, so that nobody locks out all others; another part is kept for root and the daemon's
-//! user. Telling clients that there is no room costs connections, too: a few.
+//! Idea: every client holds a [`Room`]. One user of this machine, or one address, gets a limited share, so
+//! that no client can lock out all others; another share is reserved for root and the daemon's user. Refusal
+//! messages also cost connections, so they are limited, too.
 //!
-//! Locking: `inside` for the time of counting; nothing else is locked meanwhile.
+//! Locking: `inside` while counting; no other lock is taken meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use cenote_disk::Origin;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Connections at a time of a protocol, if nothing else is said.
+/// Default limit of a protocol's connections.
 pub const CONNECTIONS_MAX: usize = 1_024;
-/// The part of them that is kept for root and the daemon's user...
+/// Divisor: share reserved for root and the daemon's user...
 const KEPT: usize = 8;
-/// ...and that of one user or address.
+/// ...and maximum share of one user or address.
 const OF_ONE: usize = 2;
-/// Clients at a time that are told that there is no room.
+/// Concurrent clients that get a refusal message.
 const TURNED_AWAY_MAX: usize = 64;
 
-/// The clients of a protocol, at all its doors.
+/// A protocol's clients, over all its doors.
 pub struct Crowd {
     most: usize,
     kept: usize,
@@ -34,32 +34,33 @@ pub struct Crowd {
 #[derive(Default)]
 struct Inside {
     all: usize,
-    /// Those that have a share: all but root and the daemon's user.
+    /// All but root and the daemon's user.
     strangers: usize,
     by_origin: BTreeMap<Origin, usize>,
 }
 
-/// Room for a client, until this is dropped.
+/// Room for a client, until dropped.
 pub struct Room {
     crowd: Arc<Crowd>,
-    /// None: it is trusted.
+    /// None: trusted.
     stranger: Option<Origin>,
 }
 
 impl Crowd {
-    /// At most so many: half for one origin, an eighth for root and the daemon's user alone.
+    /// At most this many: half for one origin, an eighth reserved for root and the daemon's user.
     pub fn new(most: usize) -> Arc<Crowd> {
         Crowd::sharing(most, most / KEPT, most.div_ceil(OF_ONE))
     }
 
-    /// At most so many, of them `kept` for root and the daemon's user alone, and `of_one` for one origin.
+    /// At most this many, `kept` of them reserved for root and the daemon's user, and `of_one` for one
+    /// origin.
     pub(crate) fn sharing(most: usize, kept: usize, of_one: usize) -> Arc<Crowd> {
         let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
         Arc::new(Crowd { most, kept, of_one, inside: Mutex::default(), turned_away })
     }
 
-    /// Room for one more, if there is any. `stranger`: where it comes from; none: it is root's or the
-    /// daemon's user's, who may take all.
+    /// Room for one more, if any. `stranger`: its origin; none: root or the daemon's user, without a share
+    /// limit.
     pub fn enter(self: &Arc<Crowd>, stranger: Option<Origin>) -> Option<Room> {
         let mut inside = self.inside.lock();
         if inside.all >= self.most {
@@ -81,7 +82,7 @@ impl Crowd {
         Some(Room { crowd: self.clone(), stranger })
     }
 
-    /// What is needed to tell somebody that there is no room.
+    /// A permit to send a refusal message.
     pub(super) fn be_turned_away(&self) -> Option<OwnedSemaphorePermit> {
         self.turned_away.clone().try_acquire_owned().ok()
     }

@@ -1,8 +1,8 @@
-//! Whose a TCP connection of this machine is.
+//! Finds the owner of a TCP connection on this machine.
 //!
-//! Idea: the kernel tells the owner of a socket by its addresses (`NETLINK_SOCK_DIAG`): of a client on this
-//! machine, they are those of our end the other way round. A connection that its client has closed has no
-//! owner any more, and the kernel would say root: then, and where the kernel can't be asked, none is known.
+//! Idea: the kernel looks up a socket's owner by its addresses (`NETLINK_SOCK_DIAG`): a local client's are
+//! our end's, swapped. For a connection closed by its client, the kernel would name root; then, or if the
+//! kernel can't be asked, the owner is unknown.
 //!
 //! ```text
 //!   request   nlmsghdr 16 | family, protocol, extensions, -, states 4 | sockid 48
@@ -22,7 +22,7 @@ use rustix::net::{
 const HEADER_BYTES: usize = 16;
 const SOCKID_BYTES: usize = 48;
 const REQUEST_BYTES: usize = HEADER_BYTES + 8 + SOCKID_BYTES;
-/// Where an answer has its numbers, and where it ends.
+/// Field offsets in an answer, and its end.
 const STATE_AT: usize = HEADER_BYTES + 1;
 const UID_AT: usize = HEADER_BYTES + 4 + SOCKID_BYTES + 12;
 const INODE_AT: usize = UID_AT + 4;
@@ -32,7 +32,7 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLM_F_REQUEST: u16 = 1;
 const TCP_ESTABLISHED: u8 = 1;
 
-/// The user who has the other end of a connection from `client` to `server`, if that is on this machine.
+/// The user at the `client` end of a connection to `server`, if on this machine.
 pub(super) fn of_client(client: SocketAddr, server: SocketAddr) -> Option<u32> {
     let kernel = socket_with(
         AddressFamily::NETLINK,
@@ -42,7 +42,7 @@ pub(super) fn of_client(client: SocketAddr, server: SocketAddr) -> Option<u32> {
     );
     let kernel = kernel.ok()?;
     send(&kernel, &request(client, server), SendFlags::empty()).ok()?;
-    // It has been answered when `send` returns.
+    // The answer is ready when `send` returns.
     let mut answer = [0; 512];
     let (got, _) = recv(&kernel, &mut answer[..], RecvFlags::DONTWAIT).ok()?;
     uid_of(answer.get(..got)?)
@@ -70,7 +70,7 @@ fn request(client: SocketAddr, server: SocketAddr) -> Vec<u8> {
     request
 }
 
-/// The owner that an answer tells, if it is about a connection that somebody has.
+/// The owner in an answer, if the connection has one.
 fn uid_of(answer: &[u8]) -> Option<u32> {
     let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
@@ -96,13 +96,13 @@ mod tests {
             let here = server.local_addr().unwrap();
             assert_eq!(of_client(from, here), Some(rustix::process::getuid().as_raw()), "{address}");
             drop(client);
-            // A program that another test is just starting has it for a moment, too.
+            // A program started by another test may hold it for a moment, too.
             let begun = std::time::Instant::now();
             while of_client(from, here).is_some() {
                 assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{address}");
                 std::thread::yield_now();
             }
-            // Nobody is connected from there.
+            // No client is connected from there.
             assert_eq!(of_client(SocketAddr::new([192, 0, 2, 1].into(), 7), here), None);
         }
     }

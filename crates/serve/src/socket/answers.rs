@@ -1,25 +1,25 @@
-//! What a client is sent: kind (1 byte), length (4 bytes, little endian), content.
+//! Frames sent to a client: kind (1 byte), length (4 bytes, little endian), content.
 
 use std::io::{self, Read, Write};
 
 /// The longest content.
 pub(super) const CONTENT_BYTES_MAX: usize = 64 << 10;
 
-/// What an answer is.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// The command has ended; one byte: its exit status.
+    /// The command ended; one byte: its exit status.
     Status = 0,
-    /// The command wrote to its standard output.
+    /// Standard output of the command.
     Output = 1,
-    /// The command wrote to its standard error.
+    /// Standard error of the command.
     Message = 2,
-    /// The command does not run; why not.
+    /// The command does not run; the reason.
     Refused = 3,
-    /// A note, or how far a verb is: a `Told` as JSON.
+    /// A note or progress: a `Told` as JSON.
     Told = 4,
-    /// The next part of a verb's answer, which is JSON.
+    /// The next piece of a verb's JSON answer.
     Answer = 5,
     /// The verb failed: a `Failure` as JSON.
     Failed = 6,
@@ -40,7 +40,7 @@ impl Kind {
     ];
 }
 
-/// Sends an answer with at most [`CONTENT_BYTES_MAX`].
+/// Sends a frame of at most [`CONTENT_BYTES_MAX`].
 pub(super) fn send(mut stream: impl Write, kind: Kind, content: &[u8]) -> io::Result<()> {
     let mut answer = vec![kind as u8];
     answer.extend((content.len() as u32).to_le_bytes());
@@ -48,7 +48,7 @@ pub(super) fn send(mut stream: impl Write, kind: Kind, content: &[u8]) -> io::Re
     stream.write_all(&answer)
 }
 
-/// Waits for the next answer.
+/// Waits for the next frame.
 pub(super) fn receive(mut stream: impl Read) -> io::Result<(Kind, Vec<u8>)> {
     let mut head = [0; 5];
     stream.read_exact(&mut head)?;

@@ -1,15 +1,14 @@
-//! A thread that attends to a client while its command runs: it heeds the client's wish for an end, and
-//! carries output to a client that is not trusted.
+//! A thread per running command: it watches for the client's cancellation, and carries output to an untrusted
+//! client.
 //!
 //! ```text
 //!   command --> pipe --> attendant --> socket --> client, which writes it to its own streams
 //! ```
 //!
-//! Idea: whoever passes a descriptor decides what happens when it is written: a full pipe, or a file of their
-//! own FUSE mount, would keep the command for ever. So a command of somebody who is not trusted writes to
-//! pipes of the daemon, and the daemon waits for the client a limited time. Once the client is gone, or takes
-//! nothing for [`Attendant::PATIENCE`], the pipes are closed, upon which the command ends as it would with
-//! any broken pipe.
+//! Idea: the sender of a descriptor controls how writes to it behave: a full pipe, or a file on the client's
+//! FUSE mount, could block the command forever. So an untrusted client's command writes to pipes of the
+//! daemon, and the daemon waits for the client for a limited time. Once the client is gone, or takes nothing
+//! for [`Attendant::PATIENCE`], the pipes are closed, and the command ends as with any broken pipe.
 
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::unix::net::UnixStream;
@@ -23,7 +22,7 @@ use rustix::net::{RecvFlags, recv};
 use super::answers::{self, Kind};
 use cenote_host::cancel::Cancel;
 
-/// What is carried at a time.
+/// Bytes per copy.
 const CHUNK_BYTES: usize = 32 << 10;
 
 /// The thread.
@@ -34,10 +33,10 @@ pub(super) struct Attendant {
 }
 
 impl Attendant {
-    /// How long a client may take nothing of what is sent.
+    /// How long a client may take no data.
     pub const PATIENCE: Duration = Duration::from_secs(300);
 
-    /// Starts attending. `outputs`: what is to be carried.
+    /// Starts the thread. `outputs`: pipes to carry.
     pub fn start(
         stream: UnixStream,
         outputs: Vec<(Kind, PipeReader)>,
@@ -56,7 +55,7 @@ impl Attendant {
         Ok(Attendant { thread, running })
     }
 
-    /// The command has ended: carries the rest; whether the client is still there.
+    /// After the command's end, carries the rest; returns whether the client is still connected.
     pub fn end(self) -> bool {
         drop(self.running);
         self.thread.join().unwrap_or(false)
@@ -79,7 +78,7 @@ impl Attending {
             match poll(&mut polled, None) {
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
-                // The system is out of memory: the command is not to wait for this thread.
+                // Out of memory: the command must not wait for this thread.
                 Err(_) => return self.leave(),
             }
             let is = |at: usize| !polled[at].revents().is_empty();
@@ -94,7 +93,7 @@ impl Attending {
         }
     }
 
-    /// A byte is Ctrl-C, another one is impatience; the end of the stream is a client that was killed.
+    /// One byte is Ctrl-C, another one is impatience; the end of the stream means that the client was killed.
     fn hear(&mut self) {
         let mut bytes = [0; 64];
         match recv(&self.stream, &mut bytes[..], RecvFlags::DONTWAIT) {
@@ -105,7 +104,6 @@ impl Attending {
         }
     }
 
-    /// Carries what is in the pipes.
     fn carry(&mut self) {
         let mut chunk = vec![0; if self.outputs.is_empty() { 0 } else { CHUNK_BYTES }];
         let mut at = 0;
@@ -117,13 +115,13 @@ impl Attending {
                         return self.leave();
                     }
                 }
-                // It is empty.
+                // The pipe is empty.
                 Err(_) => at += 1,
             }
         }
     }
 
-    /// Nobody is there any more: the command is to end, and what it writes goes nowhere.
+    /// The client is gone: cancels the command and discards its output.
     fn leave(&mut self) {
         self.is_here = false;
         // In this order: a command that meets the closed pipe is cancelled already.
@@ -138,7 +136,6 @@ mod tests {
 
     use super::*;
 
-    /// A client, an attendant, and where its command writes.
     fn attended(patience: Duration) -> (UnixStream, Attendant, PipeWriter, Cancel) {
         let (client, stream) = UnixStream::pair().unwrap();
         stream.set_write_timeout(Some(patience)).unwrap();

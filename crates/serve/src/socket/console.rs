@@ -1,11 +1,11 @@
-//! The console of a verb's caller at the other end of the socket: notes and progress go there, and secrets
-//! come from the standard input that the client has passed.
+//! The console of a verb's caller across the socket: notes and progress go to the client, and secrets come
+//! from the standard input that it passed.
 //!
-//! Idea: what a verb has begun may outlive it, in the queue of a txg, say, and keeps whatever it asks for
-//! keys. The client's streams are closed with the verb nevertheless: who reads its output waits for their
+//! Idea: work that outlives a verb, such as in the queue of a txg, may keep the key source and thereby this
+//! console. The client's streams are still closed with the verb, since readers of its output wait for their
 //! end.
 //!
-//! Locking: the streams have a mutex of their own, held for one look.
+//! Locking: the streams have a mutex of their own, held for one access.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal};
@@ -39,7 +39,7 @@ impl ClientConsole {
         ClientConsole { replies: replies.clone(), streams, has_screen }
     }
 
-    /// The verb has ended.
+    /// Marks the verb as ended.
     pub(crate) fn end(&self) {
         self.streams.lock().take();
     }
@@ -82,7 +82,7 @@ impl Console for ClientConsole {
         match (stdin.is_terminal(), self.has_screen) {
             (true, true) => Input::Terminal,
             (true, false) => Input::None,
-            // What is not read now stays for later.
+            // Unread input stays for later.
             (false, _) => Input::Pipe(Box::new(BufReader::with_capacity(1, stdin))),
         }
     }
@@ -96,10 +96,10 @@ impl Console for ClientConsole {
     }
 }
 
-/// Reads a line of a terminal, without showing what is typed.
+/// Reads a line from a terminal without echo.
 ///
 /// # Errors
-/// It is none, or is gone.
+/// No terminal, or it is gone.
 pub fn hidden_line(terminal: &File) -> io::Result<String> {
     let shown = tcgetattr(terminal)?;
     let mut hidden = shown.clone();

@@ -1,4 +1,4 @@
-//! The groups of whoever is at the other end of a socket, as they were when it connected (`SO_PEERGROUPS`).
+//! The groups of a socket's peer at the time of its connection (`SO_PEERGROUPS`).
 #![allow(unsafe_code)] // getsockopt has no safe wrapper for this option; it fills an array of numbers
 
 use std::io;
@@ -7,10 +7,10 @@ use std::os::unix::net::UnixStream;
 
 /// `NGROUPS_MAX` on Linux.
 const MAX_GROUPS: usize = 65536;
-/// Hardly anybody is in more.
+/// More groups than this are rare.
 const USUAL_GROUPS: usize = 64;
 
-/// The supplementary groups of the other side.
+/// The supplementary groups of the peer.
 pub(super) fn of_peer(stream: &UnixStream) -> io::Result<Vec<u32>> {
     match get(stream, USUAL_GROUPS) {
         Err(error) if error.raw_os_error() == Some(libc::ERANGE) => get(stream, MAX_GROUPS),

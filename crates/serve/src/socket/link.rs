@@ -1,4 +1,4 @@
-//! A client's end of the socket, for verbs: hands requests to the daemon and takes what it answers.
+//! A client's end of the socket, for verbs: sends requests to the daemon and receives answers.
 //!
 //! Locking: one mutex, for the connection that [`Link::cancel`] writes to; held for a clone or a byte.
 
@@ -21,19 +21,19 @@ use super::{CommandLine, SocketError, connect, send};
 /// A daemon that answers at a socket.
 pub struct Link {
     path: PathBuf,
-    /// Where this program is; without a command line.
+    /// This program's context, without a command line.
     here: CommandLine,
-    /// The connection that nothing was asked by yet.
+    /// The connection, before its first request.
     first: Mutex<Option<UnixStream>>,
-    /// That of the verb under way.
+    /// The connection of the running verb.
     current: Mutex<Option<UnixStream>>,
 }
 
 impl Link {
-    /// The daemon at `path`. `Ok(None)`: there is none.
+    /// Connects to the daemon at `path`. `Ok(None)`: no daemon.
     ///
     /// # Errors
-    /// There is one, and it can't be talked to.
+    /// The daemon can't be reached.
     pub fn open(path: &Path, here: CommandLine) -> Result<Option<Link>, SocketError> {
         let Some(stream) = connect(path)? else { return Ok(None) };
         let (first, current) = (Mutex::new(Some(stream)), Mutex::default());
@@ -68,7 +68,7 @@ impl Link {
                 }
                 Kind::Told => tell(caller, parse(&content)?),
                 Kind::Failed => failed = Some(parse(&content)?),
-                // The question for a secret.
+                // The prompt for a secret.
                 Kind::Message => io::stderr().write_all(&content).unwrap_or_default(),
                 Kind::Output => {}
                 Kind::Refused => return Err(refused(&String::from_utf8_lossy(&content))),

@@ -1,7 +1,7 @@
-//! What a client is told of its verb, and what comes of it.
+//! Messages and answers to a verb's client.
 //!
-//! Locking: a mutex on the stream, held while one of them is written, so that they don't mix. A client that
-//! takes nothing for the patience of its attendant is as good as gone: what it is told is lost.
+//! Locking: a mutex on the stream is held for one message, so that messages don't mix. A client that takes
+//! nothing within its attendant's patience counts as gone: further messages are lost.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -14,12 +14,12 @@ use super::answers::{self, CONTENT_BYTES_MAX, Kind};
 
 /// The longest answer.
 pub(super) const ANSWER_BYTES_MAX: usize = 1 << 30;
-/// The longest part of one.
+/// The longest part of an answer.
 pub(super) const PART_BYTES_MAX: usize = 64 << 20;
-/// The longest text that is told as it is.
+/// The longest plain text message.
 const TEXT_BYTES_MAX: usize = CONTENT_BYTES_MAX / 8;
 
-/// A client, to be told.
+/// A client's receiving side.
 #[derive(Debug)]
 pub struct Replies(Mutex<UnixStream>);
 
@@ -28,18 +28,18 @@ impl Replies {
         Replies(Mutex::new(stream))
     }
 
-    /// Tells it something while the verb runs.
+    /// Sends a message while the verb runs.
     pub fn tell(&self, told: &Told) {
         self.send_json(Kind::Told, told);
     }
 
-    /// Shows it a text as it is: the question for a secret.
+    /// Shows a plain text: the prompt for a secret.
     pub fn show(&self, text: &str) {
         let end = (0..=text.len().min(TEXT_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
         self.send(Kind::Message, &text.as_bytes()[..end.unwrap_or(0)]);
     }
 
-    /// Gives the answer.
+    /// Sends the answer.
     pub fn answer(&self, json: &[u8]) {
         if json.len() > ANSWER_BYTES_MAX {
             let text = "the answer is longer than 1 GiB; ask for less at a time".to_owned();
@@ -48,7 +48,7 @@ impl Replies {
         json.chunks(CONTENT_BYTES_MAX).for_each(|part| self.send(Kind::Answer, part));
     }
 
-    /// Gives a part of it, and waits until the client has it.
+    /// Sends a part, and waits until the client has it.
     ///
     /// # Errors
     /// The client is gone; the part is too long.
@@ -64,7 +64,7 @@ impl Replies {
         }
     }
 
-    /// Says why there is none.
+    /// Sends the failure instead of an answer.
     pub fn fail(&self, failure: &Failure) {
         self.send_json(Kind::Failed, failure);
     }

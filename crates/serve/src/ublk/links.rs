@@ -1,4 +1,4 @@
-//! Links to block devices, by the names of their volumes. Whatever else is in the folder is left alone.
+//! Links to block devices, named after their volumes. Other files in the folder are left alone.
 
 use std::fs::{create_dir_all, read_dir, read_link, remove_dir, remove_file, rename};
 use std::io;
@@ -9,10 +9,10 @@ use cenote_ublk::users::path_of;
 
 use cenote_host::volumes::path_below;
 
-/// Folders within each other.
+/// Nesting of folders.
 const DEPTH_MAX: usize = 64;
 
-/// A link, until it is dropped.
+/// A link, removed on drop.
 pub struct Link {
     dir: PathBuf,
     path: PathBuf,
@@ -20,10 +20,10 @@ pub struct Link {
 }
 
 impl Link {
-    /// Makes one. One that leads to another block device of this kind is replaced.
+    /// Makes a link. Replaces a link to another ublk device.
     ///
     /// # Errors
-    /// There is something else in its place.
+    /// Another file is in its place.
     pub fn make(dir: &Path, name: &str, device: u32) -> io::Result<Link> {
         let (path, device) = (path_below(dir, name).ok_or(io::ErrorKind::InvalidInput)?, path_of(device));
         if path.symlink_metadata().is_ok() && !is_ours(&path) {
@@ -33,7 +33,7 @@ impl Link {
         if let Some(folder) = path.parent() {
             create_dir_all(folder)?;
         }
-        // No dataset is called so.
+        // No dataset has such a name.
         let mut beside = path.clone().into_os_string();
         beside.push("%new");
         remove_file(&beside).ok();
@@ -45,11 +45,11 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // Another may have its place by now.
+        // Another link may have its place by now.
         if read_link(&self.path).is_ok_and(|to| to == self.device) {
             remove_file(&self.path).ok();
         }
-        // Folders that are empty now.
+        // Remove folders that are empty now.
         let folders = self.path.ancestors().skip(1).take_while(|folder| *folder != self.dir);
         for folder in folders {
             if remove_dir(folder).is_err() {
@@ -59,7 +59,7 @@ impl Drop for Link {
     }
 }
 
-/// Removes links to block devices that are not there.
+/// Removes links to missing block devices.
 pub fn remove_dead(dir: &Path) {
     let mut folders = vec![(dir.to_owned(), 0)];
     while let Some((folder, depth)) = folders.pop() {
@@ -76,7 +76,6 @@ pub fn remove_dead(dir: &Path) {
     }
 }
 
-/// Whether it is a link to a block device of this kind.
 fn is_ours(path: &Path) -> bool {
     let number = |to: PathBuf| to.to_str()?.strip_prefix("/dev/ublkb")?.parse::<u32>().ok();
     read_link(path).ok().and_then(number).is_some()

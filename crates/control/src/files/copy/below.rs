@@ -1,6 +1,6 @@
-//! Datasets below one whose root is copied: `cp -r` skips and reports them; `--datasets` includes them.
+//! Descendants of a dataset whose root is copied: `cp -r` skips and reports them; `--datasets` includes them.
 //!
-//! Their names determine where their copies go: `tank/home/ann` becomes `home/ann` below the copy of
+//! A dataset's name gives the path of its copy: `tank/home/ann` becomes `home/ann` below the copy of
 //! `tank:/`. If a snapshot is copied, each dataset contributes its snapshot of the same name. The deepest
 //! come first, so that each folder's times are set after its contents are complete.
 
@@ -15,10 +15,10 @@ use crate::error::{ControlError, Outcome};
 use crate::files::place::Place;
 use crate::session::Session;
 
-/// How many skipped datasets are named.
+/// Skipped datasets named.
 const SHOWN: usize = 3;
 
-/// A file system below, and the path of its copy relative to the copy of the named one.
+/// A descendant, and its copy's path relative to the copy of the named dataset.
 pub struct Below {
     /// Its root, with all contents.
     pub source: CopySource,
@@ -26,7 +26,7 @@ pub struct Below {
     pub names: Vec<Name>,
 }
 
-/// Reports which datasets below one are not copied. Only the copy of a whole file system would include them.
+/// Reports descendants that are not copied, if a whole file system is.
 pub async fn tell_left_out(session: &Session, dataset: &Dataset, is_root: bool) {
     // Datasets that can't be listed do not concern this copy.
     let below = dataset.dir().children().await.unwrap_or_default();
@@ -43,8 +43,7 @@ pub async fn tell_left_out(session: &Session, dataset: &Dataset, is_root: bool) 
     ));
 }
 
-/// The file systems below a place that is the root of one, deepest first. Those that can't be opened are
-/// reported.
+/// The file systems below a file system's root, deepest first. Unopenable ones are reported.
 pub async fn find(session: &Session, place: &Place) -> Result<(Vec<Below>, Outcome), ControlError> {
     let (mut found, mut outcome) = (Vec::new(), Outcome::Done);
     if place.object != place.filesystem.root() {

@@ -1,4 +1,4 @@
-//! `cp` into a pool: sources are files that the caller has opened, or files of the same pool.
+//! `cp` into a pool, from files opened by the caller or files of the same pool.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -23,20 +23,19 @@ use crate::session::{Session, dataset, file_error};
 use crate::text::counted_as;
 use crate::verb::Answered;
 
-/// An opened source.
 enum Opened {
     Host(HostFile),
     InPool(PoolFile),
 }
 
-/// The file system of a source that lies in the pool.
+/// The file system of a source in the pool.
 enum Home {
     Target,
     Other(FsWriter),
     Snapshot(Filesystem, SnapshotHold),
 }
 
-/// A source, the name of its copy, and whether only its contents are copied.
+/// A source, the name of its copy, and whether only contents are copied.
 struct Found {
     opened: Opened,
     name: Option<Vec<u8>>,
@@ -92,7 +91,6 @@ impl Source {
 }
 
 impl Cp {
-    /// Copies sources into a pool.
     pub(super) async fn put(
         &self,
         session: &Session,
@@ -192,7 +190,7 @@ impl Cp {
         Ok(())
     }
 
-    /// Opens a source. A link that is named is followed, unless whole trees are copied.
+    /// Follows a named link unless copying whole trees.
     async fn open(
         &self,
         session: &Session,

@@ -1,4 +1,4 @@
-//! What a copy could not preserve: collected while it runs, reported at its end.
+//! Losses of a copy: collected while it runs, reported at its end.
 //!
 //! Locking: any task may add losses; one mutex guards the collection and is held for one entry or one report,
 //! never across an await. `full` has one waiter, the copy itself.
@@ -17,9 +17,9 @@ use crate::error::Outcome;
 use crate::remote::Failure;
 use crate::text::quoted;
 
-/// How many losses of one kind are listed; all are counted.
+/// Losses listed per kind; all are counted.
 const LISTED: usize = 5;
-/// How many files with lost content are listed.
+/// Files listed with lost content.
 const LISTED_CONTENT: usize = 1000;
 
 /// Collects losses from many tasks.
@@ -50,9 +50,9 @@ pub struct Summary {
     pub others: u64,
     /// Bytes of content.
     pub bytes: u64,
-    /// How many losses there are of each kind, in words.
+    /// Number of losses by kind.
     pub lost: BTreeMap<String, u64>,
-    /// The first of them.
+    /// First losses.
     pub losses: Vec<Lost>,
     /// Why the copy ended early, if it did.
     pub ended: Option<Failure>,
@@ -61,12 +61,12 @@ pub struct Summary {
 /// A loss.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
-    /// The file.
+    /// File.
     #[serde(with = "text_or_bytes")]
     pub path: Vec<u8>,
-    /// Its kind, in words.
+    /// Kind, in words.
     pub lost: String,
-    /// Offsets and lengths, in bytes, that are zeros in the copy.
+    /// Offsets and lengths in bytes that are zeros in the copy.
     pub ranges: Vec<(u64, u64)>,
     /// Why.
     pub reason: String,
@@ -110,13 +110,13 @@ impl Losses {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the copy ended: lost content and lost ACLs fail it, damage on the pool takes precedence, other
-    /// losses are only listed.
+    /// Lost content and ACLs fail the copy, damage on the pool takes precedence, other losses are only
+    /// listed.
     pub fn outcome(&self) -> Outcome {
         self.lock().outcome.unwrap_or(Outcome::Done)
     }
 
-    /// Tells of all losses.
+    /// Reports all losses.
     pub fn tell(&self, caller: &Caller) {
         let gathered = self.lock();
         for loss in &gathered.content {
@@ -143,7 +143,7 @@ impl Losses {
         }
     }
 
-    /// The counts of a copy, and its losses.
+    /// Counts and losses of a copy.
     pub fn summary(&self, copied: Copied) -> Summary {
         let gathered = self.lock();
         let others = gathered.others.iter().map(|(words, (count, _))| (words, count));
@@ -173,7 +173,7 @@ fn lost_of(loss: &Loss) -> Lost {
     Lost { path, lost, ranges, reason: loss.reason.to_string() }
 }
 
-/// A loss as one line; unreadable ranges as `OFFSET+LENGTH`.
+/// One line per loss; unreadable ranges as `OFFSET+LENGTH`.
 fn line(loss: &Loss) -> String {
     let path = quoted(&loss.path);
     let reason = match &loss.reason {

@@ -1,4 +1,4 @@
-//! `cp` out of a pool, into a folder that the caller has opened.
+//! `cp` out of a pool, into a folder opened by the caller.
 
 use cenote_fs::LastLink;
 use cenote_inspect::copy::{Copier, CopyOptions, CopySource, Folder, Name};
@@ -16,8 +16,8 @@ use crate::session::Session;
 use crate::text::counted_as;
 use crate::verb::Answered;
 
-/// A source, and the path of its copy below the destination folder. With an empty path its contents go
-/// directly into that folder.
+/// A source, and its copy's path below the destination. With an empty path its contents go directly into that
+/// folder.
 struct Job {
     source: CopySource,
     names: Vec<Name>,
@@ -86,10 +86,10 @@ impl Cp {
         Ok(Answered { answer, outcome })
     }
 
-    /// Finds the sources and tells of those it skips. `name` is the name of a single copy, if the destination
-    /// is not an existing folder.
+    /// Finds the sources and reports skipped ones. `name`: the name of a single copy, if the destination is
+    /// not an existing folder.
     async fn jobs(&self, session: &Session, name: Option<Name>) -> Result<(Vec<Job>, Outcome), ControlError> {
-        // A link that is named is followed, unless whole trees are copied.
+        // Follows a named link unless copying whole trees.
         let last = if self.recursive { LastLink::Keep } else { LastLink::Follow };
         let mut places = Places::new(session);
         let (mut jobs, mut outcome) = (Vec::new(), Outcome::Done);

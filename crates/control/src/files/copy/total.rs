@@ -1,5 +1,5 @@
-//! The total size of a copy, for its progress. Counted only if somebody looks at that, while the copy is
-//! already running.
+//! The total size of a copy, for its progress. Counted while the copy is running, and only if progress is
+//! shown.
 //!
 //! Locking: one atomic number, zero until the count is complete. The counting task or thread stores it once;
 //! the copy reads it at any time.
@@ -70,7 +70,7 @@ async fn count_source(source: CopySource) -> u64 {
         sum = sum.saturating_add(bytes);
         Ok(())
     };
-    // What can't be read is not copied either.
+    // Unreadable files are not copied either.
     let _ = scan_below(&target, source.object, ScanNeeds::default(), sizes, add).await;
     sum
 }

@@ -1,4 +1,4 @@
-//! Scans all targets, and writes what is found in the format that was asked for.
+//! Scans all targets and writes the files in the requested format.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,12 +20,11 @@ use crate::error::{ControlError, Outcome};
 use crate::session::Session;
 use crate::text::quoted;
 
-/// How many problems are listed; all are counted.
+/// Problems listed; all are counted.
 const MOST_PROBLEMS: usize = 100;
-/// How often it is told how many files were met.
+/// Interval between reports of the file count.
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A running scan.
 struct Work<'a> {
     session: &'a Session,
     options: &'a Scan,
@@ -34,7 +33,7 @@ struct Work<'a> {
     report: Report<'a>,
 }
 
-/// Scans every target and writes the result; a summary is given back.
+/// Scans every target, writes the result and returns a summary.
 pub(super) async fn write(
     session: &Session,
     options: &Scan,
@@ -57,12 +56,11 @@ pub(super) async fn write(
     Ok((summary, work.report.outcome()))
 }
 
-/// How errors name the output.
 fn output_name(options: &Scan) -> String {
     options.output.clone().unwrap_or_else(|| "standard output".into())
 }
 
-/// The output: the file that came with the request, or standard output.
+/// The output: the request's file, or standard output.
 fn open(session: &Session, options: &Scan) -> Result<Box<dyn Write + Send>, ControlError> {
     let caller = session.caller();
     let (file, bytes) = match options.output {
@@ -72,10 +70,10 @@ fn open(session: &Session, options: &Scan) -> Result<Box<dyn Write + Send>, Cont
     Ok(Box::new(io::BufWriter::with_capacity(bytes, file)))
 }
 
-/// Counts files and problems during a scan, and tells of the problems at its end.
+/// Counts files and problems, and reports the problems at the end.
 struct Report<'a> {
     session: &'a Session,
-    /// When it was told how many files were met.
+    /// Last report of the file count.
     told: Option<Instant>,
     problems: Vec<String>,
     files: u64,
@@ -123,7 +121,7 @@ fn name_of(target: &ScanTarget) -> String {
     }
 }
 
-/// Scans `target`, keeps the report, and passes rendered batches to `sink`. Damage goes into the report.
+/// Scans `target`, records damage, and passes rendered batches to `sink`.
 async fn run<T: Send + 'static>(
     target: &ScanTarget,
     report: &mut Report<'_>,

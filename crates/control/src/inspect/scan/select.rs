@@ -1,4 +1,4 @@
-//! Selects the file systems and snapshots that a scan covers.
+//! Selects the file systems and snapshots of a scan.
 
 use cenote_dataset::Dataset;
 use cenote_format::objset::ObjsetType;
@@ -11,9 +11,9 @@ use crate::files::Target;
 use crate::session::{Session, dataset};
 use crate::text::glob_matches;
 
-/// The file systems that `target` selects under the options of `scan`. Volumes are skipped silently. Without
-/// `-r`, a dataset that is locked or can't be opened ends the scan. With it, such datasets are reported, the
-/// others are scanned, and the outcome says that the list lacks something.
+/// The file systems that `target` selects. Volumes are skipped silently. Without `-r`, a locked or unopenable
+/// dataset ends the scan. With it, such datasets are reported, the others are scanned, and the outcome marks
+/// the list as incomplete.
 pub async fn targets(
     session: &Session,
     scan: &Scan,
@@ -42,7 +42,7 @@ pub async fn targets(
         }) {
             match open(session, &dataset).await {
                 Ok(opened) => found.extend(opened),
-                // A key that was not given may be intended, but the list then lacks its dataset.
+                // A missing key may be intended, but the list then lacks its dataset.
                 Err(error) if matches!(error.dataset(), Some(DatasetError::KeyMissing { .. })) => {
                     session.caller().note(format!("{}: skipped: {error}", dataset.name()));
                     outcome = outcome.and(Outcome::Damaged);
@@ -54,7 +54,6 @@ pub async fn targets(
     Ok((found, outcome))
 }
 
-/// The dataset itself, or those of its snapshots that the options select.
 async fn chosen(scan: &Scan, dataset: Dataset) -> Result<Vec<Dataset>, ControlError> {
     if dataset.is_snapshot() || (!scan.latest && scan.snapshots.is_empty()) {
         return Ok(vec![dataset]);

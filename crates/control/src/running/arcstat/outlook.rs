@@ -1,79 +1,79 @@
-//! What another size of a pool's cache would bring, and what should be changed.
+//! Predicts the effect of other cache sizes, and advises changes.
 //!
-//! Idea: each piece of advice is a rule over the same numbers that are shown.
+//! Idea: each piece of advice is a rule over the displayed numbers.
 //!
-//! Source: OpenZFS's `arc_summary` (what it shows).
+//! Source: OpenZFS's `arc_summary` (for the selection).
 
 use cenote_cache::{BlockCache, CacheStats, ClassStats};
 use cenote_engine::L2Stats;
 use serde::{Deserialize, Serialize};
 
-/// Sizes that are shown, as parts of the present one: numerator and denominator.
+/// Sizes shown, as fractions of the present one: numerator and denominator.
 const SIZES: [(u64, u64); 7] = [(1, 4), (1, 2), (3, 4), (3, 2), (2, 1), (4, 1), (8, 1)];
-/// A gain that is worth more memory, and a loss that is nothing to worry about.
+/// A gain worth more memory, and a negligible loss.
 const WORTH: f64 = 0.02;
 const NOTHING: f64 = 0.005;
-/// Look-ups before anything is advised.
+/// Minimum look-ups before any advice.
 const ENOUGH: u64 = 10_000;
 
-/// What would be otherwise.
+/// Predictions and advice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outlook {
-    /// Caches of other sizes, the smallest first.
+    /// Caches of other sizes, smallest first.
     pub sizes: Vec<Sized>,
-    /// What should be changed; at least one entry.
+    /// Advice; at least one entry.
     pub advice: Vec<Advice>,
 }
 
-/// What a cache of another size would hit.
+/// Predicted hit ratio of another size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sized {
-    /// The size.
+    /// Size.
     pub bytes: u64,
     /// The hit ratio, from 0 to 1.
     pub ratio: f64,
-    /// How far off it may be.
+    /// Margin of error.
     pub error: f64,
 }
 
-/// What should be changed, and why.
+/// Advice and its reason.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Advice {
-    /// Too little was read yet to say anything.
+    /// Too few reads to judge.
     Wait,
     /// More memory is worth it.
     More {
-        /// How much more.
+        /// Additional bytes.
         bytes: u64,
-        /// What the cache would be then.
+        /// The larger cache.
         size: Sized,
-        /// The hit ratio now.
+        /// Current hit ratio.
         now: f64,
     },
     /// Less memory would do.
     Less(Sized),
-    /// Few of the blocks that were read ahead were wanted.
+    /// Few prefetched blocks were used.
     ReadAheadLess {
-        /// Their part.
+        /// The fraction used.
         wanted: f64,
     },
     /// Cache devices help little with this load.
     CacheDevicesHelpLittle {
-        /// The part that they answer of what memory lacks.
+        /// The fraction of memory misses that they answer.
         answered: f64,
     },
-    /// A special vdev would take most of the misses.
+    /// A special vdev would take most misses.
     Special {
-        /// The part of the misses that are metadata.
+        /// Metadata's fraction of misses.
         metadata: f64,
     },
-    /// There is nothing to change.
+    /// Nothing to change.
     Nothing,
 }
 
 impl Outlook {
-    /// Looks at a cache.
+    /// Evaluates a cache.
     pub(super) fn of(cache: &BlockCache, stats: &CacheStats, second: &L2Stats) -> Outlook {
         let sized = |(times, parts): (u64, u64)| {
             let bytes = stats.budget_bytes / parts * times;
@@ -118,12 +118,12 @@ fn advice(stats: &CacheStats, second: &L2Stats, sizes: &[Sized]) -> Vec<Advice> 
     if advice.is_empty() { vec![Advice::Nothing] } else { advice }
 }
 
-/// The part of a cache's look-ups that were hits.
+/// A cache's hit ratio.
 pub fn hit_ratio_of_all(stats: &CacheStats) -> f64 {
     stats.hits() as f64 / (stats.hits() + stats.misses()).max(1) as f64
 }
 
-/// The part of a class's look-ups that were hits.
+/// A class's hit ratio.
 pub fn hit_ratio(class: &ClassStats) -> f64 {
     class.hits as f64 / (class.hits + class.misses).max(1) as f64
 }
@@ -132,7 +132,7 @@ pub fn hit_ratio(class: &ClassStats) -> f64 {
 mod tests {
     use super::*;
 
-    /// Advice on a cache of 100 MiB with so many hits and misses of data and of metadata.
+    /// Advice for a cache of 100 MiB with these hits and misses of data and metadata.
     fn advised(data: (u64, u64), metadata: (u64, u64), sizes: &[Sized]) -> Vec<Advice> {
         let class = |(hits, misses)| ClassStats { hits, misses, content_bytes: 0 };
         let stats = CacheStats {

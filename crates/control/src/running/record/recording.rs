@@ -1,10 +1,9 @@
-//! A recording: what is looked up and written in a pool's cache, and what its devices are sent, as it
-//! happens.
+//! A recording of a pool's cache look-ups and writes, and of the operations sent to its devices.
 //!
-//! The file is CSV, compressed with zstd a piece at a time, so what was written before an end of any kind can
-//! be read. A line of the cache (op `read` or `write`) begins with what a replay needs, then says which block
-//! of which object it was; one of a device (`device_read`, `device_write`) has the class of its queue, the
-//! vdev, and how many operations were joined in it. Lines at the end name the datasets.
+//! The file is CSV, compressed with zstd in frames, so everything written before any kind of end can be read.
+//! A line of the cache (op `read` or `write`) begins with the fields that a replay needs, then names the
+//! object and block; a line of a device (`device_read`, `device_write`) has its queue class, the vdev, and
+//! the number of operations aggregated. Final lines name the datasets.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -22,7 +21,7 @@ use crate::error::ControlError;
 const LEVEL: i32 = 3;
 const COLUMNS: &str = "id,time,size,class,op,hit,dataset,object,level,block,vdev,offset,joined\n";
 
-/// A recording under way. Readers never wait for it.
+/// A recording in progress. Readers never wait for it.
 pub struct Recording<W> {
     engine: Engine,
     file: W,
@@ -32,19 +31,19 @@ pub struct Recording<W> {
     recorded: Recorded,
 }
 
-/// What a recording has.
+/// Counts of a recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recorded {
-    /// Lines of the cache.
+    /// Cache lines.
     pub look_ups: u64,
-    /// Lines of devices.
+    /// Device lines.
     pub transfers: u64,
-    /// What was not written in time.
+    /// Lines lost because they were not written in time.
     pub lost: u64,
 }
 
 impl<W: Write> Recording<W> {
-    /// Begins one; by a file that is not empty, whoever waits for it sees that.
+    /// Starts a recording. Writes at once, so that a process waiting for the file sees it begin.
     ///
     /// # Errors
     /// The file can't be written.
@@ -57,7 +56,7 @@ impl<W: Write> Recording<W> {
         Ok(begun)
     }
 
-    /// Writes what has happened since the last time. To be called often: little of it is kept meanwhile.
+    /// Writes all that happened since the last call. Call it often: the buffer is small.
     ///
     /// # Errors
     /// The file can't be written.
@@ -72,7 +71,7 @@ impl<W: Write> Recording<W> {
         Ok(())
     }
 
-    /// Ends it: writes the names of the datasets that were met. Errors name the file so.
+    /// Ends the recording: writes the names of the datasets seen. `name`: the file in errors.
     ///
     /// # Errors
     /// The file can't be written, or the pool can't be read.
@@ -83,13 +82,12 @@ impl<W: Write> Recording<W> {
     }
 }
 
-/// Lines that name datasets. One that is gone has no name.
+/// Lines that name datasets. A destroyed dataset has no name.
 async fn names(engine: &Engine, datasets: &BTreeSet<DatasetId>) -> Result<String, ControlError> {
     let mos = engine.mos().await?;
     let mut text = String::new();
     for &id in datasets {
         if let Ok(dataset) = mos.dataset_by_id(id).await {
-            // Writing to a string can't fail.
             let _ = writeln!(text, "# dataset {} {}", id.0, dataset.name());
         }
     }
@@ -106,7 +104,6 @@ fn lines(seen: &[LookUp]) -> String {
         };
         let (dataset, object, block) = (place.dataset.0, place.object.0, place.block.0);
         let (time, class, level) = (time(*now_ns), class.name(), place.level);
-        // Writing to a string can't fail.
         let _ =
             writeln!(text, "{id},{time},{bytes},{class},{op},{hit},{dataset},{object},{level},{block},,,");
     }
@@ -127,12 +124,11 @@ fn time(now_ns: u64) -> String {
     format!("{}.{:09}", now_ns / 1_000_000_000, now_ns % 1_000_000_000)
 }
 
-/// A frame of its own.
 fn packed(text: &str) -> Vec<u8> {
     let mut frame = Vec::with_capacity(zstd_safe::compress_bound(text.len()));
     match zstd_safe::compress(&mut frame, text.as_bytes(), LEVEL) {
         Ok(_) => frame,
-        // Only without memory or room, and there is room.
+        // Compression fails only without memory or buffer space, and the space suffices.
         Err(_) => text.as_bytes().to_vec(),
     }
 }

@@ -1,4 +1,4 @@
-//! `zfs change-key`: gives an encrypted dataset another key.
+//! `zfs change-key`: changes the key of an encrypted dataset.
 //!
 //! Source: OpenZFS `zfs_main.c` (`zfs_do_change_key`).
 
@@ -15,16 +15,16 @@ use crate::zfs::properties::settings::{Setting, read_all};
 /// Properties of keys.
 const OF_KEYS: [&str; 3] = ["keyformat", "keylocation", "pbkdf2iters"];
 
-/// Which key is to be changed. The new one is the second that comes with the request for the dataset, or is
-/// prompted for or piped in.
+/// A `zfs change-key` request. The new key is the dataset's second in the request, or is prompted for or
+/// piped in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangeKey {
     /// An encryption root, or a dataset that becomes one.
     pub name: String,
-    /// Inherit the key of the parent: the dataset is then no longer an encryption root.
+    /// Inherit the parent's key: the dataset is then no longer an encryption root.
     #[serde(default)]
     pub inherit: bool,
-    /// Load the current key first, as the daemon needs it; without a daemon it is always asked for.
+    /// Load the current key first, as the daemon needs it; without a daemon it is always requested.
     #[serde(default)]
     pub load: bool,
     /// `keyformat`, `keylocation`, `pbkdf2iters`, and user properties.
@@ -50,7 +50,7 @@ impl Verb for ChangeKey {
     }
 
     /// # Errors
-    /// It is not encrypted; its key is not loaded; the new one is not to be had.
+    /// The dataset is not encrypted; its key is not loaded; the new key is unavailable.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let (name, what) = (&self.name, format!("change key of '{}'", self.name));
         let refused = |why: String| ControlError::Refused(format!("cannot {what}: {why}"));

@@ -9,10 +9,10 @@ use crate::permissions::Permissions;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Whose keys, and where they come from.
+/// A `zfs load-key` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadKey {
-    /// An encryption root; none: all of all pools.
+    /// An encryption root; none: all.
     #[serde(default)]
     pub name: Option<String>,
     /// Include the encryption roots below.
@@ -21,25 +21,25 @@ pub struct LoadKey {
     /// Only check the keys.
     #[serde(default)]
     pub check_only: bool,
-    /// Where they are.
+    /// Source of the keys.
     #[serde(default)]
     pub place: Place,
 }
 
-/// Where keys are, unless they come with the request.
+/// Source of keys not in the request.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
-    /// Where the dataset's `keylocation` says.
+    /// Dataset's `keylocation`.
     #[default]
     Stored,
-    /// They are typed, or piped in.
+    /// Prompt or pipe.
     Prompt,
-    /// In a file that the caller has read; null if that failed.
+    /// A file read by the caller; null if that failed.
     Read(Option<Vec<u8>>),
 }
 
-/// Not the key.
+/// Hides the key.
 impl std::fmt::Debug for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -61,7 +61,7 @@ impl Verb for LoadKey {
     }
 
     /// # Errors
-    /// It is no encryption root; its key is wrong, or not to be had.
+    /// No encryption root; a key that is wrong or unavailable.
     async fn carry_out(self, session: &Session) -> Result<Answered<Keys>, ControlError> {
         if !self.check_only && session.pools().is_none() {
             let instead = "No daemon runs, and without one no key stays loaded after a command ends: start \

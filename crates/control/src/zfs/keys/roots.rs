@@ -1,4 +1,4 @@
-//! The encryption roots that `load-key` and `unload-key` are about.
+//! Encryption roots selected by `load-key` and `unload-key`.
 //!
 //! Source: OpenZFS `libzfs_crypto.c` (`zfs_crypto_attempt_load_keys`, `zfs_crypto_load_key`).
 
@@ -10,17 +10,17 @@ use crate::permissions::{FOR_ADMINS, Permissions};
 use crate::session::{KeyDomain, Session, dataset, key_domains, pool_of};
 use crate::verb::Answered;
 
-/// With which keys it worked.
+/// Results by key.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keys {
-    /// The encryption roots whose keys they are.
+    /// Encryption roots that succeeded.
     pub done: Vec<String>,
-    /// How many keys were tried. None: one root alone was meant.
+    /// Keys tried. None: a single root was named.
     pub tried: Option<u64>,
 }
 
-/// Does something with the key of one encryption root, of those below it too, or of all. Of several, each is
-/// tried.
+/// Runs work on the key of one encryption root, on those below it too, or on all. A failure does not stop the
+/// others.
 pub async fn each(
     session: &Session,
     name: Option<&str>,
@@ -73,7 +73,7 @@ pub async fn each(
     Ok(Answered { answer: keys, outcome })
 }
 
-/// What is needed to load or unload them.
+/// The permissions to load or unload them.
 pub async fn permissions(
     session: &Session,
     verb: &str,

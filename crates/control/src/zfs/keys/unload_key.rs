@@ -1,4 +1,4 @@
-//! `zfs unload-key`: takes keys out of the daemon's memory.
+//! `zfs unload-key`: removes keys from the daemon's memory.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,10 +8,10 @@ use crate::permissions::Permissions;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Whose keys.
+/// A `zfs unload-key` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnloadKey {
-    /// An encryption root; none: all of all pools.
+    /// An encryption root; none: all.
     #[serde(default)]
     pub name: Option<String>,
     /// Include the encryption roots below.
@@ -30,7 +30,7 @@ impl Verb for UnloadKey {
     }
 
     /// # Errors
-    /// It is no encryption root; its key is not loaded, or in use.
+    /// No encryption root; its key is not loaded, or in use.
     async fn carry_out(self, session: &Session) -> Result<Answered<Keys>, ControlError> {
         let why = "cannot unload keys: no daemon runs, and without one no key stays loaded";
         let refused = || ControlError::Refused(why.into());

@@ -1,4 +1,4 @@
-//! `zfs mount`: mounts file systems of pools that the daemon holds, or lists what is mounted.
+//! `zfs mount`: mounts file systems of the daemon's pools, or lists mounts.
 
 use std::path::PathBuf;
 
@@ -11,24 +11,24 @@ use crate::permissions::{FOR_ADMINS, Permissions};
 use crate::session::{Session, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// What is to be mounted.
+/// A `zfs mount` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
-    /// Which file systems; none: list what is mounted.
+    /// File systems to mount; none: list mounts.
     #[serde(default)]
     pub which: Option<Which>,
     /// Load missing keys first.
     #[serde(default)]
     pub load_keys: bool,
-    /// For this mount only.
+    /// Options for this mount only.
     #[serde(default)]
     pub options: MountOptions,
-    /// It is mounted already, and gets other options.
+    /// Change the options of an existing mount.
     #[serde(default)]
     pub remount: bool,
 }
 
-/// Which file systems.
+/// A choice of file systems.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Which {
@@ -36,46 +36,46 @@ pub enum Which {
     All,
     /// This one.
     One(String),
-    /// This one and everything below.
+    /// This one and its descendants.
     Below(String),
 }
 
-/// Options that hold for one mount; those that are left out are as the properties say.
+/// Options of one mount; missing ones come from the properties.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MountOptions {
-    /// Nothing can be changed.
+    /// Read-only.
     pub read_only: Option<bool>,
-    /// When times of access are written.
+    /// When access times are written.
     pub access_times: Option<AccessTimes>,
     /// Programs can be run.
     pub exec: Option<bool>,
-    /// Programs run as their owners if their mode says so.
+    /// Set-user-ID and set-group-ID bits apply.
     pub setuid: Option<bool>,
-    /// Device nodes are devices.
+    /// Device nodes work.
     pub devices: Option<bool>,
-    /// There are extended attributes.
+    /// Extended attributes exist.
     pub xattrs: Option<bool>,
 }
 
-/// When times of access are written.
+/// When access times are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessTimes {
     /// Never.
     Off,
-    /// If one is older than the last change, or than a day.
+    /// If older than the last change, or than a day.
     Relative,
     /// Always.
     On,
 }
 
-/// A file system that is mounted.
+/// A mounted file system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mounted {
-    /// Its name.
+    /// Name.
     pub filesystem: String,
-    /// Where it is.
+    /// Directory.
     pub mountpoint: PathBuf,
 }
 
@@ -95,10 +95,10 @@ impl Verb for Mount {
     const NAME: &'static str = "zfs mount";
     const NEEDS: Needs = Needs::Delegated;
     const LOOKS: Looks = Looks::Sometimes(Needs::Nothing);
-    /// What is mounted, if that was to be listed.
+    /// Mounts, if a list was requested.
     type Answer = Vec<Mounted>;
 
-    /// Nobody but administrators mounts anything: there is nothing to be given.
+    /// Mounting is for administrators: it can't be delegated.
     async fn permissions(&self, _session: &Session) -> Result<Permissions, ControlError> {
         match self.which {
             None => Ok(Permissions::to("mount")),
@@ -107,7 +107,7 @@ impl Verb for Mount {
     }
 
     /// # Errors
-    /// No daemon runs; the file system is not there, is mounted, or can't be.
+    /// No daemon; the file system is missing, already mounted, or unmountable.
     async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Mounted>>, ControlError> {
         let why =
             "no daemon runs: start `cenote serve`, or mount one file system with `cenote mount DATASET DIR`";

@@ -9,13 +9,13 @@ use crate::permissions::{FOR_ADMINS, Permissions};
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// What is to be unmounted.
+/// A `zfs unmount` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unmount {
-    /// The file system, or the directory that it is mounted on; none: all of all pools.
+    /// The file system or its mount point; none: all.
     #[serde(default)]
     pub name: Option<String>,
-    /// Unload the keys that are not needed any more, too.
+    /// Also unload keys no longer needed.
     #[serde(default)]
     pub unload_keys: bool,
 }
@@ -26,13 +26,13 @@ impl Verb for Unmount {
     const LOOKS: Looks = Looks::Never;
     type Answer = ();
 
-    /// Nobody but administrators unmounts anything: there is nothing to be given.
+    /// Unmounting is for administrators: it can't be delegated.
     async fn permissions(&self, _session: &Session) -> Result<Permissions, ControlError> {
         Err(ControlError::Refused(format!("cannot unmount: {FOR_ADMINS}")))
     }
 
     /// # Errors
-    /// No daemon runs; the file system is not mounted, or is in use.
+    /// No daemon; the file system is not mounted, or is in use.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let why =
             "no daemon runs: start `cenote serve`, or mount one file system with `cenote mount DATASET DIR`";

@@ -1,4 +1,4 @@
-//! `zfs bookmark`: remembers a snapshot's point in time, so that the snapshot can be destroyed.
+//! `zfs bookmark`: keeps a snapshot's point in time, so that the snapshot can be destroyed.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,12 +9,12 @@ use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::head_of;
 
-/// What is to be remembered.
+/// A `zfs bookmark` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bookmark {
-    /// A snapshot or bookmark, by its full name.
+    /// Full name of a snapshot or bookmark.
     pub source: String,
-    /// The new bookmark, `DATASET#NAME`.
+    /// New bookmark, `DATASET#NAME`.
     pub bookmark: String,
 }
 
@@ -32,7 +32,7 @@ impl Verb for Bookmark {
     }
 
     /// # Errors
-    /// The source is not there; the bookmark is, or is to be in another dataset.
+    /// The source is missing; the bookmark exists, or belongs to another dataset.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let Bookmark { source, bookmark } = &self;
         if pool_of(source) != pool_of(bookmark) {

@@ -16,16 +16,15 @@ use crate::permissions::Permissions;
 use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 
-/// Lines of a part, at most.
+/// Maximum lines per part.
 const PART_LINES: usize = 500;
 
 /// Two states.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diff {
-    /// The earlier: a snapshot.
+    /// Earlier: a snapshot.
     pub from: String,
-    /// The later: a snapshot, which may go without the dataset's name, or a file system; none: that of
-    /// `from`.
+    /// The later: a snapshot, with or without the dataset's name, or a file system; none: that of `from`.
     #[serde(default)]
     pub to: Option<String>,
 }
@@ -42,8 +41,8 @@ impl Diff {
     }
 }
 
-/// Lines are ordered by object number. Their paths begin at the mount point, or if there is none at the root
-/// of the file system.
+/// Lines are ordered by object number. Paths begin at the mount point or, without one, at the file system's
+/// root.
 impl InParts for Diff {
     type Part = Vec<DiffLine>;
 }
@@ -53,7 +52,7 @@ impl Verb for Diff {
     const NEEDS: Needs = Needs::Delegated;
     const LOOKS: Looks = Looks::Always;
     const SEES_ALL: bool = true;
-    /// The lines have come before.
+    /// The lines came in parts.
     type Answer = ();
 
     async fn permissions(&self, session: &Session) -> Result<Permissions, ControlError> {
@@ -66,8 +65,8 @@ impl Verb for Diff {
     }
 
     /// # Errors
-    /// One of the states is not there, or the later does not descend from the earlier; what differs can't be
-    /// read. What was found before that has been given.
+    /// A state is missing, the later does not descend from the earlier, or a difference is unreadable.
+    /// Earlier lines have been sent.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         if !self.from.contains('@') {
             let why = "is not a snapshot; use DATASET@SNAPSHOT";
@@ -90,7 +89,7 @@ impl Verb for Diff {
 /// Lines on their way to the caller.
 struct Lines<'a> {
     caller: &'a Caller,
-    /// Without a slash at its end.
+    /// Without a final slash.
     mount_point: Vec<u8>,
     part: Vec<DiffLine>,
 }

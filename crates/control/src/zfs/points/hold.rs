@@ -10,14 +10,14 @@ use crate::refusal::cannot;
 use crate::session::{Session, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// The snapshots to hold.
+/// A `zfs hold` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     /// Tag of the hold.
     pub tag: String,
-    /// By their full names.
+    /// Full names.
     pub snapshots: Vec<String>,
-    /// Include the snapshots of the same name of everything below.
+    /// Include descendants' snapshots of that name.
     #[serde(default)]
     pub recursive: bool,
 }
@@ -33,7 +33,7 @@ impl Verb for Hold {
     }
 
     /// # Errors
-    /// One is not there, or has a hold of this tag.
+    /// A snapshot is missing, or has this hold already.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let Hold { tag, snapshots: names, recursive } = self;
         if tag.starts_with('.') {

@@ -7,12 +7,12 @@ use crate::error::{ControlError, Outcome};
 use crate::session::{Session, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// The snapshots whose holds are to be shown.
+/// A `zfs holds` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holds {
-    /// By their full names.
+    /// Full names.
     pub snapshots: Vec<String>,
-    /// Include the snapshots of the same name of all datasets below.
+    /// Include descendants' snapshots of that name.
     #[serde(default)]
     pub recursive: bool,
 }
@@ -20,7 +20,7 @@ pub struct Holds {
 /// A snapshot and its holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// Its full name.
+    /// Full name.
     pub snapshot: String,
     /// By tag.
     pub holds: Vec<Tagged>,
@@ -29,9 +29,9 @@ pub struct Held {
 /// A hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tagged {
-    /// Its tag.
+    /// Tag.
     pub tag: String,
-    /// When it was made, in seconds since 1970.
+    /// Creation, in seconds since 1970.
     pub since_seconds: u64,
 }
 
@@ -42,7 +42,7 @@ impl Verb for Holds {
     type Answer = Vec<Held>;
 
     /// # Errors
-    /// The only snapshot that is named is not there.
+    /// The only named snapshot is missing.
     async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Held>>, ControlError> {
         let (mut held, mut outcome) = (Vec::new(), Outcome::Done);
         for name in &self.snapshots {

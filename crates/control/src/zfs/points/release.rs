@@ -10,14 +10,14 @@ use crate::refusal::cannot;
 use crate::session::{Session, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// The snapshots to release.
+/// A `zfs release` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release {
     /// Tag of the hold.
     pub tag: String,
-    /// By their full names.
+    /// Full names.
     pub snapshots: Vec<String>,
-    /// Include the snapshots of the same name of everything below that have the hold.
+    /// Include descendants' snapshots of that name with the hold.
     #[serde(default)]
     pub recursive: bool,
 }
@@ -34,7 +34,7 @@ impl Verb for Release {
     }
 
     /// # Errors
-    /// One is not there, or has no hold of this tag.
+    /// A snapshot is missing, or lacks the hold.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let release = async |engine: &Engine, names: &[String]| self.release(engine, names).await;
         Ok(session.change_together(&self.snapshots, pool_of, release).await?.into())
@@ -49,7 +49,7 @@ impl Release {
         for name in names {
             let before = all.len();
             for snapshot in snapshots(&mos, name, self.recursive).await? {
-                // Below, some have no such hold.
+                // Descendants' snapshots may lack the hold.
                 if !self.recursive || snapshot.holds().await?.iter().any(|(tag, _)| *tag == self.tag) {
                     all.push(snapshot.name().to_owned());
                 }

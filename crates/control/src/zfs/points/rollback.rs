@@ -13,7 +13,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::head_of;
 use crate::zfs::tree::dependents;
 
-/// How many newer snapshots and bookmarks a refusal names.
+/// Newer snapshots and bookmarks named in a refusal.
 const MOST_NAMED: usize = 32;
 
 /// The snapshot to return to.
@@ -56,7 +56,7 @@ impl Verb for Rollback {
     }
 
     /// # Errors
-    /// There are newer snapshots, bookmarks or clones that are not to be destroyed.
+    /// Newer snapshots, bookmarks or clones that may not be destroyed.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let name = &self.snapshot;
         let Some((path, _)) = name.split_once('@') else {
@@ -85,7 +85,7 @@ impl Verb for Rollback {
 }
 
 impl Rollback {
-    /// What would be destroyed, and whether bookmarks would be.
+    /// The datasets to destroy, and whether bookmarks go, too.
     async fn destroys(&self, mos: &Mos, path: &str) -> Result<(Vec<Dataset>, bool), ControlError> {
         let newer = self.newer(mos, path).await?;
         let mut gone = self.check(&newer).await?;
@@ -103,7 +103,7 @@ impl Rollback {
         Ok(Newer { snapshots, marks })
     }
 
-    /// Refuses to destroy anything not covered by -r or -R; returns what depends on newer snapshots.
+    /// Refuses to destroy anything not covered by -r or -R; returns dependents of newer snapshots.
     async fn check(&self, newer: &Newer) -> Result<Vec<Dataset>, ControlError> {
         let mut clones: Vec<Dataset> = Vec::new();
         for snapshot in &newer.snapshots {

@@ -14,7 +14,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::head_of;
 use crate::zfs::properties::settings::{self, Setting};
 
-/// The snapshots to take. If one can't be taken, none is.
+/// A `zfs snapshot` request. If one snapshot fails, none is taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// `DATASET@NAME`, all in one pool.
@@ -45,7 +45,7 @@ impl Verb for Snapshot {
     }
 
     /// # Errors
-    /// A dataset is not there; a snapshot is.
+    /// A dataset is missing; a snapshot exists.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let settings = settings::read_all(&self.settings, None).map_err(usage)?;
         let taken = session.change_pool(self.pool()?, async |engine| {
@@ -59,7 +59,7 @@ impl Verb for Snapshot {
 }
 
 impl Snapshot {
-    /// The pool that all are in.
+    /// The common pool.
     fn pool(&self) -> Result<&str, ControlError> {
         let mut pools = self.snapshots.iter().map(pool_of);
         let first = pools.next().ok_or_else(|| usage("none is named".into()))?;
@@ -81,7 +81,7 @@ impl Snapshot {
             let heads = if self.recursive { head.descendants().await? } else { vec![head] };
             names.extend(heads.iter().map(|head| format!("{}@{own}", head.name())));
         }
-        // What is named twice is taken once.
+        // Duplicates are taken once.
         let mut seen = HashSet::new();
         names.retain(|name| seen.insert(name.clone()));
         Ok(names)
@@ -92,8 +92,8 @@ fn usage(why: String) -> ControlError {
     ControlError::Usage(format!("cannot create snapshots: {why}"))
 }
 
-/// Names the snapshot that could not be taken, if one is to blame, and says that none was taken, if several
-/// were asked for.
+/// Names the snapshot that failed, if one is to blame, and says that none was taken, if several were
+/// requested.
 fn refused(error: DatasetError, names: &[String]) -> ControlError {
     let what = match (&error, names) {
         (DatasetError::DatasetExists { name }, _) => format!("create snapshot '{name}'"),

@@ -1,4 +1,4 @@
-//! The snapshots that `hold`, `release` and `holds` are about.
+//! The snapshots selected by `hold`, `release` and `holds`.
 
 use cenote_dataset::{Dataset, Mos};
 
@@ -28,7 +28,7 @@ pub async fn snapshots(mos: &Mos, name: &str, recursive: bool) -> Result<Vec<Dat
     }
 }
 
-/// What is needed to hold or release them.
+/// The permissions to hold or release them.
 pub async fn permissions(
     session: &Session,
     what: &str,

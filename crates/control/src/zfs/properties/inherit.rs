@@ -12,17 +12,17 @@ use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::to_set_one;
 
-/// What is to be cleared.
+/// A `zfs inherit` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inherit {
-    /// The property.
+    /// Property.
     pub property: String,
     /// Datasets or snapshots.
     pub names: Vec<String>,
     /// Include everything below.
     #[serde(default)]
     pub recursive: bool,
-    /// Revert to the received value, if there is one.
+    /// Revert to the received value, if any.
     #[serde(default)]
     pub received: bool,
 }
@@ -46,7 +46,7 @@ impl Verb for Inherit {
     }
 
     /// # Errors
-    /// The property can't be inherited, or there is none of this name.
+    /// The property is unknown or can't be inherited.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let prop = find(&self.property).map_err(ControlError::Usage)?;
         let property = prop.map_or(self.property.as_str(), |prop| prop.name);

@@ -1,4 +1,4 @@
-//! Quotas of users, groups and projects: a file system keeps them, not its properties.
+//! Quotas of users, groups and projects, stored in a file system rather than in properties.
 
 use cenote_dataset::{Dataset, DatasetKind};
 use cenote_engine::{Engine, Need};
@@ -25,7 +25,7 @@ pub async fn limit_owner(engine: &Engine, name: &str, quota: OwnerQuota) -> Resu
     }
 }
 
-/// Only what is in file systems has owners.
+/// Fails unless the dataset is a file system: only its objects have owners.
 pub async fn check_has_owners(dataset: Dataset) -> Result<(), DatasetError> {
     match dataset.kind().await? {
         DatasetKind::Filesystem => Ok(()),

@@ -16,14 +16,14 @@ use crate::refusal::cannot;
 use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// What is to be set.
+/// A `zfs set` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Set {
-    /// Properties with their values.
+    /// Properties and values.
     pub settings: Vec<Setting>,
     /// Datasets or snapshots.
     pub names: Vec<String>,
-    /// File systems that get another mount point are not mounted.
+    /// Do not mount at a changed mount point.
     #[serde(default)]
     pub no_mount: bool,
 }
@@ -44,7 +44,7 @@ impl Verb for Set {
     }
 
     /// # Errors
-    /// None: failures are told of, and leave the other datasets to be set.
+    /// None: failures are reported, and the other datasets are still set.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let Set { settings, names, no_mount } = &self;
         let set = async |engine: &Engine, name: &String| set_all(session, engine, settings, name).await;
@@ -57,7 +57,7 @@ impl Verb for Set {
     }
 }
 
-/// Sets properties one by one. A failure does not stop the rest, unless the request is invalid as a whole.
+/// Sets properties one by one. A failure does not stop the rest, unless the whole request is invalid.
 async fn set_all(
     session: &Session,
     engine: &Engine,
@@ -76,7 +76,7 @@ async fn set_all(
     if let Some(version) = settings::number_of(&settings, "version")
         && target.property("version").await?.and_then(|property| property.number()) == Some(version)
     {
-        // It is what it is already: the only version that can be set.
+        // The only settable version is the current one: nothing to do.
         settings.retain(|(property, _)| property != "version");
     }
     let kind = target.kind().await?;
@@ -99,7 +99,7 @@ async fn set_all(
         };
         if let Err(error) = set.map_err(cannot(&what)) {
             outcome = outcome.and(session.caller().tell(name, &error));
-            // A volume that can't be promised what it would need does not grow.
+            // A volume grows only if its reservation can grow, too.
             if !typed.iter().any(|(other, _)| *other == property) {
                 break;
             }
@@ -108,7 +108,7 @@ async fn set_all(
     Ok(outcome)
 }
 
-/// The sizes of a volume on which its refreservation depends.
+/// Sizes that determine a volume's refreservation.
 struct Sizes {
     volsize: u64,
     block: u64,
@@ -130,8 +130,8 @@ impl Sizes {
         Ok(Some(Sizes { volsize, block: block.max(1), promised }))
     }
 
-    /// The settings of a volume. `auto` becomes the reservation its size needs; a refreservation of that
-    /// amount grows and shrinks with the volume.
+    /// The settings of a volume. `auto` becomes the reservation for its size; a refreservation of that amount
+    /// grows and shrinks with the volume.
     fn settings(&self, target: &Dataset, wanted: &[Setting], typed: &Settings) -> Result<Settings, String> {
         let needs = |size| volume_size::reservation(target.mos(), size, self.block, 1);
         let size = settings::number_of(typed, "volsize");

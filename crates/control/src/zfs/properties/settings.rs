@@ -1,4 +1,4 @@
-//! Properties and their values as typed become stored values.
+//! Turns typed properties and values into stored values.
 //!
 //! This module interprets the text; the engine decides whether a dataset can have the value
 //! (`dsl::check_settings`).
@@ -16,17 +16,17 @@ use serde::{Deserialize, Serialize};
 use crate::text::parse_bytes;
 use crate::zfs::owner::OwnerProp;
 
-/// Limits for which `none` is stored as the largest number.
+/// Limits that store `none` as the largest number.
 const COUNTS: [&str; 2] = ["filesystem_limit", "snapshot_limit"];
-/// The oldest version of file systems that are made, `ZPL_VERSION_FUID`.
+/// The oldest version of new file systems, `ZPL_VERSION_FUID`.
 const OLDEST_WRITTEN: u64 = 3;
 
-/// A property, and the value that it is to have.
+/// A property and its new value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// By name, or by column.
+    /// Name, or column heading.
     pub property: String,
-    /// As zfsprops(7) has it: `10G`, `on`, `none`. What `auto` is depends on the dataset.
+    /// As in zfsprops(7): `10G`, `on`, `none`. The meaning of `auto` depends on the dataset.
     pub value: String,
 }
 
@@ -34,24 +34,24 @@ impl Setting {
     /// Splits `PROPERTY=VALUE`.
     ///
     /// # Errors
-    /// There is no `=`: OpenZFS's words for that.
+    /// No `=`; in OpenZFS's words.
     pub fn parse(option: &str) -> Result<Setting, String> {
         let missing = || format!("missing '=' for property=value argument '{option}'");
         let (property, value) = option.split_once('=').ok_or_else(missing)?;
         Ok(Setting { property: property.into(), value: value.into() })
     }
 
-    /// The same of several.
+    /// Splits several.
     ///
     /// # Errors
-    /// As of [`Setting::parse`].
+    /// As [`Setting::parse`].
     pub fn parse_all(options: &[String]) -> Result<Vec<Setting>, String> {
         options.iter().map(|option| Setting::parse(option)).collect()
     }
 }
 
-/// Reads settings, each property once. `auto_bytes` is what `refreservation=auto` means; `None` where it
-/// means nothing.
+/// Reads settings, each property once. `auto_bytes` is the value of `refreservation=auto`; `None` if it has
+/// none.
 pub fn read_all(typed: &[Setting], auto_bytes: Option<u64>) -> Result<Settings, String> {
     let mut settings = Settings::new();
     for Setting { property, value } in typed {
@@ -64,7 +64,7 @@ pub fn read_all(typed: &[Setting], auto_bytes: Option<u64>) -> Result<Settings, 
     Ok(settings)
 }
 
-/// A property by its name or column heading; `None` for a user property, whose name contains a colon.
+/// A property by name or column heading; `None` for a user property (with a colon in its name).
 pub fn find(typed: &str) -> Result<Option<&'static Prop>, String> {
     match ZFS_PROPS.iter().find(|prop| prop.is_named(typed)) {
         Some(prop) => Ok(Some(prop)),
@@ -86,7 +86,7 @@ fn read(typed: &str, text: &str, auto_bytes: Option<u64>) -> Result<(String, Val
         return Ok((typed.into(), value));
     };
     let value = match prop.value {
-        // A read-only property is refused whatever the value.
+        // A read-only property is refused with any value.
         _ if prop.is_read_only() => return Err(format!("'{}' is readonly", prop.name)),
         PropType::String { .. } => Value::Text(text.into()),
         PropType::Number { .. } => Value::Number(number(prop.name, text, auto_bytes)?),
@@ -129,18 +129,18 @@ fn owner_limit(text: &str) -> Result<u64, String> {
 /// A quota of a user, group or project.
 #[derive(Clone, Copy)]
 pub struct OwnerQuota {
-    /// Whose: users', groups', projects'.
+    /// Users, groups or projects.
     pub by: SpaceBy,
     /// Bytes or objects.
     pub counted: Counted,
-    /// A user's or group's FUID, or a project's number; `None`: of all without their own.
+    /// A user's or group's FUID, or a project's number; `None`: the default quota.
     pub owner: Option<u64>,
     /// Bytes or objects; 0 is none.
     pub limit: u64,
 }
 
 impl OwnerQuota {
-    /// The quota that a property sets; `None` if it is another property.
+    /// The quota set by a property; `None` for other properties.
     pub fn parse(property: &str, limit: u64) -> Option<OwnerQuota> {
         for by in SpaceBy::ALL {
             for counted in [Counted::Bytes, Counted::Objects] {
@@ -163,7 +163,7 @@ impl OwnerQuota {
     }
 }
 
-/// Takes the quotas of owners out of the settings of a new file system: its object set keeps them.
+/// Removes owner quotas from a new file system's settings: its object set stores them.
 pub fn take_quotas(settings: &mut Settings) -> Vec<OwnerQuota> {
     let mut quotas = Vec::new();
     settings.retain(|(property, value)| {
@@ -217,8 +217,8 @@ pub fn number_of(settings: &Settings, name: &str) -> Option<u64> {
     })
 }
 
-/// The permanent properties of a new file system; those not given are inherited from the parent. Settings
-/// that follow from others are added.
+/// Fixes the permanent properties of a new file system: missing ones are inherited from the parent, and
+/// implied settings are added.
 pub fn filesystem(settings: &mut Settings, parent: NewFilesystem) -> Result<NewFilesystem, String> {
     let form = number_of(settings, "normalization");
     match (form, number_of(settings, "utf8only")) {
@@ -244,7 +244,7 @@ pub fn filesystem(settings: &mut Settings, parent: NewFilesystem) -> Result<NewF
     Ok(new)
 }
 
-/// The value of `casesensitivity` from its stored number.
+/// Decodes `casesensitivity`.
 pub fn case_of(number: u64) -> CaseSensitivity {
     match number {
         1 => CaseSensitivity::Insensitive,
@@ -253,7 +253,7 @@ pub fn case_of(number: u64) -> CaseSensitivity {
     }
 }
 
-/// The value of `normalization` from its stored number, a set of `u8_textprep` flags.
+/// Decodes `normalization`, a set of `u8_textprep` flags.
 pub fn form_of(number: u64) -> Normalization {
     let name = Prop::zfs("normalization").and_then(|prop| prop.index_name(number));
     match name {

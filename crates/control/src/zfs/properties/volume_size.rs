@@ -1,8 +1,8 @@
 //! The block size of a new volume, and the reservation that guarantees it can be written full.
 //!
 //! Idea: `used` is computed as if all blocks were 128 KiB, but parity and padding cost more with small
-//! blocks. The reservation is therefore scaled by how much worse the volume's blocks do, and indirect blocks
-//! are added.
+//! blocks. The reservation is therefore scaled by the relative overhead of the volume's blocks, and indirect
+//! blocks are added.
 //!
 //! Source: OpenZFS `libzfs_dataset.c` (`zvol_volsize_to_reservation`, `volsize_from_vdevs`), `zfs_main.c`
 //! (`default_volblocksize`).
@@ -57,7 +57,7 @@ pub fn reservation(mos: &Mos, size_bytes: u64, block_bytes: u64, copies: u64) ->
     data.saturating_mul(copies).saturating_add(indirect)
 }
 
-/// The accounted size of this many blocks, on the vdev where they are least efficient.
+/// The accounted size of this many blocks, on the least efficient vdev.
 fn data_bytes(mos: &Mos, blocks: u64, block_bytes: u64) -> u64 {
     let vdevs = mos.pool().vdevs();
     let with_parity = vdevs.tops().filter(|top| matches!(top.kind, VdevKind::Raidz | VdevKind::Draid));

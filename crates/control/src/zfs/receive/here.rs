@@ -13,7 +13,7 @@ use crate::session::{Session, pool_of};
 use crate::text::nice_bytes;
 use crate::zfs::tree::above::create_ancestors;
 
-/// Whoever receives.
+/// The context of a receive.
 pub(super) struct Here<'a> {
     pub(super) session: &'a Session,
     pub(super) engine: &'a Engine,
@@ -22,7 +22,7 @@ pub(super) struct Here<'a> {
 }
 
 impl Here<'_> {
-    /// Does something while a dataset, and what is below it, is not mounted.
+    /// Runs work while a dataset and its descendants are unmounted.
     async fn unmounted(&self, name: &str, work: Work<'_>) -> Result<()> {
         let Some(pool) = self.session.held_by_name(pool_of(name)) else { return work.await };
         let unmounted = |error: &dyn std::fmt::Display| DatasetError::busy(name, error.to_string());
@@ -47,7 +47,7 @@ impl Here<'_> {
         if pool.mounts.files(head.id()).is_none() {
             return work.await;
         }
-        // What the mount is compared with has to be on disk.
+        // The comparison with the mount needs the state on disk.
         self.engine.sync_all().await?;
         let mos = self.engine.mos().await?;
         let (head, to) = (mos.dataset(target).await?, mos.dataset(filled).await?);

@@ -1,4 +1,4 @@
-//! `zfs allow`: delegates permissions to users who are not administrators, or shows what is delegated.
+//! `zfs allow`: delegates permissions to unprivileged users, or lists delegations.
 //!
 //! Source: OpenZFS `zfs_main.c` (`zfs_do_allow_unallow_impl`).
 
@@ -11,22 +11,22 @@ use crate::refusal::cannot;
 use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// What is to be delegated.
+/// A `zfs allow` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allow {
-    /// The dataset.
+    /// Dataset.
     pub dataset: String,
-    /// Whose permissions they become; none: show what is delegated.
+    /// The grants; none: list delegations.
     #[serde(default)]
     pub grants: Option<Vec<Grant>>,
 }
 
-/// What is delegated in a dataset.
+/// Delegations of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delegation {
-    /// The dataset.
+    /// Dataset.
     pub dataset: String,
-    /// Permissions, and sets apart, of each that has any.
+    /// Permissions and sets by grantee.
     pub grants: Vec<Grant>,
 }
 
@@ -34,7 +34,7 @@ impl Verb for Allow {
     const NAME: &'static str = "zfs allow";
     const NEEDS: Needs = Needs::Delegated;
     const LOOKS: Looks = Looks::Sometimes(Needs::Nothing);
-    /// That of the dataset, and of those above it where something is delegated.
+    /// Delegations of the dataset and its ancestors, where any exist.
     type Answer = Vec<Delegation>;
 
     async fn permissions(&self, session: &Session) -> Result<Permissions, ControlError> {
@@ -42,7 +42,7 @@ impl Verb for Allow {
         let mut permissions = Permissions::to(format!("set permissions on '{name}'"));
         let Some(grants) = &self.grants else { return Ok(permissions) };
         let head = dataset(&session.pool_to_ask(name).await?, name).await?;
-        // Who was given something hands it on, but not the right to do that.
+        // A delegated user may pass on permissions, but not `allow` itself.
         if grants.iter().any(|grant| grant.permissions.contains("allow")) {
             return Err(permissions.denied());
         }
@@ -54,7 +54,7 @@ impl Verb for Allow {
     }
 
     /// # Errors
-    /// The dataset is not there; there is no such permission.
+    /// The dataset is missing; an unknown permission.
     async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Delegation>>, ControlError> {
         let name = &self.dataset;
         let Some(grants) = &self.grants else { return Ok(shown(session, name).await?.into()) };

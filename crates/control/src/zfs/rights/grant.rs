@@ -1,4 +1,4 @@
-//! Who is given which permissions, and where they hold.
+//! Grants: the grantee, the permissions, and their reach.
 
 use std::collections::BTreeSet;
 
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
 
-/// To whom permissions are given.
+/// The holder of permissions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum To {
-    /// A user.
+    /// User.
     User(u64),
-    /// A group.
+    /// Group.
     Group(u64),
     /// All users.
     Everyone,
-    /// Whoever makes a dataset below, in that dataset.
+    /// The creator of a dataset below, in that dataset.
     Creator,
-    /// A set, `@NAME`, which may stand for a permission.
+    /// A set, `@NAME`, usable as a permission.
     Set(String),
 }
 
@@ -30,25 +30,25 @@ pub enum To {
 pub enum Reach {
     /// In the dataset itself.
     Local,
-    /// In what is below it.
+    /// In its descendants.
     Descendent,
-    /// That is not asked: of a creator or a set.
+    /// Not applicable: a creator or a set.
     Any,
 }
 
-/// Somebody, and where.
+/// A holder, and the reach.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Grantee {
-    /// Who it is.
+    /// Holder.
     pub to: To,
-    /// Where their permissions hold.
+    /// Reach.
     pub reach: Reach,
 }
 
-/// Permissions of somebody.
+/// The permissions of one grantee.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// Whose.
+    /// Grantee.
     pub grantee: Grantee,
     /// Verbs, properties and sets.
     pub permissions: BTreeSet<String>,
@@ -80,7 +80,7 @@ impl From<Who> for To {
 
 impl Grantee {
     /// # Errors
-    /// Its permissions can't hold there.
+    /// Its permissions can't have this reach.
     pub(super) fn check(&self) -> Result<(), ControlError> {
         let is_of_all = matches!(self.to, To::Creator | To::Set(_));
         match is_of_all == (self.reach == Reach::Any) {
@@ -89,7 +89,7 @@ impl Grantee {
         }
     }
 
-    /// The key under which permissions are stored, or those that are sets.
+    /// The storage key of its permissions, or of its sets.
     pub(super) fn key(&self, of_sets: bool) -> DelegKey {
         let reach = match self.reach {
             Reach::Local => deleg::Reach::Local,

@@ -1,4 +1,4 @@
-//! `zfs unallow`: takes delegated permissions back.
+//! `zfs unallow`: revokes delegated permissions.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,17 @@ use crate::refusal::cannot;
 use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// What is to be taken back.
+/// A `zfs unallow` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unallow {
-    /// The dataset.
+    /// Dataset.
     pub dataset: String,
-    /// From whom, and where.
+    /// Grantees and reach.
     pub grantees: Vec<Grantee>,
-    /// Which permissions; none: all.
+    /// Permissions; empty: all.
     #[serde(default)]
     pub permissions: Option<BTreeSet<String>>,
-    /// In everything below, too.
+    /// Include all descendants.
     #[serde(default)]
     pub recursive: bool,
 }
@@ -37,7 +37,7 @@ impl Verb for Unallow {
     async fn permissions(&self, session: &Session) -> Result<Permissions, ControlError> {
         let mut permissions = Permissions::to(format!("set permissions on '{}'", self.dataset));
         let mos = session.pool_to_ask(&self.dataset).await?;
-        // What others have is not to be taken from them.
+        // A delegated user may revoke only its own permissions.
         let own = To::User(session.caller().who.uid.into());
         if self.grantees.iter().any(|grantee| grantee.to != own) {
             return Err(permissions.denied());
@@ -49,7 +49,7 @@ impl Verb for Unallow {
     }
 
     /// # Errors
-    /// The dataset is not there; there is no such permission.
+    /// The dataset is missing; an unknown permission.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let name = &self.dataset;
         self.grantees.iter().try_for_each(Grantee::check)?;
@@ -63,14 +63,14 @@ impl Verb for Unallow {
 }
 
 impl Unallow {
-    /// All datasets that are concerned.
+    /// All affected datasets.
     async fn datasets(&self, mos: &Mos) -> Result<Vec<String>, ControlError> {
         let head = dataset(mos, &self.dataset).await?;
         let all = if self.recursive { head.descendants().await? } else { vec![head] };
         Ok(all.iter().map(|dataset| dataset.name().to_owned()).collect())
     }
 
-    /// What is to be taken, and from whom.
+    /// The permissions to revoke, by grantee.
     fn withdrawn(&self) -> Vec<Withdrawn> {
         let of_grantee = |grantee: &Grantee| -> Vec<Withdrawn> {
             match &self.permissions {

@@ -9,7 +9,7 @@ use crate::permissions::Permissions;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Where to look.
+/// A `zfs groupspace` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Groupspace {
     /// The file system or snapshot.
@@ -37,7 +37,7 @@ impl Verb for Groupspace {
     }
 
     /// # Errors
-    /// It is not there, or has no files.
+    /// It is missing, or has no files.
     async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Space>>, ControlError> {
         Ok(owners(session, &self.dataset, self.kinds()).await?.into())
     }

@@ -1,6 +1,6 @@
-//! Owners of files, with what they use and may use.
+//! Owners of files, with their usage and quotas.
 //!
-//! Owners go by number, or by SID: only the machine that the pool comes from knows what it called them.
+//! Owners are shown by number or SID: only the pool's home machine knows their names.
 //!
 //! Source: OpenZFS `zfs_main.c` (`zfs_do_userspace`).
 
@@ -12,27 +12,27 @@ use crate::error::ControlError;
 use crate::permissions::Permissions;
 use crate::session::{Session, dataset, pool_of};
 
-/// The kind of an owner, in the order in which OpenZFS sorts them.
+/// The kind of an owner, in OpenZFS's sort order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A group.
+    /// Group.
     PosixGroup,
-    /// A user.
+    /// User.
     PosixUser,
     /// A group of a Windows domain.
     SmbGroup,
     /// A user of a Windows domain.
     SmbUser,
-    /// A project.
+    /// Project.
     Project,
 }
 
-/// An owner, by number or by SID.
+/// An owner, by number or SID.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Owner {
-    /// A number of the machine that the pool comes from.
+    /// A number from the pool's home machine.
     Id(u64),
     /// A SID of a Windows domain.
     Sid(String),
@@ -41,17 +41,17 @@ pub enum Owner {
 /// An owner's space and quotas, its own or the default; a quota of 0 is none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
-    /// Its kind.
+    /// Kind.
     pub kind: Kind,
-    /// Who it is.
+    /// Owner.
     pub owner: Owner,
-    /// Bytes that its files use.
+    /// Bytes used.
     pub used_bytes: u64,
-    /// The most that they may.
+    /// Limit of bytes.
     pub quota_bytes: u64,
-    /// Objects that its files use.
+    /// Objects used.
     pub used_objects: u64,
-    /// The most that they may.
+    /// Limit of objects.
     pub quota_objects: u64,
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn owners(
     Ok(all)
 }
 
-/// What is needed to see them.
+/// The permissions to see them.
 pub(super) async fn permissions(
     session: &Session,
     name: &str,

@@ -9,7 +9,7 @@ use crate::permissions::Permissions;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Where to look.
+/// A `zfs projectspace` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Projectspace {
     /// The file system or snapshot.
@@ -28,7 +28,7 @@ impl Verb for Projectspace {
     }
 
     /// # Errors
-    /// It is not there, or has no files.
+    /// It is missing, or has no files.
     async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Space>>, ControlError> {
         Ok(owners(session, &self.dataset, &[SpaceBy::Project]).await?.into())
     }

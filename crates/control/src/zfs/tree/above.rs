@@ -1,4 +1,4 @@
-//! What is above a new dataset: the nearest that is there, and those between, which are made.
+//! Ancestors of a new dataset: the nearest existing one, and the missing ones to create.
 
 use cenote_dataset::{Dataset, Mos};
 use cenote_engine::Engine;
@@ -10,7 +10,7 @@ use crate::error::ControlError;
 use crate::refusal::cannot;
 use crate::session::Session;
 
-/// Creates the missing file systems above a dataset; answers the uppermost of them.
+/// Creates the missing file systems above a dataset; returns the uppermost.
 pub async fn create_ancestors(
     session: &Session,
     engine: &Engine,

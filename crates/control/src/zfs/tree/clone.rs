@@ -1,4 +1,4 @@
-//! `zfs clone`: a snapshot as a file system or volume of its own; recursively, a whole tree of them.
+//! `zfs clone`: makes a file system or volume from a snapshot; recursively, a whole tree.
 
 use cenote_dataset::{Dataset, DatasetKind, Mos};
 use cenote_object::DatasetError;
@@ -15,18 +15,18 @@ use crate::zfs::properties::quota::{check_has_owners, limit_owner};
 use crate::zfs::properties::settings::{self, Setting};
 use crate::zfs::properties::volume_size;
 
-/// What is to be cloned.
+/// A `zfs clone` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clone {
     /// `DATASET@SNAPSHOT`.
     pub snapshot: String,
-    /// The new dataset.
+    /// New dataset.
     pub name: String,
-    /// Create missing parents too; an existing dataset is no error.
+    /// Create missing parents; an existing dataset is no error.
     #[serde(default)]
     pub parents: bool,
-    /// Every dataset below that has a snapshot of that name is cloned to the same relative path below the
-    /// new one, all in one txg. A dataset without that snapshot is skipped, with all below it.
+    /// Also clone every descendant with a snapshot of that name to the same relative path, all in one txg. A
+    /// dataset without that snapshot is skipped with its descendants.
     #[serde(default)]
     pub recursive: bool,
     /// Properties of the new datasets.
@@ -51,7 +51,7 @@ impl Verb for Clone {
     }
 
     /// # Errors
-    /// The snapshot is not there; a dataset is; a property can't be had.
+    /// The snapshot is missing; a new dataset exists; a property is invalid.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let what = format!("create '{}'", self.name);
         if pool_of(&self.snapshot) != pool_of(&self.name) {

@@ -15,21 +15,21 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::properties::settings::{self, Setting};
 use crate::zfs::properties::volume_size::{self, DEFAULT_BLOCK_BYTES};
 
-/// What is to be created. Where a daemon holds the pool, file systems are mounted.
+/// A `zfs create` request. The daemon mounts new file systems.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Create {
-    /// The new dataset.
+    /// New dataset.
     pub name: String,
     /// A volume; none: a file system.
     #[serde(default)]
     pub volume: Option<NewVolume>,
-    /// Its properties.
+    /// Properties.
     #[serde(default)]
     pub settings: Vec<Setting>,
-    /// Create missing parents too; an existing dataset is no error.
+    /// Create missing parents; an existing dataset is no error.
     #[serde(default)]
     pub parents: bool,
-    /// Say what would be created, and create nothing.
+    /// Report only; create nothing.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -37,31 +37,31 @@ pub struct Create {
 /// A volume to create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewVolume {
-    /// Its size, which is rounded up to whole blocks.
+    /// Its size, rounded up to whole blocks.
     pub size_bytes: u64,
-    /// Its block size; none: as `volblocksize` says, or what suits the pool.
+    /// Its block size; none: `volblocksize`, or one that suits the pool.
     #[serde(default)]
     pub block_bytes: Option<u64>,
-    /// No space is reserved for it.
+    /// Reserve no space.
     #[serde(default)]
     pub sparse: bool,
 }
 
-/// What was created.
+/// The created dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Created {
-    /// It was there already, and that is no error: nothing was created.
+    /// It existed already, which was allowed: nothing was created.
     pub existed: bool,
-    /// The properties that it has of its own.
+    /// Own properties.
     pub settings: Vec<Stored>,
 }
 
 /// A property as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
-    /// Its name.
+    /// Name.
     pub property: String,
-    /// Its value.
+    /// Value.
     pub value: Value,
 }
 
@@ -89,7 +89,7 @@ impl Verb for Create {
     }
 
     /// # Errors
-    /// It is there already, or what is above it is not; a property can't be had.
+    /// The dataset exists, its parent is missing, or a property is invalid.
     async fn carry_out(self, session: &Session) -> Result<Answered<Created>, ControlError> {
         let pool = pool_of(&self.name);
         let (mut settings, mut existed) = (Settings::new(), false);
@@ -131,7 +131,7 @@ impl Create {
         made.map_err(cannot(self.what()))
     }
 
-    /// What is to be created, with properties that it can have.
+    /// Checks the request and its properties.
     async fn checked(&self, session: &Session, mos: &Mos) -> Result<Plan, ControlError> {
         let plan = self.plan(session, mos).await?;
         check_settings(&self.name, plan.kind, &plan.settings).map_err(cannot(self.what()))?;
@@ -164,7 +164,7 @@ impl Create {
     /// Plans a volume; its size is rounded up to whole blocks.
     fn plan_volume(&self, session: &Session, mos: &Mos, volume: NewVolume) -> Result<Plan, ControlError> {
         let refused = |why: String| self.refused(why);
-        // The meaning of `auto` depends on block size and copies, which are parsed first.
+        // `auto` depends on block size and copies, which are parsed first.
         let typed = settings::read_all(&self.settings, Some(0)).map_err(refused)?;
         let number = |name| settings::number_of(&typed, name);
         let block_bytes = volume.block_bytes.or_else(|| number("volblocksize"));

@@ -1,4 +1,4 @@
-//! What must be destroyed before a dataset.
+//! Dependents, which must be destroyed before a dataset.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::error::ControlError;
 /// Everything that depends on a dataset or snapshot, dependents first: children, then the clones of each
 /// snapshot and the snapshot itself.
 pub async fn of(dataset: &Dataset) -> Result<Vec<Dataset>, ControlError> {
-    /// A dataset is met, and met again once all its dependents are listed.
+    /// A dataset is visited, and listed once all its dependents are.
     enum Step {
         Enter(Dataset),
         Leave(Dataset),

@@ -1,8 +1,8 @@
 //! `zfs destroy`: datasets with their dependents, snapshots in ranges, bookmarks.
 //!
 //! Idea: the plan is a list in which everything follows its dependents: children, clones of the snapshots,
-//! the snapshots, the dataset. The whole list is made and checked before anything is destroyed; adjacent
-//! snapshots in it go in one transaction group.
+//! the snapshots, the dataset. The whole list is checked before anything is destroyed; adjacent snapshots go
+//! in one txg.
 //!
 //! Source: OpenZFS `zfs_main.c` (`zfs_do_destroy`), `libzfs_iter.c` (`zfs_iter_dependents`), including the
 //! wording.
@@ -27,35 +27,35 @@ use crate::text::nice_bytes;
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::head_of;
 
-/// What is to be destroyed.
+/// A `zfs destroy` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Destroy {
-    /// A dataset, `DATASET#BOOKMARK`, or `DATASET@SNAPSHOTS`: names and ranges `FIRST%LAST` with commas
-    /// between them. A range without an end extends to the oldest or newest snapshot.
+    /// A dataset, `DATASET#BOOKMARK`, or `DATASET@SNAPSHOTS`: comma-separated names and ranges `FIRST%LAST`.
+    /// An open range extends to the oldest or newest snapshot.
     pub target: String,
-    /// Everything below too; for snapshots, those of the same name below.
+    /// Include everything below; for snapshots, those of the same name below.
     #[serde(default)]
     pub recursive: bool,
-    /// The same, and clones, wherever they are.
+    /// The same, and clones anywhere.
     #[serde(default)]
     pub with_clones: bool,
-    /// Held or cloned snapshots go once their holds and clones are gone.
+    /// Defer held or cloned snapshots until holds and clones are gone.
     #[serde(default)]
     pub defer: bool,
-    /// Say what would be destroyed, and destroy nothing.
+    /// Report only; destroy nothing.
     #[serde(default)]
     pub dry_run: bool,
-    /// Work out how much destroying snapshots frees, which takes time.
+    /// Compute the space that destroying snapshots frees, which takes time.
     #[serde(default)]
     pub measure: bool,
 }
 
-/// What is destroyed. Of a bookmark nothing is said.
+/// The plan, or its result; empty for a bookmark.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Planned {
-    /// Datasets and snapshots, dependents first; clones of snapshots apart.
+    /// Datasets and snapshots, dependents first; without the snapshots' clones.
     pub names: Vec<String>,
-    /// Bytes that destroying snapshots frees: 0 unless that was to be measured. None: they are datasets.
+    /// Bytes freed by destroying snapshots: 0 unless measured. None: not snapshots.
     pub reclaim_bytes: Option<u64>,
     /// Clones of the snapshots, and their dependents.
     pub clones: Vec<String>,
@@ -81,7 +81,7 @@ impl Verb for Destroy {
     }
 
     /// # Errors
-    /// It is not there; others depend on it; it is in use.
+    /// The target is missing, has dependents, or is in use.
     async fn carry_out(self, session: &Session) -> Result<Answered<Planned>, ControlError> {
         let pool = pool_of(&self.target);
         if self.target.contains('#') {
@@ -123,12 +123,11 @@ impl Destroy {
         session.change_pool(pool_of(&self.target), work).await
     }
 
-    /// Whether everything below goes too.
     fn is_recursive(&self) -> bool {
         self.recursive || self.with_clones
     }
 
-    /// What to destroy, in a valid order, and what to say of it.
+    /// The datasets to destroy, in a valid order, and the report.
     async fn plan(&self, mos: &Mos) -> Result<(Vec<Dataset>, Planned), ControlError> {
         let mut planned = Planned::default();
         let plan = match self.target.split_once('@') {
@@ -162,7 +161,7 @@ impl Destroy {
         Ok(plan)
     }
 
-    /// The snapshots that a list of names and ranges selects, preceded by their clones if those go too.
+    /// The selected snapshots, preceded by their clones if those go too.
     async fn plan_snapshots(
         &self,
         head: &Dataset,
@@ -216,7 +215,7 @@ impl Destroy {
         Ok(plan)
     }
 
-    /// Waits until the destroyed data is freed: no other process continues that after this program ends.
+    /// Waits until the data is freed: after this program ends, no other process continues.
     async fn free(&self, session: &Session, engine: &Engine) -> Result<(), ControlError> {
         let (caller, total_bytes) = (session.caller(), engine.mos().await?.freeing_bytes().await?);
         while engine.is_freeing() {
@@ -242,7 +241,7 @@ impl Destroy {
         Ok(())
     }
 
-    /// Destroys what is planned. With `-r`, a failure does not stop the rest.
+    /// Destroys the planned datasets. With `-r`, a failure does not stop the rest.
     async fn destroy(
         &self,
         session: &Session,

@@ -1,4 +1,4 @@
-//! `zfs promote`: a clone becomes the owner of the snapshots that it depends on.
+//! `zfs promote`: moves the snapshots that a clone depends on into the clone.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +9,10 @@ use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::MOUNT;
 
-/// What is to be promoted.
+/// A `zfs promote` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Promote {
-    /// The clone.
+    /// Clone.
     pub clone: String,
 }
 
@@ -32,7 +32,7 @@ impl Verb for Promote {
     }
 
     /// # Errors
-    /// It is no clone; it has a snapshot of a name that comes to it.
+    /// It is no clone; a snapshot name conflicts.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let name = &self.clone;
         let promoted = session.change_pool(pool_of(name), async |engine| {

@@ -1,4 +1,4 @@
-//! `zfs rename`: gives datasets and snapshots other names.
+//! `zfs rename`: renames datasets and snapshots.
 
 use cenote_dataset::Mos;
 use cenote_object::DatasetError;
@@ -12,20 +12,20 @@ use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::MOUNT;
 
-/// What is to be renamed. A dataset is renamed with everything below it; a snapshot stays in its dataset.
+/// A `zfs rename` request. A dataset is renamed with its descendants; a snapshot stays in its dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rename {
-    /// The dataset or snapshot.
+    /// Dataset or snapshot.
     pub from: String,
-    /// Its new name, in full.
+    /// New full name.
     pub to: String,
-    /// Create missing parents too.
+    /// Create missing parents.
     #[serde(default)]
     pub parents: bool,
-    /// Include the snapshots of that name of everything below.
+    /// Include descendants' snapshots of that name.
     #[serde(default)]
     pub recursive: bool,
-    /// What is mounted stays mounted where it is.
+    /// Keep mounts where they are.
     #[serde(default)]
     pub no_remount: bool,
 }
@@ -50,7 +50,7 @@ impl Verb for Rename {
     }
 
     /// # Errors
-    /// It is not there, or is in use; the new name is taken.
+    /// The target is missing or in use; the new name is taken.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         if self.recursive && !self.from.contains('@') {
             let why = "source dataset for recursive rename must be a snapshot";
@@ -71,7 +71,7 @@ impl Verb for Rename {
                 false => None,
             };
             if let (Some(made), Some(pool)) = (uppermost, session.held_by_name(pool_of(to))) {
-                // Mounted later, they would hide what is mounted below them.
+                // If mounted later, they would hide the mounts below them.
                 session.mount_below(&pool, Some(&made)).await?;
             }
             let renamed = match self.recursive {
@@ -112,7 +112,7 @@ impl Rename {
     }
 }
 
-/// Old and new names of the snapshots with the same name as `from`, in its dataset and those below.
+/// Old and new names of the snapshots named like `from`, in its dataset and its descendants.
 async fn renames_below(mos: &Mos, from: &str, to: &str) -> Result<Vec<(String, String)>, ControlError> {
     let (path, old) = from.split_once('@').unwrap_or((from, ""));
     let (target, new) = to.split_once('@').unwrap_or((to, ""));

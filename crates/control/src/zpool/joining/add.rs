@@ -1,4 +1,4 @@
-//! `zpool add`: a pool gets more vdevs, hot spares, cache devices.
+//! `zpool add`: adds vdevs, hot spares and cache devices to a pool.
 
 use cenote_dataset::{FeatureState, Mos, Value};
 use cenote_engine::Engine;
@@ -16,29 +16,29 @@ use crate::zpool::layout::{Group, Layout, replication};
 use crate::zpool::properties::options::check_ashift;
 use crate::zpool::shown::properties::Properties;
 
-/// What a pool gets.
+/// A `zpool add` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Add {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// Its new vdevs and devices.
     pub layout: Layout,
-    /// log2 of the smallest block of the new vdevs; none: the pool's, if set, or what suits the devices.
+    /// log2 of the new vdevs' smallest block; none: the pool's, if set, or one that suits the devices.
     #[serde(default)]
     pub ashift: Option<u32>,
-    /// Which doubts are set aside.
+    /// Checks to override.
     #[serde(default)]
     pub accept: Accept,
-    /// Say what would be added, and change nothing.
+    /// Report only; change nothing.
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// Doubts that are set aside.
+/// Overridden checks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Accept {
-    /// Devices that hold something: another pool, a file system.
+    /// Devices with contents: another pool, a file system.
     pub in_use: bool,
     /// Vdevs with different redundancy.
     pub replication_mismatch: bool,
@@ -46,12 +46,12 @@ pub struct Accept {
     pub ashift_mismatch: bool,
 }
 
-/// What it got.
+/// The result of an addition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Added {
-    /// The pool as it was before.
+    /// The pool before the addition.
     pub before: PoolHealth,
-    /// What came to it, or would have.
+    /// Added vdevs and devices, or those that would be.
     pub laid: Laid,
 }
 
@@ -62,7 +62,7 @@ impl Verb for Add {
     type Answer = Added;
 
     /// # Errors
-    /// There can't be such vdevs, or they don't fit the pool; a device can't be used.
+    /// Invalid vdevs, or a mismatch with the pool; an unusable device.
     async fn carry_out(self, session: &Session) -> Result<Answered<Added>, ControlError> {
         self.layout.check().map_err(ControlError::Usage)?;
         if self.dry_run {
@@ -97,7 +97,7 @@ impl Verb for Add {
 }
 
 impl Add {
-    /// Opens the devices, and refuses vdevs that do not fit the pool; the ashift to use, if it is known.
+    /// Opens the devices and refuses vdevs that do not fit the pool. Returns the ashift, if known.
     async fn opened(&self, session: &Session, mos: &Mos) -> Result<(Opened, Option<u32>), ControlError> {
         refuse_own(session, mos, &self.layout.devices())?;
         let new = Opened::of(session, &self.layout).await?;
@@ -129,7 +129,7 @@ impl Add {
     }
 }
 
-/// The pool's vdevs in the form of those that are wanted.
+/// The pool's vdevs as requested ones.
 fn existing(mos: &Mos) -> Vec<Group> {
     let vdevs = mos.pool().vdevs();
     let tops = vdevs.tops().filter(|top| top.kind.holds_data());
@@ -144,7 +144,7 @@ fn existing(mos: &Mos) -> Vec<Group> {
     tops.map(group).collect()
 }
 
-/// The sector size of the new devices, if it differs from the single size that the pool has.
+/// The new devices' sector size, if it differs from the pool's single sector size.
 fn other_sector(mos: &Mos, vdevs: &[NewVdev], ashift: Option<u32>) -> Option<u64> {
     let existing = mos.pool().vdevs();
     let mut shifts = existing.tops().filter(|top| top.kind.holds_data()).map(|top| top.ashift);

@@ -1,5 +1,4 @@
-//! `zpool attach`: a device beside another one, which makes a mirror or widens it; one more device for a
-//! RAID-Z, which is expanded.
+//! `zpool attach`: adds a device to a mirror or makes one, or adds a device to a RAID-Z, which expands.
 
 use cenote_dataset::Mos;
 use cenote_engine::Engine;
@@ -18,22 +17,22 @@ use crate::zpool::leaves::meant::leaf;
 use crate::zpool::work::LOOK_INTERVAL;
 use crate::zpool::work::scans::scan;
 
-/// Which device, and where.
+/// A `zpool attach` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attach {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// A device of it: its path, the last component of that, or its guid; or a RAID-Z.
+    /// A device: path, last path component, or guid; or a RAID-Z.
     pub device: String,
-    /// The new device.
+    /// New device.
     pub new_device: String,
-    /// Accept a device that holds something.
+    /// Accept a device with contents.
     #[serde(default)]
     pub force: bool,
-    /// Copy in the order of the disk, and verify afterwards by a scrub.
+    /// Rebuild sequentially, then verify by a scrub.
     #[serde(default)]
     pub sequential: bool,
-    /// Wait until the device has everything, as without a daemon.
+    /// Wait for the resilver, as without a daemon.
     #[serde(default)]
     pub wait: bool,
 }
@@ -45,7 +44,7 @@ impl Verb for Attach {
     type Answer = ();
 
     /// # Errors
-    /// There is no such device, or none can be attached to it; the new one can't be used, or holds something.
+    /// No such device, or it accepts none; the new device is unusable or has contents.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let what = format!("attach {} to {}", self.new_device, self.device);
         let work = async |engine: &Engine| {
@@ -66,7 +65,7 @@ impl Verb for Attach {
 }
 
 impl Attach {
-    /// The device becomes one more child of a RAID-Z.
+    /// Adds the device to a RAID-Z.
     async fn expand(
         &self,
         session: &Session,
@@ -80,7 +79,7 @@ impl Attach {
         }
         let (mos, alone) = (engine.mos().await?, session.pools().is_none());
         let last = raidz.children.last().map(|child| child.guid);
-        // Without a daemon nobody goes on with an expansion but this.
+        // Without a daemon only this command continues an expansion.
         let newcomer = leaf(session.caller(), mos.pool(), &self.new_device)?;
         let is_ours = alone && raidz.raidz_expanding && last == newcomer;
         if !is_ours {
@@ -97,7 +96,7 @@ impl Attach {
     }
 }
 
-/// Goes on with the expansion that is in progress, and shows how far it is; then scrubs.
+/// Continues the expansion with progress, then scrubs.
 async fn expand_to_end(session: &Session, engine: &Engine) -> Result<Outcome, ControlError> {
     let console = &session.caller().console;
     let shown = |now: ExpansionProgress| {
@@ -115,7 +114,7 @@ async fn expand_to_end(session: &Session, engine: &Engine) -> Result<Outcome, Co
     }
 }
 
-/// Why a device can't be attached to something that is not a leaf.
+/// Why a device can't be attached to a non-leaf.
 fn why_not_to(mos: &Mos, typed: &str) -> &'static str {
     let health = mos.pool().status();
     match health.root.children.iter().find(|top| top.name == typed).map(|top| &top.kind) {

@@ -1,4 +1,4 @@
-//! `zpool evacuate`: all that a device holds is brought to another one, while it still works.
+//! `zpool evacuate`: copies a device to another one while it still works.
 
 use cenote_engine::Engine;
 use serde::{Deserialize, Serialize};
@@ -11,19 +11,19 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zpool::leaves::meant::leaf;
 use crate::zpool::work::scans::scan;
 
-/// Which device, and where to.
+/// A `zpool evacuate` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evacuate {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// A device of it: its path, the last component of that, or its guid.
+    /// A device: path, last path component, or guid.
     pub device: String,
-    /// What takes its place.
+    /// New device.
     pub new_device: String,
-    /// Accept a device that holds something.
+    /// Accept a device with contents.
     #[serde(default)]
     pub force: bool,
-    /// Wait until it is done, as without a daemon.
+    /// Wait for the end, as without a daemon.
     #[serde(default)]
     pub wait: bool,
 }
@@ -35,7 +35,7 @@ impl Verb for Evacuate {
     type Answer = ();
 
     /// # Errors
-    /// There is no such device; the new one can't be used, or holds something.
+    /// No such device; the new one is unusable or has contents.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let what = format!("evacuate {} to {}", self.device, self.new_device);
         let work = async |engine: &Engine| {

@@ -1,4 +1,4 @@
-//! `zpool replace`: a device takes the place of another, for good or as a hot spare.
+//! `zpool replace`: replaces a device by another, for good or as a hot spare.
 
 use cenote_dataset::Mos;
 use cenote_engine::Engine;
@@ -15,32 +15,31 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zpool::leaves::meant::{leaf, meant};
 use crate::zpool::work::scans::scan;
 
-/// Which device, and by what.
+/// A `zpool replace` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replace {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// A device of it: its path, the last component of that, or its guid.
+    /// A device: path, last path component, or guid.
     pub device: String,
-    /// What takes its place; none: another device at the same path.
+    /// The new device; none: another one at the same path.
     #[serde(default)]
     pub new_device: Option<String>,
-    /// Accept a device that holds something.
+    /// Accept a device with contents.
     #[serde(default)]
     pub force: bool,
-    /// Copy in the order of the disk, and verify afterwards by a scrub.
+    /// Rebuild sequentially, then verify by a scrub.
     #[serde(default)]
     pub sequential: bool,
-    /// Wait until it is done, as without a daemon.
+    /// Wait for the resilver, as without a daemon.
     #[serde(default)]
     pub wait: bool,
-    /// log2 of the smallest block that the new device is to be used with: accepted if the vdev's is no
-    /// smaller.
+    /// log2 of the new device's smallest block; accepted if the vdev's is no smaller.
     #[serde(default)]
     pub ashift: Option<u32>,
 }
 
-/// Who takes the place.
+/// The replacement.
 enum New {
     Device(NewDevice),
     Spare(Guid, Option<FoundDevice>),
@@ -53,7 +52,7 @@ impl Verb for Replace {
     type Answer = ();
 
     /// # Errors
-    /// There is no such device; the new one can't be used, or holds something.
+    /// No such device; the new one is unusable or has contents.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let typed = self.new_device.as_ref().unwrap_or(&self.device);
         let what = format!("replace {} with {typed}", self.device);

@@ -1,6 +1,7 @@
-//! Devices that a pool gets: opened with locks, and checked for what they hold.
+//! New devices for a pool: opened with locks, and checked for their contents.
 //!
-//! OpenZFS looks into block devices alone; a file with a file system in it is as easily mistaken.
+//! OpenZFS looks into block devices only; a file that contains a file system is as easily mistaken, so files
+//! are checked, too.
 //!
 //! Source: OpenZFS `zpool_vdev_os.c` (`check_slice`), including the wording.
 
@@ -21,7 +22,7 @@ use crate::session::Session;
 
 /// The devices of a layout, opened with locks.
 pub struct Opened {
-    /// Of the vdevs, in their order.
+    /// Vdevs, in order.
     pub vdevs: Vec<NewVdev>,
     /// Hot spares.
     pub spares: Vec<NewDevice>,
@@ -29,10 +30,10 @@ pub struct Opened {
     pub cache: Vec<NewDevice>,
 }
 
-/// The vdevs that a pool gets, or would get.
+/// Vdevs that a pool gets, or would get.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Laid {
-    /// In their order.
+    /// In order.
     pub vdevs: Vec<LaidVdev>,
     /// Hot spares.
     pub spares: Vec<LaidDevice>,
@@ -43,24 +44,24 @@ pub struct Laid {
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaidVdev {
-    /// As it was asked for; the geometry of a dRAID is complete in it: `draid2:4d:11c:1s`.
+    /// The requested name, with complete dRAID geometry: `draid2:4d:11c:1s`.
     pub name: String,
-    /// Its kind.
+    /// Kind.
     pub kind: VdevKind,
-    /// Its parity columns.
+    /// Parity columns.
     pub parity: usize,
-    /// Its allocation class.
+    /// Allocation class.
     pub class: VdevClass,
-    /// Its devices.
+    /// Devices.
     pub devices: Vec<LaidDevice>,
 }
 
 /// A device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaidDevice {
-    /// Where it is.
+    /// Path.
     pub path: String,
-    /// Its size.
+    /// Size.
     pub size_bytes: u64,
 }
 
@@ -87,7 +88,7 @@ impl Opened {
         in_vdevs.chain(&self.spares).chain(&self.cache).collect()
     }
 
-    /// What is said of them.
+    /// The answer that describes them.
     pub fn laid(&self, layout: &Layout) -> Laid {
         let device =
             |new: &NewDevice| LaidDevice { path: new.path.clone(), size_bytes: new.device.size_bytes() };
@@ -115,7 +116,7 @@ async fn open_all(session: &Session, typed: &[String]) -> Result<Vec<NewDevice>,
     Ok(devices)
 }
 
-/// Opens a device by itself. `sda` means `/dev/sda`, unless a file of that name exists where the caller is.
+/// Opens one device. `sda` means `/dev/sda`, unless the caller's directory has a file of that name.
 ///
 /// # Errors
 /// It can't be opened, or is in use.
@@ -135,14 +136,14 @@ pub async fn open_one(session: &Session, typed: &str) -> Result<NewDevice, Contr
     Ok(NewDevice { path, device: Arc::new(device), is_file: metadata.is_file() })
 }
 
-/// The size of each device and whether it is a file.
+/// Each device's size, and whether it is a file.
 pub fn sizes(vdevs: &[NewVdev]) -> Vec<Vec<(u64, bool)>> {
     let of = |new: &NewDevice| (new.device.size_bytes(), new.is_file);
     vdevs.iter().map(|vdev| vdev.devices.iter().map(of).collect()).collect()
 }
 
-/// What prevents these devices from becoming a pool called `name`: what they hold, and files of a pool with
-/// that name beside them, which could not be told from the new one.
+/// Reasons against making these devices a pool called `name`: their contents, and sibling files of a pool
+/// with that name, which would be ambiguous.
 pub async fn in_the_way(rt: &Runtime, name: &str, devices: &[&NewDevice]) -> Vec<String> {
     let mut problems = contents(rt, devices).await;
     let mut folders: Vec<PathBuf> = (devices.iter().filter(|new| new.is_file))
@@ -160,7 +161,7 @@ pub async fn in_the_way(rt: &Runtime, name: &str, devices: &[&NewDevice]) -> Vec
     problems
 }
 
-/// What devices hold that would be lost: members of pools, except destroyed ones; and what else is known.
+/// Contents that would be lost: active pool members and other known data. Destroyed pools do not count.
 pub async fn contents(rt: &Runtime, devices: &[&NewDevice]) -> Vec<String> {
     let paths: Vec<PathBuf> = devices.iter().map(|new| PathBuf::from(&new.path)).collect();
     let mut problems = Vec::new();

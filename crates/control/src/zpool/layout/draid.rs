@@ -13,13 +13,13 @@ const MAX_PARITY: usize = 3;
 const MAX_CHILDREN: u64 = 255;
 const MAX_SPARES: u64 = 100;
 
-/// The geometry that is wanted.
+/// A requested geometry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Draid {
     /// Data devices per group; none: 8, or as many as there are.
     #[serde(default)]
     pub data: Option<u64>,
-    /// Devices in all, if that was said: it has to be true.
+    /// Total devices, if typed: must match.
     #[serde(default)]
     pub children: Option<u64>,
     /// Distributed spares.
@@ -56,7 +56,7 @@ pub fn parse(word: &str) -> Option<Result<(usize, Draid), String>> {
 }
 
 impl Draid {
-    /// The geometry over this many devices, `parity` of which per group are for parity.
+    /// The geometry over this many devices, with `parity` of them per group for parity.
     ///
     /// # Errors
     /// It does not fit them.

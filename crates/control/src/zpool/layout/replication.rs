@@ -1,7 +1,7 @@
-//! Whether the vdevs of a pool protect what they hold alike (`zpool create`, `zpool add`).
+//! Checks that a pool's vdevs have the same redundancy (`zpool create`, `zpool add`).
 //!
-//! Idea: a level of replication for each vdev (kind, parity, width). In what is new all must be alike, and
-//! like what the pool has, unless that differs in itself. Logs are exempt.
+//! Idea: each vdev has a replication level (kind, parity, width). New vdevs must agree with each other, and
+//! with the pool's unless those already differ. Logs are exempt.
 //!
 //! Source: OpenZFS `zpool_vdev.c` (`get_replication`, `check_replication`), wording included.
 
@@ -9,10 +9,10 @@ use cenote_pool::{VdevClass, VdevKind};
 
 use super::Group;
 
-/// If sizes within one vdev differ by more than this, it is probably a mistake, `ZPOOL_FUZZ`.
+/// A larger size difference within one vdev is probably a mistake, `ZPOOL_FUZZ`.
 const FUZZ_BYTES: u64 = 16 << 20;
 
-/// How a vdev protects what it holds.
+/// A vdev's replication level.
 #[derive(Clone, Copy)]
 struct Level {
     kind: &'static str,
@@ -20,8 +20,8 @@ struct Level {
     width: usize,
 }
 
-/// What is suspicious about new vdevs, whose devices have these sizes and are files or not, beside the vdevs
-/// that are there.
+/// The mismatch of new vdevs, among themselves or with present ones. `sizes`: each device's size, and whether
+/// it is a file.
 pub fn mismatch(present: &[Group], new: &[Group], sizes: &[Vec<(u64, bool)>]) -> Option<String> {
     let (present, levels_of_new) = (levels(present), levels(new));
     let differs = |pair: &[Level]| pair[0].is_like(pair[1]).err();
@@ -58,9 +58,9 @@ fn level(group: &Group) -> Level {
     Level { kind, parity: group.parity, width: group.devices.len() }
 }
 
-/// In which way two vdevs differ.
+/// How two vdevs differ.
 enum Difference {
-    /// One of them may lose more devices than the other. RAID-Z and dRAID come before a mirror.
+    /// Different numbers of tolerated losses. RAID-Z and dRAID come before a mirror.
     Losses(Level, Level),
     Kind(Level, Level),
     Parity(Level, Level),
@@ -71,7 +71,7 @@ impl Level {
     fn is_like(self, other: Level) -> Result<(), Difference> {
         let is_redundant = |one: Level| one.kind != "disk";
         if self.kind != other.kind && is_redundant(self) && is_redundant(other) {
-            // They may stand beside each other if they survive the loss of as many devices.
+            // Different kinds are fine if they survive as many losses.
             let (one, other) = if self.kind == "mirror" { (other, self) } else { (self, other) };
             return if one.losses() == other.losses() { Ok(()) } else { Err(Difference::Losses(one, other)) };
         }
@@ -83,7 +83,7 @@ impl Level {
         }
     }
 
-    /// How many devices it may lose.
+    /// Tolerated device losses.
     fn losses(self) -> usize {
         if self.kind == "mirror" { self.width - 1 } else { self.parity }
     }
@@ -129,7 +129,6 @@ impl Difference {
     }
 }
 
-/// Two vdevs, and how many devices each may lose.
 fn kinds_and_losses(one: Level, other: Level) -> (String, String) {
     let way = if other.kind == "mirror" { format!(" ({}-way)", other.width) } else { String::new() };
     let kinds = format!("{} and {} vdevs", one.kind, other.kind);

@@ -1,4 +1,4 @@
-//! `zpool clear`: counts errors from 0 again, and brings faulted devices back.
+//! `zpool clear`: resets error counts and brings faulted devices back.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_clear`), including the wording.
 
@@ -12,12 +12,12 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zpool::work::scans::scan;
 
-/// Which devices.
+/// A `zpool clear` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clear {
-    /// The pool. If it is suspended, it tries again.
+    /// The pool. If suspended, it retries.
     pub pool: String,
-    /// A device: path, the last component of it, or guid; none: all.
+    /// A device: path, last path component, or guid; none: all.
     #[serde(default)]
     pub device: Option<String>,
 }
@@ -29,7 +29,7 @@ impl Verb for Clear {
     type Answer = ();
 
     /// # Errors
-    /// There is no such device; the pool does not go on.
+    /// No such device; the pool does not resume.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         session.resume(&self.pool, &format!("clear errors for {}", self.pool)).await?;
         let work = async |engine: &Engine| {

@@ -11,12 +11,12 @@ use crate::refusal::cannot;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Which device.
+/// A `zpool detach` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detach {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// A device of a mirror, or of a replacement: its path, the last component of it, or its guid.
+    /// A device of a mirror or replacement: path, last path component, or guid.
     pub device: String,
 }
 
@@ -27,7 +27,7 @@ impl Verb for Detach {
     type Answer = ();
 
     /// # Errors
-    /// There is no such device; others do not have all that it holds.
+    /// No such device; no other device has all its data.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let what = format!("detach {}", self.device);
         let work = async |engine: &Engine| {

@@ -1,8 +1,8 @@
-//! The device that a user names: by guid, by path, or by the last component of a path.
+//! Resolves a device named by a user: guid, path, or last path component.
 //!
-//! Idea: every verb that names a device asks here. Paths are as the caller sees them. Guids and paths come
-//! first; a short name that several devices have (`disk` of `/p/disk` and `/q/disk`) is refused with all
-//! their paths, for the wrong one would be detached as readily as the right one.
+//! Idea: every verb that names a device uses this. Paths are as the caller sees them. Guids and paths take
+//! precedence; an ambiguous short name (`disk` of `/p/disk` and `/q/disk`) is refused with all its paths,
+//! since detaching the wrong device is as easy as the right one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,28 +14,28 @@ use cenote_pool::{FoundPool, Pool, VdevConfig};
 use crate::caller::Caller;
 use crate::error::ControlError;
 
-/// A leaf of the pool's tree; `None`: there is no such device.
+/// A leaf of the pool's tree; `None`: no such device.
 ///
 /// # Errors
-/// Several leaves have that short name.
+/// The short name is ambiguous.
 pub fn leaf(caller: &Caller, pool: &Pool, typed: &str) -> Result<Option<Guid>, ControlError> {
     let (vdevs, found) = (pool.vdevs(), pool.found());
     meant(caller, &found, vdevs.tops().flat_map(VdevConfig::leaves), typed)
 }
 
-/// The same; it has to be there.
+/// The same; the leaf must exist.
 ///
 /// # Errors
-/// It is not, or several leaves have that short name.
+/// No such leaf, or an ambiguous short name.
 pub fn named(caller: &Caller, engine: &Engine, verb: &str, typed: &str) -> Result<Guid, ControlError> {
     let found = leaf(caller, &engine.pool(), typed)?;
     found.ok_or_else(|| ControlError::Refused(format!("cannot {verb} {typed}: no such device in pool")))
 }
 
-/// One of these devices; `None`: none of them is called that.
+/// One of these devices; `None`: no such device.
 ///
 /// # Errors
-/// Several have that short name.
+/// The short name is ambiguous.
 pub fn meant<'v>(
     caller: &Caller,
     found: &FoundPool,
@@ -52,7 +52,7 @@ pub fn meant<'v>(
         return Ok(Some(vdev.guid));
     }
     let has_name = |path: &&str| Path::new(path).file_name().is_some_and(|name| name == typed);
-    // By guid: a spare that is in use is in the tree and among the spares.
+    // Keyed by guid: an active spare is in the tree and among the spares.
     let called: BTreeMap<Guid, &str> =
         vdevs.iter().filter_map(|vdev| Some((vdev.guid, paths(found, vdev).find(has_name)?))).collect();
     match called.len() {
@@ -67,7 +67,7 @@ pub fn meant<'v>(
     }
 }
 
-/// Where a device is: as the pool has it, and where it was found.
+/// A device's path in the pool, and the path where it was found.
 fn paths<'a>(found: &'a FoundPool, vdev: &'a VdevConfig) -> impl Iterator<Item = &'a str> {
     let here = found.device(vdev.guid).map(|device| &*device.path);
     vdev.path.as_deref().into_iter().chain(here)

@@ -12,28 +12,28 @@ use crate::refusal::cannot;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Which devices.
+/// A `zpool offline` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offline {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// Devices: path, the last component of it, or guid.
+    /// Devices: path, last path component, or guid.
     pub devices: Vec<String>,
-    /// How they go.
+    /// The kind of offline state.
     #[serde(default)]
     pub how: How,
 }
 
-/// How a device goes out of use.
+/// The kind of offline state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum How {
-    /// Until it is put online.
+    /// Until brought online.
     #[default]
     Offline,
-    /// Until the pool is exported, at most.
+    /// At most until export.
     Temporarily,
-    /// As one that fails, until it is cleared.
+    /// Faulted, until cleared.
     Faulted,
 }
 
@@ -44,7 +44,7 @@ impl Verb for Offline {
     type Answer = ();
 
     /// # Errors
-    /// There is no such device; others do not have all that it holds.
+    /// No such device; no other device has all its data.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let how = match self.how {
             How::Faulted => Away::Faulted,

@@ -1,4 +1,4 @@
-//! `zpool online`: puts devices into use again, and brings them what they missed.
+//! `zpool online`: brings devices back into use and resilvers them.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_online`), including the wording.
 
@@ -15,14 +15,14 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zpool::work::scans::scan;
 
-/// Which devices.
+/// A `zpool online` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Online {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// Devices: path, the last component of it, or guid.
+    /// Devices: path, last path component, or guid.
     pub devices: Vec<String>,
-    /// Use the space by which each has grown.
+    /// Use each device's additional space.
     #[serde(default)]
     pub expand: bool,
 }
@@ -34,7 +34,7 @@ impl Verb for Online {
     type Answer = ();
 
     /// # Errors
-    /// There is no such device.
+    /// No such device.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         session.resume(&self.pool, &format!("online {}", self.devices.join(", "))).await?;
         let work = async |engine: &Engine| {
@@ -54,7 +54,7 @@ impl Verb for Online {
     }
 }
 
-/// It may be back in the tree and still not be there.
+/// Warns if a device is online in the tree but missing.
 fn warn(session: &Session, engine: &Engine, leaf: Guid, typed: &str) {
     let health = engine.pool().status();
     let mut state = VdevState::Online;

@@ -1,4 +1,4 @@
-//! `zpool remove`: spares, cache devices, logs, and vdevs that hold data leave a pool.
+//! `zpool remove`: removes spares, cache devices, logs and data vdevs from a pool.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_remove`), `libzfs_pool.c` (`zpool_vdev_remove`,
 //! `zpool_vdev_remove_cancel`), including the wording.
@@ -21,41 +21,41 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zpool::work::LOOK_INTERVAL;
 
-/// What is to leave.
+/// A `zpool remove` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remove {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// Devices: path, the last component of it, or guid; mirrors by their names.
+    /// Devices: path, last path component, or guid; mirrors by name.
     #[serde(default)]
     pub devices: Vec<String>,
-    /// What is to become of them.
+    /// Operation.
     #[serde(default)]
     pub order: Order,
-    /// Wait until it is done, as without a daemon.
+    /// Wait for the end, as without a daemon.
     #[serde(default)]
     pub wait: bool,
 }
 
-/// What is to become of devices.
+/// An operation on devices.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// They leave.
+    /// Remove them.
     #[default]
     Remove,
-    /// They stay: it is estimated what their tables would take.
+    /// Only estimate the memory for their mappings.
     Estimate,
-    /// The vdev that is leaving stays.
+    /// Cancel the removal in progress.
     Stop,
 }
 
-/// What a removal would take.
+/// The cost of a removal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimated {
-    /// The device, as it was named.
+    /// Device, as named.
     pub device: String,
-    /// Memory of the table of where its blocks are.
+    /// Memory for the mapping of its blocks.
     pub memory_bytes: u64,
 }
 
@@ -63,11 +63,11 @@ impl Verb for Remove {
     const NAME: &'static str = "zpool remove";
     const NEEDS: Needs = Needs::All;
     const LOOKS: Looks = Looks::Never;
-    /// Estimates, if those were asked for.
+    /// Estimates, if requested.
     type Answer = Vec<Estimated>;
 
     /// # Errors
-    /// There is no such device, or it can't leave; no removal is in progress.
+    /// No such device, or it can't be removed; no removal is in progress.
     async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Estimated>>, ControlError> {
         let outcome: Outcome = match self.order {
             Order::Stop => {
@@ -105,12 +105,12 @@ impl Remove {
             Meant::Beside(guid) => remove_beside(engine, guid).await,
             Meant::Log(vdev) => remove_log(engine, vdev).await,
             Meant::Data(vdev) => {
-                // Without a daemon nobody goes on with a removal but this.
+                // Without a daemon only this command continues a removal.
                 let is_ours = session.pools().is_none() && removing_vdev(&mos).await? == Some(vdev);
                 if !is_ours {
                     start_removal(engine, vdev).await.map_err(cannot(format!("remove {typed}")))?;
                 }
-                // The end waits for readers of what was there before.
+                // The removal's end waits for readers of the old state.
                 drop(mos);
                 if session.pools().is_none() {
                     finish(session, engine, typed).await?;
@@ -128,7 +128,7 @@ impl Remove {
         Ok(())
     }
 
-    /// The memory that mappings will take.
+    /// Estimates the memory for mappings.
     async fn estimate(&self, session: &Session) -> Result<Vec<Estimated>, ControlError> {
         let mos = session.open_pool_without_asking(&self.pool).await?;
         let mut all = Vec::new();
@@ -143,7 +143,7 @@ impl Remove {
     }
 }
 
-/// Copies to the end, and shows how far that is.
+/// Copies to the end, showing progress.
 async fn finish(session: &Session, engine: &Engine, typed: &str) -> Result<(), ControlError> {
     let console = &session.caller().console;
     let shown = |now: RemovalProgress| {
@@ -163,7 +163,7 @@ async fn finish(session: &Session, engine: &Engine, typed: &str) -> Result<(), C
     }
 }
 
-/// What can be removed.
+/// A removable vdev.
 enum Meant {
     Beside(Guid),
     Log(VdevId),

@@ -1,4 +1,4 @@
-//! `zpool reopen`: looks again for devices that were not there.
+//! `zpool reopen`: searches again for missing devices.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_reopen`), including the wording.
 
@@ -11,12 +11,12 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zpool::work::scans::scan;
 
-/// Whose devices.
+/// A `zpool reopen` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reopen {
     /// Pools.
     pub pools: Vec<String>,
-    /// Leave what they missed to a later resilver.
+    /// Do not start a resilver.
     #[serde(default)]
     pub no_resilver: bool,
 }
@@ -28,7 +28,7 @@ impl Verb for Reopen {
     type Answer = ();
 
     /// # Errors
-    /// A suspended pool does not go on.
+    /// A suspended pool does not resume.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         for pool in &self.pools {
             session.resume(pool, &format!("reopen '{pool}'")).await?;

@@ -1,16 +1,16 @@
-//! The features of a new pool: the named sets of the property `compatibility`.
+//! Features of a new pool: the named sets of the property `compatibility`.
 //!
 //! Idea: sets grow, so each is defined as another set plus additions. `off` means all features, `legacy`
-//! none; several comma-separated names mean the features that all of them have.
+//! none; several comma-separated names mean the features common to all of them.
 //!
 //! Source: the facts of OpenZFS `cmd/zpool/compatibility.d`.
 
 use cenote_format::features::{Feature, SPA_FEATURES};
 
-/// The default for new pools: Linux systems of the last years can import them.
+/// Default of new pools: Linux systems of recent years can import them.
 pub const DEFAULT: &str = "openzfs-2.1-linux";
 
-/// A set: its names, the set that it extends, what it adds.
+/// A set: its names, its base set, its additions.
 struct Set {
     names: &'static [&'static str],
     extends: Option<&'static str>,
@@ -202,7 +202,7 @@ mod tests {
         assert!(features("openzfs-9").unwrap_err().contains("openzfs-2.1-linux"));
     }
 
-    /// Where OpenZFS is installed, the sets are compared with its files.
+    /// Compares the sets with the files of an installed OpenZFS.
     #[test]
     fn each_set_has_the_features_of_its_file() {
         let folder = std::path::Path::new("/usr/share/zfs/compatibility.d");

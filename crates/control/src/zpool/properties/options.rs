@@ -1,4 +1,4 @@
-//! The properties of a new pool, and of a new vdev, as they are typed.
+//! Typed properties of new pools and vdevs.
 
 use cenote_format::features::Feature;
 use cenote_format::props::{Prop, ZPOOL_PROPS};
@@ -31,7 +31,7 @@ impl PoolProperties {
     /// Reads settings; with `none`, only named features are enabled.
     ///
     /// # Errors
-    /// A property that there is not, or a value that it can't have.
+    /// An unknown property or an invalid value.
     pub fn read(settings: &[Setting], none: bool) -> Result<PoolProperties, String> {
         let mut this = PoolProperties::default();
         let mut named = Vec::new();
@@ -78,7 +78,7 @@ fn ashift(value: &str) -> Result<Option<u32>, String> {
 /// The ashift; no other property is valid here.
 ///
 /// # Errors
-/// There is another one, or the value can't be.
+/// Another property, or an invalid value.
 pub fn only_ashift(settings: &[Setting]) -> Result<Option<u32>, String> {
     let mut found = None;
     for Setting { property, value } in settings {
@@ -93,7 +93,7 @@ pub fn only_ashift(settings: &[Setting]) -> Result<Option<u32>, String> {
 /// The same as a number.
 ///
 /// # Errors
-/// It can't be.
+/// An invalid value.
 pub fn check_ashift(wanted: Option<u32>) -> Result<Option<u32>, String> {
     wanted.map_or(Ok(None), |number| ashift(&number.to_string()))
 }
@@ -115,12 +115,12 @@ fn switch(feature: &str, value: &str) -> Result<(&'static Feature, bool), String
     }
 }
 
-/// A property's name, typed as that or as the heading of its column.
+/// A property's name from its name or column heading.
 pub fn own_name(typed: &str) -> &str {
     ZPOOL_PROPS.iter().find(|prop| prop.is_named(typed)).map_or(typed, |prop| prop.name)
 }
 
-/// A property that takes one of a few words.
+/// A property with a few named values.
 pub fn pool_switch(name: &str, value: &str) -> Result<(&'static str, u64), String> {
     let prop = Prop::zpool(name).ok_or_else(|| format!("unknown pool property '{name}'"))?;
     if !POOL_SWITCHES.contains(&prop.name) {

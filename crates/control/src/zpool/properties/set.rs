@@ -18,10 +18,10 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::properties::settings::Setting;
 use crate::zpool::shown::vdev_properties::named;
 
-/// What is to be set.
+/// A `zpool set` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Set {
-    /// The property with its value.
+    /// The property and its value.
     pub setting: Setting,
     /// Pools.
     pub pools: Vec<String>,
@@ -34,7 +34,7 @@ impl Verb for Set {
     type Answer = ();
 
     /// # Errors
-    /// It is about vdevs. Pools that can't have the value are told of.
+    /// A property of vdevs. Pools that can't have the value are reported.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         self.refuse_vdevs(session).await?;
         let Setting { property, value } = &self.setting;
@@ -49,7 +49,7 @@ impl Verb for Set {
 }
 
 impl Set {
-    /// OpenZFS also sets vdev properties: the vdevs' names follow the pool's.
+    /// OpenZFS also sets vdev properties: vdev names follow the pool's name.
     async fn refuse_vdevs(&self, session: &Session) -> Result<(), ControlError> {
         let [pool, others @ ..] = &*self.pools else { return Ok(()) };
         let health = session.find_pool(pool).await?.status();

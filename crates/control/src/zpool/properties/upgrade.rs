@@ -14,58 +14,58 @@ use crate::refusal::cannot;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// What is to become of pools.
+/// A `zpool upgrade` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upgrade {
-    /// Pools whose features are all enabled, as their property `compatibility` has it; empty: all pools.
-    /// None: what pools lack is listed.
+    /// Pools to upgrade to all features that `compatibility` allows; empty: all pools. None: list missing
+    /// features.
     #[serde(default)]
     pub pools: Option<Vec<String>>,
 }
 
-/// What pools lack, or have gained.
+/// Missing or newly enabled features.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Features {
-    /// What they lack.
+    /// Missing features.
     Lacking(Vec<Lacking>),
-    /// What they have gained.
+    /// Newly enabled features.
     Enabled {
-        /// Pools that have all now.
+        /// Pools with all features enabled now.
         pools: Vec<Upgraded>,
-        /// How many others there are.
+        /// Number of failed pools.
         failed: u64,
     },
 }
 
-/// The features that a pool lacks.
+/// Missing features of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lacking {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// Its version; one of before feature flags has none of them.
+    /// Its version; legacy versions have no features.
     pub version: u64,
-    /// The features.
+    /// Features.
     pub features: Vec<Lacked>,
 }
 
-/// A feature that a pool lacks.
+/// A missing feature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lacked {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// An upgrade leaves it out: it is enabled by name only.
+    /// Not enabled by an upgrade, only by name.
     pub by_name_only: bool,
 }
 
-/// The features that a pool has gained.
+/// Newly enabled features of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upgraded {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// Its version before, if that was before feature flags.
+    /// Its version before, if it was legacy.
     pub from_version: Option<u64>,
-    /// The features.
+    /// Features.
     pub enabled: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ impl Verb for Upgrade {
     type Answer = Features;
 
     /// # Errors
-    /// A pool is not there. Those that can't be upgraded are told of.
+    /// A pool is missing. Failed upgrades are reported.
     async fn carry_out(self, session: &Session) -> Result<Answered<Features>, ControlError> {
         let Some(names) = &self.pools else { return Ok(list(session).await?.into()) };
         let (mut pools, mut failed, mut outcome) = (Vec::new(), 0, Outcome::Done);

@@ -1,9 +1,7 @@
-//! `zpool events`: what the daemon has seen happen to its pools; without one, the events of a pool that are
-//! on its disks.
+//! `zpool events`: the daemon's events of its pools; without a daemon, the events recorded on a pool's disks.
 //!
-//! OpenZFS keeps events in memory and loses them at reboot, and so does the daemon. What survives are the
-//! internal events in the history, each of which was such an event, and the error log, which records where
-//! but not when.
+//! OpenZFS keeps events in memory and loses them at reboot, as does the daemon. The disks keep the history's
+//! internal events, each of which was such an event, and the error log, which records places but no times.
 
 use cenote_dataset::errlog::LoggedError;
 use cenote_format::history::key;
@@ -16,71 +14,71 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Which events.
+/// A `zpool events` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Events {
-    /// Of pools with these names; none: of all.
+    /// Pools by name; empty: all.
     #[serde(default)]
     pub pools: Vec<String>,
-    /// Those after this one; 0: from the first that is known.
+    /// Events after this one; 0: from the first known.
     #[serde(default)]
     pub after: u64,
-    /// What is done with them.
+    /// Operation.
     #[serde(default)]
     pub order: Order,
 }
 
-/// What is done with events.
+/// An operation on events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// They are shown.
+    /// Show them.
     #[default]
     Show,
-    /// The same, once there are some: to follow events, ask again after the last one.
+    /// Wait for some: to follow events, ask again after the last one.
     Await,
-    /// The daemon forgets them.
+    /// Forget them, in the daemon.
     Clear,
 }
 
-/// What was seen.
+/// The events found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Seen {
-    /// The events, the oldest first; those of pools on disks, pool by pool.
+    /// Events, oldest first; those on disks, pool by pool.
     pub events: Vec<Event>,
-    /// The pools whose disks were read.
+    /// Pools whose disks were read.
     pub pools: Vec<String>,
-    /// The number of the last event that is known, of whatever pool.
+    /// Number of the last known event of any pool.
     pub last: u64,
-    /// How many were forgotten.
+    /// Number of events forgotten.
     pub cleared: usize,
 }
 
 /// An event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// The pool's name.
+    /// Pool's name.
     pub pool: String,
-    /// What is known of it.
+    /// Content.
     pub what: What,
 }
 
-/// What is known of an event.
+/// The content of an event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
-    /// The daemon saw it.
+    /// From the daemon.
     Seen {
         /// Its class, such as `sysevent.fs.zfs.pool_import`.
         class: String,
-        /// When: nanoseconds since 1970.
+        /// Time in nanoseconds since 1970.
         unix_ns: u64,
-        /// All that is known of it, under OpenZFS's names.
+        /// Its members under OpenZFS's names.
         members: Nvlist,
     },
-    /// The pool's history has it.
+    /// From the pool's history.
     Recorded(Nvlist),
-    /// The error log has it.
+    /// From the error log.
     DataError(LoggedError),
 }
 
@@ -91,7 +89,7 @@ impl Verb for Events {
     type Answer = Seen;
 
     /// # Errors
-    /// What is on disk neither goes on nor is cleared. Pools that can't be read are told of.
+    /// Events on disk can be neither followed nor cleared. Unreadable pools are reported.
     async fn carry_out(self, session: &Session) -> Result<Answered<Seen>, ControlError> {
         match (session.pools(), self.order) {
             (Some(pools), _) => Ok(self.of_daemon(&pools.events).await.into()),
@@ -107,7 +105,7 @@ impl Verb for Events {
 }
 
 impl Events {
-    /// What the daemon has seen.
+    /// Events seen by the daemon.
     async fn of_daemon(&self, ring: &Ring) -> Seen {
         let (mut seen, mut last) = (Vec::new(), self.after);
         if self.order == Order::Clear {
@@ -125,7 +123,7 @@ impl Events {
         }
     }
 
-    /// What pools have on their disks.
+    /// Events recorded on disks.
     async fn on_disks(&self, session: &Session) -> Result<Answered<Seen>, ControlError> {
         let (pools, mut outcome) = session.find_pools_to_show(&self.pools).await?;
         let mut seen = Seen { events: Vec::new(), pools: Vec::new(), last: 0, cleared: 0 };

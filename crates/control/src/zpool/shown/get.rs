@@ -14,19 +14,19 @@ use crate::error::{ControlError, Outcome};
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// What is to be shown.
+/// A `zpool get` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Get {
-    /// Pools by name or guid, none: all; or a pool and then vdevs of it: by name, path or guid, `root`, or
+    /// Pools by name or guid; empty: all. Or one pool, then its vdevs by name, path or guid, `root`, or
     /// `all-vdevs`.
     #[serde(default)]
     pub names: Vec<String>,
-    /// Properties by name, or by column; none: all.
+    /// Properties by name or column; empty: all.
     #[serde(default)]
     pub properties: Option<Vec<String>>,
 }
 
-/// What was found.
+/// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Found {
@@ -41,27 +41,27 @@ pub enum Found {
     },
 }
 
-/// A pool, and what was asked for of it.
+/// A pool and its requested properties.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolProperties {
-    /// The pool.
+    /// Pool.
     pub head: Head,
-    /// In the order in which they were asked for.
+    /// In the requested order.
     pub properties: Vec<Property>,
 }
 
-/// A vdev, and what was asked for of it.
+/// A vdev and its requested properties.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VdevProperties {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it is.
+    /// Kind.
     pub kind: VdevKind,
-    /// Its guid.
+    /// Guid.
     pub guid: Guid,
-    /// Its state.
+    /// State.
     pub state: VdevState,
-    /// In the order in which they were asked for.
+    /// In the requested order.
     pub properties: Vec<Property>,
 }
 
@@ -72,7 +72,7 @@ impl Verb for Get {
     type Answer = Found;
 
     /// # Errors
-    /// A property has another name; none of the pools that are named is there, or a vdev is not.
+    /// An unknown property; none of the named pools found, or a vdev not found.
     async fn carry_out(self, session: &Session) -> Result<Answered<Found>, ControlError> {
         if let Some((pool, vdevs)) = self.vdevs(session).await? {
             return Ok(self.of_vdevs(session, pool, vdevs).await?.into());
@@ -95,7 +95,7 @@ impl Verb for Get {
 }
 
 impl Get {
-    /// A pool, and the names after it, if those are vdevs of it.
+    /// A pool and the names after it, if these are vdevs of it.
     ///
     /// # Errors
     /// A name is neither a pool nor such a vdev.

@@ -1,4 +1,4 @@
-//! `zpool history`: the commands that were run on a pool, and its internal events.
+//! `zpool history`: commands run on a pool, and its internal events.
 
 use cenote_format::nvlist::Nvlist;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Of which pools.
+/// A `zpool history` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
     /// By name or guid; none: all.
@@ -15,12 +15,12 @@ pub struct History {
     pub pools: Vec<String>,
 }
 
-/// What a pool recorded.
+/// A pool's records.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Recorded {
-    /// The pool's name.
+    /// Pool's name.
     pub pool: String,
-    /// The records as they are on disk, the oldest first (`cenote_format::history` has their keys).
+    /// The records as on disk, oldest first (`cenote_format::history` has their keys).
     pub records: Vec<Nvlist>,
 }
 
@@ -32,7 +32,7 @@ impl Verb for History {
     type Answer = Vec<Recorded>;
 
     /// # Errors
-    /// None of the pools that are named is there. Those whose history can't be read are told of.
+    /// None of the named pools is found. Unreadable histories are reported.
     async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Recorded>>, ControlError> {
         let (pools, mut outcome) = session.find_pools_to_show(&self.pools).await?;
         let mut all = Vec::new();

@@ -1,7 +1,6 @@
-//! `zpool iostat`: what passes to and from the devices of pools that the daemon holds.
+//! `zpool iostat`: I/O counters of devices of the daemon's pools.
 //!
-//! Idea: an answer has the counters since each pool was opened. Rates are the difference of two answers,
-//! which whoever asks makes.
+//! Idea: an answer has the counters since each pool was opened. The caller computes rates from two answers.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_iostat`), zpool-iostat(8).
 
@@ -18,26 +17,26 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Of which pools.
+/// A `zpool iostat` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Iostat {
-    /// By name or guid; none: all that the daemon holds.
+    /// Name or guid; empty: all of the daemon's pools.
     #[serde(default)]
     pub pools: Vec<String>,
 }
 
-/// A pool's counters at some moment.
+/// A pool's counters at one moment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Counted {
-    /// The pool's name.
+    /// Pool's name.
     pub pool: String,
-    /// Nanoseconds since the pool was opened: they count since then.
+    /// Nanoseconds since the pool was opened and counting began.
     pub open_ns: u64,
-    /// Its vdevs.
+    /// Vdevs.
     pub health: PoolHealth,
     /// Space of the pool (without logs), top-level vdevs and cache devices.
     pub space: BTreeMap<Guid, Space>,
-    /// What passed to and from each vdev, those above others included, and cache devices.
+    /// I/O of each vdev, interior vdevs and cache devices included.
     pub traffic: BTreeMap<Guid, Traffic>,
 }
 
@@ -57,7 +56,7 @@ impl Verb for Iostat {
     type Answer = Vec<Counted>;
 
     /// # Errors
-    /// No daemon runs; a pool that is named is not there.
+    /// No daemon; a named pool is missing.
     async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Counted>>, ControlError> {
         let Some(pools) = session.pools() else {
             let why =
@@ -80,7 +79,7 @@ impl Verb for Iostat {
 }
 
 impl Counted {
-    /// Those of an open pool.
+    /// Counters of an open pool.
     ///
     /// # Errors
     /// Its space can't be read.
@@ -110,7 +109,7 @@ fn space_of(usage: &VdevUsage) -> Space {
     Space { allocated_bytes: usage.allocated_bytes, free_bytes }
 }
 
-/// That of all vdevs but logs.
+/// Space of all vdevs but logs.
 fn sum(root: &VdevStatus, usage: &[VdevUsage]) -> Space {
     let is_log = |usage: &VdevUsage| {
         root.children.iter().any(|top| VdevId(top.id) == usage.vdev && top.class == VdevClass::Log)

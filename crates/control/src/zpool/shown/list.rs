@@ -14,54 +14,54 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Which pools.
+/// A `zpool list` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct List {
     /// By name or guid; none: all.
     #[serde(default)]
     pub pools: Vec<String>,
-    /// Their vdevs, too.
+    /// Include their vdevs.
     #[serde(default)]
     pub vdevs: bool,
 }
 
-/// What was found.
+/// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pools {
-    /// Those that are open, or can be opened.
+    /// Pools that are open, or can be opened.
     pub pools: Vec<Listed>,
-    /// Those that the daemon can't open yet.
+    /// Pools that the daemon can't open yet.
     pub waiting: Vec<Waits>,
-    /// There is no pool: none that could not be shown, either.
+    /// There is no pool, not even one that failed.
     pub is_empty: bool,
 }
 
 /// A pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// What it is called, and how it is.
+    /// Identity and state.
     pub head: Head,
     /// All its properties, in the order of `zpool get all`, after its name.
     pub properties: Vec<Property>,
-    /// Its vdevs, if those were asked for.
+    /// Vdevs, if requested.
     pub vdevs: Option<Vdevs>,
 }
 
-/// What is known of every pool.
+/// Identity and state of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its guid.
+    /// Guid.
     pub guid: Guid,
-    /// Its state, as it is shown: `ONLINE`.
+    /// Its state as shown: `ONLINE`.
     pub state: String,
-    /// The txg that is shown.
+    /// Txg shown.
     pub txg: Txg,
 }
 
 impl Head {
-    /// That of an open pool.
+    /// The head of an open pool.
     pub fn of(mos: &Mos) -> Head {
         Head {
             name: mos.pool().name().into(),
@@ -75,37 +75,37 @@ impl Head {
 /// The vdevs of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vdevs {
-    /// The tree, and the devices beside it.
+    /// The tree and auxiliary devices.
     pub health: PoolHealth,
     /// The space of top-level vdevs.
     pub usage: Vec<TopUsage>,
-    /// The space of cache devices that are in use.
+    /// Space of cache devices in use.
     pub cache: Vec<CacheUsage>,
 }
 
 /// Space of a top-level vdev, raw: with parity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopUsage {
-    /// Its index.
+    /// Index.
     pub vdev: VdevId,
     /// Whole metaslabs.
     pub size_bytes: u64,
     /// Allocated.
     pub allocated_bytes: u64,
-    /// Freed since, but kept by the checkpoint.
+    /// Freed, but kept by the checkpoint.
     pub checkpoint_bytes: u64,
-    /// How small the free pieces are; none: that is not counted.
+    /// Fragmentation of free space; none: not counted.
     pub fragmentation_percent: Option<u64>,
 }
 
 /// Space of a cache device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheUsage {
-    /// The device.
+    /// Device.
     pub vdev: Guid,
-    /// What it can hold.
+    /// Capacity.
     pub capacity_bytes: u64,
-    /// What it holds.
+    /// Space used.
     pub used_bytes: u64,
 }
 
@@ -124,7 +124,7 @@ impl Verb for List {
     type Answer = Pools;
 
     /// # Errors
-    /// None of the pools that are named is there. Those that can't be shown are told of.
+    /// None of the named pools is found. Failures of pools are reported.
     async fn carry_out(self, session: &Session) -> Result<Answered<Pools>, ControlError> {
         let (all, mut outcome) = session.find_pools_to_show(&self.pools).await?;
         let waiting = waits(session, &self.pools);

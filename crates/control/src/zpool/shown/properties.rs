@@ -1,7 +1,7 @@
 //! A pool's properties with their sources, as `zpool get all` shows them.
 //!
-//! Idea: values that were set come from the MOS; space and state are computed; `altroot` is the daemon's;
-//! values that exist only in a running kernel (`load_guid`, `cachefile`) are a dash.
+//! Idea: set values come from the MOS; space and state are computed; `altroot` comes from the daemon; values
+//! of a running kernel only (`load_guid`, `cachefile`) are a dash.
 //!
 //! Source: OpenZFS `spa_prop_get`, `spa_prop_get_config`, `zpool_get_prop`.
 
@@ -26,7 +26,7 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// Collects all properties; reads space maps for the sizes. `held`: the daemon's pool, if one has it.
+    /// Collects all properties; reads space maps for the sizes. `held`: the daemon's pool, if any.
     pub async fn gather(mos: &Mos, held: Option<&OpenPool>) -> Result<Properties, ControlError> {
         let usage = mos.usage().await?;
         Properties::with_usage(mos, &mos.pool().status(), &usage, held).await
@@ -41,7 +41,7 @@ impl Properties {
     ) -> Result<Properties, ControlError> {
         let set = were_set(mos).await?;
         let mut facts = facts(mos, health, usage, &set).await?;
-        // A verb of its own opens a pool to look at it.
+        // Without a daemon, a verb opens the pool for reading.
         facts.insert("readonly", Value::Number(held.is_none().into()));
         let mut list = Vec::new();
         for prop in ZPOOL_PROPS.iter().filter(|prop| prop.visible || prop.name == "name") {
@@ -69,7 +69,7 @@ impl Properties {
         Ok(properties)
     }
 
-    /// Notes the directory below which the daemon mounts the pool, if that is not the root.
+    /// Records the daemon's alternate root for the pool, if any.
     fn note_root(&mut self, held: Option<&OpenPool>) {
         if let Some(root) = held.and_then(|pool| pool.mounts.root())
             && let Some(altroot) = self.list.iter_mut().find(|property| property.name == "altroot")

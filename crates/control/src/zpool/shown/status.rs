@@ -1,8 +1,7 @@
-//! `zpool status`: pools with their health, the scrubs and other work that they have recorded, their devices,
-//! their known errors.
+//! `zpool status`: pools with health, recorded scrubs and other work, devices and known errors.
 //!
-//! Idea: the answer has everything that any option of the command line shows, but for what has to be read
-//! for it alone: those parts are asked for.
+//! Idea: the answer contains everything that a command-line option can show. Parts that need extra reads are
+//! included only on request.
 
 pub mod circumstances;
 pub mod damaged;
@@ -31,64 +30,64 @@ use reason::{Reason, judge};
 use unopened::Unopened;
 use work::Work;
 
-/// Which pools, and what of them.
+/// A `zpool status` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// By name or guid; none: all.
     #[serde(default)]
     pub pools: Vec<String>,
-    /// The objects with known errors, too.
+    /// Include objects with known errors.
     #[serde(default)]
     pub damaged: bool,
-    /// Deduplicated blocks by number of references, too.
+    /// Include deduplicated blocks by reference count.
     #[serde(default)]
     pub dedup: bool,
 }
 
-/// What was found.
+/// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statuses {
-    /// The pools.
+    /// Pools.
     pub pools: Vec<PoolStatus>,
-    /// Those that the daemon can't open yet.
+    /// Pools that the daemon can't open yet.
     pub waiting: Vec<Waits>,
 }
 
 /// A pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolStatus {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its guid.
+    /// Guid.
     pub guid: Guid,
     /// The state of its vdevs.
     pub health: PoolHealth,
-    /// What is wrong, and what to do.
+    /// The worst problem and its remedy.
     pub reason: Option<Reason>,
-    /// What its metadata says; none: it can't be opened, and the rest is what its labels say.
+    /// Its metadata; none: the pool can't be opened, and the rest comes from its labels.
     pub opened: Option<Opened>,
 }
 
-/// What the metadata of a pool says.
+/// A pool's state from its metadata.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opened {
-    /// The txg that is shown.
+    /// Txg shown.
     pub txg: Txg,
-    /// The space of its top-level vdevs.
+    /// Space of top-level vdevs.
     pub usage: Vec<Space>,
-    /// Work that it has recorded.
+    /// Recorded work.
     pub work: Work,
-    /// A resilver is not complete.
+    /// Resilver is incomplete.
     pub resilvering: bool,
-    /// How far its leaves are initialized and trimmed.
+    /// Initialize and trim progress of leaves.
     pub passes: BTreeMap<Guid, LeafPasses>,
-    /// Leaves that lack something, and no resilver that is under way brings it.
+    /// Leaves with missing data that no running resilver restores.
     pub lagging: Vec<Guid>,
     /// Blocks in the error log.
     pub data_errors: usize,
-    /// The objects that they are of, if those were asked for.
+    /// The objects with these errors, if requested.
     pub damaged: Vec<Damaged>,
-    /// Deduplicated blocks, if those were asked for.
+    /// Deduplicated blocks, if requested.
     pub dedup: Option<Dedup>,
 }
 
@@ -97,7 +96,7 @@ pub struct Opened {
 pub struct Space {
     /// Raw: with parity.
     pub raw: TopUsage,
-    /// The size without parity, as `zfs list` counts.
+    /// Size without parity, as in `zfs list`.
     pub deflated_bytes: u64,
 }
 
@@ -106,7 +105,7 @@ pub struct Space {
 pub struct Dedup {
     /// Item i: blocks with at least 2^i and fewer than 2^(i+1) references.
     pub buckets: Vec<DdtStat>,
-    /// The tables on disk.
+    /// Bytes of the tables on disk.
     pub table_bytes: u64,
 }
 
@@ -117,7 +116,7 @@ impl Verb for Status {
     type Answer = Statuses;
 
     /// # Errors
-    /// None of the pools that are named is there. Those that can't be opened are told of, and shown.
+    /// None of the named pools is found. Unopenable pools are reported and shown.
     async fn carry_out(self, session: &Session) -> Result<Answered<Statuses>, ControlError> {
         let (found, mut outcome) = session.find_pools_to_show(&self.pools).await?;
         let waiting = waits(session, &self.pools);
@@ -146,7 +145,7 @@ impl Status {
         let damaged = if self.damaged { damaged_objects(&mos).await? } else { Vec::new() };
         let dedup = if self.dedup { Some(dedup(&mos).await?) } else { None };
         let passes = passes::of_leaves(&mos).await?;
-        // Errors met while reading so far are part of the health.
+        // Includes errors met while reading so far.
         let health = mos.pool().status();
         let lagging = if circumstances.resilvering { Vec::new() } else { lagging(&mos, &health) };
         let work = Work::gather(session, &mos, held.as_deref(), &usage).await?;
@@ -181,8 +180,8 @@ async fn dedup(mos: &Mos) -> Result<Dedup, ControlError> {
     Ok(Dedup { buckets, table_bytes: mos.dedup_table_bytes().await? })
 }
 
-/// A device that lacks something that no resilver under way brings it is as good as one with old labels: the
-/// next command's labels are new, and it lacks that still.
+/// A leaf with missing data that no running resilver restores counts like one with stale labels: the next
+/// command renews its labels, but the data is still missing.
 fn lagging(mos: &Mos, health: &PoolHealth) -> Vec<Guid> {
     let (lagging, mut shown) = (mos.pool().lagging_leaves(), Vec::new());
     health.root.walk(&mut |vdev| {

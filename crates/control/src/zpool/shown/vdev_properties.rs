@@ -1,8 +1,8 @@
 //! The properties of vdevs.
 //!
-//! Idea: one list in OpenZFS's order. Most values are the vdev's state, size and configuration; values that
-//! were set come from the vdev's ZAP. Operations and bytes are counted while a pool is open in the daemon,
-//! and are a dash otherwise; those of the root include devices that have left since.
+//! Idea: one list in OpenZFS's order. Most values are the vdev's state, size and configuration; settings come
+//! from the vdev's ZAP. Operation and byte counters exist while the daemon has the pool open, and are a dash
+//! otherwise; the root's include devices that have left since.
 //!
 //! Source: OpenZFS `vdev_prop_get`, `zpool_get_vdev_prop_value`, `zpool_do_get`.
 
@@ -40,14 +40,14 @@ impl Named<'_> {
         self.vdev
     }
 
-    /// Whether it allocates space: top-level vdevs and the root do; spares, cache devices and children don't.
+    /// Whether it allocates space: only top-level vdevs and the root do.
     fn allocates(&self) -> bool {
         let is_child = |root: &VdevStatus| root.children.iter().any(|top| std::ptr::eq(top, self.vdev));
         self.parent.is_none_or(|parent| parent.kind == VdevKind::Root && is_child(parent))
     }
 }
 
-/// The vdevs that a name selects: `all-vdevs`, `root`, a vdev's name, its device's path or last path
+/// The vdevs selected by a name: `all-vdevs`, `root`, a vdev's name, its device's path or last path
 /// component, its guid.
 pub fn named<'a>(health: &'a PoolHealth, name: &str) -> Vec<Named<'a>> {
     let is_root = |vdev: &Named| vdev.vdev.kind == VdevKind::Root;
@@ -65,7 +65,7 @@ pub fn named<'a>(health: &'a PoolHealth, name: &str) -> Vec<Named<'a>> {
     all
 }
 
-/// OpenZFS's order: a pool's spares and cache devices come before its other vdevs.
+/// OpenZFS's order: spares and cache devices come before other vdevs.
 fn add<'a>(
     vdev: &'a VdevStatus,
     parent: Option<&'a VdevStatus>,
@@ -94,9 +94,9 @@ pub fn check(name: &str) -> Result<(), ControlError> {
     }
 }
 
-/// A pool and the data about its vdevs.
+/// A pool and its vdevs' data.
 pub struct Vdevs<'a> {
-    /// The pool.
+    /// Pool.
     pub mos: &'a Mos,
     /// Space of the top-level vdevs.
     pub usage: &'a [VdevUsage],
@@ -130,7 +130,6 @@ impl Vdevs<'_> {
         Ok(properties)
     }
 
-    /// A value that is computed rather than set.
     fn fact(&self, named: &Named<'_>, name: &str) -> Option<Value> {
         let Named { vdev, parent, .. } = *named;
         let config = self.config(vdev);
@@ -172,7 +171,7 @@ impl Vdevs<'_> {
             "raidz_expanding" => on(config.is_some_and(|config| config.raidz_expanding)),
             // Only the kernel knows whether a device supports trim.
             "trim_support" | "slow_ios" => Some(word("-")),
-            // What fails is suspended, and shows there.
+            // Failed passes suspend and show there.
             "initialize_errors" | "trim_errors" => number(0),
             _ if name.ends_with("_ops") || name.ends_with("_bytes") => {
                 Some(self.counted(vdev, name).map_or_else(|| word("-"), Value::Number))
@@ -181,7 +180,7 @@ impl Vdevs<'_> {
         }
     }
 
-    /// Operations or bytes that passed at a vdev's leaves since the pool was opened.
+    /// Operations or bytes at a vdev's leaves since the pool was opened.
     fn counted(&self, vdev: &VdevStatus, name: &str) -> Option<u64> {
         let (op, what) = name.split_once('_')?;
         let op = match op {
@@ -203,8 +202,8 @@ impl Vdevs<'_> {
         Some(if what == "bytes" { counts.bytes } else { counts.operations })
     }
 
-    /// Total and allocated bytes, for RAID-Z without parity, as OpenZFS counts. Only top-level vdevs and the
-    /// root have them.
+    /// Total and allocated bytes, for RAID-Z without parity, as in OpenZFS. Only for top-level vdevs and the
+    /// root.
     fn space(&self, named: &Named<'_>) -> (u64, u64) {
         let vdevs = self.mos.pool().vdevs();
         let of = |usage: &VdevUsage| (vdevs.deflate(usage.vdev, usage.size_bytes), usage.allocated_bytes);
@@ -239,8 +238,8 @@ impl Vdevs<'_> {
         }
     }
 
-    /// A vdev's configuration in the state of the pool that is read: a vdev that came or left since has no
-    /// objects there. Spares and cache devices have none in the tree.
+    /// A vdev's configuration in the pool state being read. Vdevs that came or left since have no objects
+    /// there; spares and cache devices are not in the tree.
     fn config(&self, vdev: &VdevStatus) -> Option<VdevConfig> {
         self.mos.pool_config().vdevs.iter().find_map(|top| below(top, vdev)).cloned()
     }
@@ -295,7 +294,6 @@ fn below<'a>(config: &'a VdevConfig, vdev: &VdevStatus) -> Option<&'a VdevConfig
     }
 }
 
-/// The value that was set, otherwise the default.
 async fn setting(zap: Option<&Zap>, named: &Named<'_>, name: &str) -> Result<(Value, Source), ControlError> {
     let number = match zap {
         Some(zap) if LIMITS.contains(&name) || name == "failfast" => zap.get_u64(name).await?,

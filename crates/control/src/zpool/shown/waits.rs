@@ -12,21 +12,21 @@ use crate::session::Session;
 /// A pool that waits to be opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its guid.
+    /// Guid.
     pub guid: Guid,
     /// Why it does not open.
     pub why: String,
-    /// Since how long it waits.
+    /// Seconds waited so far.
     pub seconds: u64,
     /// Tries so far.
     pub tries: u32,
-    /// Where its devices were.
+    /// Last paths of its devices.
     pub devices: Vec<PathBuf>,
 }
 
-/// Those of these names, or all.
+/// Waiting pools with these names, or all.
 pub fn waits(session: &Session, names: &[String]) -> Vec<Waits> {
     let now = session.runtime().now();
     let all = session.waiting(names).into_iter();

@@ -11,12 +11,12 @@ use crate::refusal::cannot;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Which pool.
+/// A `zpool checkpoint` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// Discard the checkpoint, and free the space that only it uses.
+    /// Discard the checkpoint, and free its space.
     #[serde(default)]
     pub discard: bool,
 }
@@ -28,7 +28,7 @@ impl Verb for Checkpoint {
     type Answer = ();
 
     /// # Errors
-    /// It has one already, or has none; the pool is not there.
+    /// A checkpoint exists already, or none exists; the pool is missing.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let pool = &self.pool;
         let work = async |engine: &Engine| match self.discard {

@@ -1,7 +1,7 @@
 //! `zpool create`: a new pool on devices or files.
 //!
 //! Without a daemon the pool is left exported, since nothing keeps it imported. Its root file system is
-//! created by the same code as every other, so that the kernel can mount it.
+//! created by the code for all file systems, so that the kernel can mount it.
 
 use std::path::PathBuf;
 
@@ -25,29 +25,29 @@ use crate::zpool::properties::options::PoolProperties;
 /// The txg that creates a pool, `TXG_INITIAL`.
 const FIRST_TXG: Txg = Txg(4);
 
-/// The pool that is wanted.
+/// A `zpool create` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Create {
-    /// Its name.
+    /// Name.
     pub pool: String,
-    /// Its vdevs and devices.
+    /// Vdevs and devices.
     pub layout: Layout,
-    /// Its properties: `ashift`, `comment`, `compatibility`, `feature@NAME`, `autotrim` ...
+    /// Pool properties: `ashift`, `comment`, `compatibility`, `feature@NAME`, `autotrim` ...
     #[serde(default)]
     pub properties: Vec<Setting>,
-    /// Only the features that `properties` name.
+    /// Only features named in `properties`.
     #[serde(default)]
     pub no_features: bool,
-    /// Those of the root file system.
+    /// Properties of the root file system.
     #[serde(default)]
     pub root_properties: Vec<Setting>,
-    /// In the daemon: the folder below which its file systems are mounted.
+    /// In the daemon: root of its mount points.
     #[serde(default)]
     pub altroot: Option<PathBuf>,
-    /// Accept devices that hold something, and vdevs with different redundancy.
+    /// Accept devices with contents, and mixed redundancy.
     #[serde(default)]
     pub force: bool,
-    /// Say what would be created, and create nothing.
+    /// Report only; create nothing.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -60,7 +60,7 @@ impl Verb for Create {
     type Answer = Laid;
 
     /// # Errors
-    /// There can't be such a pool; a device can't be used, or holds something.
+    /// An invalid pool; a device that is unusable or has contents.
     async fn carry_out(self, session: &Session) -> Result<Answered<Laid>, ControlError> {
         let refused = |why: String| ControlError::Usage(format!("cannot create '{}': {why}", self.pool));
         check_name(&self.pool).map_err(|why| refused(why.into()))?;
@@ -83,7 +83,7 @@ impl Verb for Create {
         }
         let laid = new.laid(&self.layout);
         let outcome = match self.dry_run {
-            // Devices that are too small are refused here, too.
+            // Also refuses devices that are too small.
             true => self.planned(session, &new, &properties).map(|_| Outcome::Done)?,
             false => self.create(session, new, properties, root, filesystem).await?,
         };
@@ -138,7 +138,7 @@ impl Create {
         session.note_command(&engine);
         engine.set_state(PoolState::Exported, this_host()).await?;
         let Some(pools) = session.pools() else { return Ok(Outcome::Done) };
-        // Their locks go with them.
+        // Closing the devices releases their locks.
         let keys = engine.keys().known().await;
         drop((engine, vdevs));
         let found = session.searching(paths).find_on_disks(&self.pool).await?;

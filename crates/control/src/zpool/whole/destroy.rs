@@ -7,12 +7,12 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Which pool.
+/// A `zpool destroy` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Destroy {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// Accept a pool that another machine has not exported; in the daemon, send clients of its volumes away.
+    /// Accept a pool not exported by another machine; in the daemon, disconnect clients of its volumes.
     #[serde(default)]
     pub force: bool,
 }
@@ -24,7 +24,7 @@ impl Verb for Destroy {
     type Answer = ();
 
     /// # Errors
-    /// It is not there, or is in use.
+    /// It is missing or in use.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let found = session.find_pool(&self.pool).await?;
         if let Some(pool) = session.held(&found) {

@@ -1,4 +1,4 @@
-//! `zpool export`: lets pools go.
+//! `zpool export`: closes pools and marks them as exported.
 
 use cenote_pool::PoolState;
 use serde::{Deserialize, Serialize};
@@ -7,14 +7,14 @@ use crate::error::{ControlError, Outcome};
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Which pools.
+/// A `zpool export` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
     /// Pools; none: all.
     #[serde(default)]
     pub pools: Vec<String>,
-    /// Take over a pool that another machine has not exported; in the daemon, send clients of its volumes
-    /// away, and let a pool go that is suspended: changes that are not on disk are lost.
+    /// Export a pool that another machine has not exported; in the daemon, disconnect clients of its volumes,
+    /// and let a suspended pool go without the changes not yet on disk.
     #[serde(default)]
     pub force: bool,
 }
@@ -26,7 +26,7 @@ impl Verb for Export {
     type Answer = ();
 
     /// # Errors
-    /// A pool is not there. Those that are in use are told of.
+    /// A pool is missing. Pools in use are reported.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let mut outcome = Outcome::Done;
         let (waiting, pools) = match session.pools() {

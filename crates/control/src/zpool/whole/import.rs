@@ -1,8 +1,7 @@
-//! `zpool import`: pools on disks are looked at, or opened for good by a daemon.
+//! `zpool import`: describes pools on disks, or has the daemon open them until they are exported.
 //!
-//! Without a daemon nothing stays imported: a pool is open for reading while the verb runs. A rename, a
-//! rewind, or giving up logs is written in any case, and the pool is then left exported; a daemon opens it
-//! after that.
+//! Without a daemon no pool stays imported: it is open for reading while the verb runs. A rename, a rewind,
+//! or discarded logs are still written; the pool is then left exported for a daemon to open.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_import`), zpool-import(8).
 
@@ -21,74 +20,74 @@ use crate::session::{Session, WayBack, check_kernel};
 use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 use found::Found;
 
-/// Which pools, and what is done with them.
+/// A `zpool import` request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Import {
-    /// By name or guid; none: all that are found.
+    /// Name or guid; none: all pools found.
     pub pool: Option<String>,
-    /// What is wanted of them.
+    /// Describe or open.
     pub purpose: Purpose,
-    /// Where disks are looked for; none: everywhere.
+    /// Places to search; empty: everywhere.
     pub disks: Vec<PathBuf>,
-    /// Pools that were destroyed.
+    /// Destroyed pools.
     pub destroyed: bool,
-    /// Pools that another machine has not exported are taken; destroyed ones are restored.
+    /// Take pools not exported by another machine; restore destroyed ones.
     pub force: bool,
-    /// Nothing is mounted.
+    /// Mount nothing.
     pub no_mount: bool,
-    /// What mount points are below.
+    /// Root of all mount points.
     pub root: Option<PathBuf>,
-    /// Keys are loaded.
+    /// Load keys.
     pub load_keys: bool,
-    /// The pool's new name.
+    /// Pool's new name.
     pub new_name: Option<String>,
-    /// The new name is not written.
+    /// Do not write the new name.
     pub temporary: bool,
-    /// What only lost log devices hold is given up.
+    /// Give up data of lost log devices.
     pub missing_log: bool,
-    /// The pool goes back to its newest intact state...
+    /// Rewind to the newest intact state...
     pub rewind: bool,
-    /// ...or even to one where only metadata is intact.
+    /// ...or even to one with only its metadata intact.
     pub extreme: bool,
-    /// The pool goes back to its checkpoint.
+    /// Rewind to the checkpoint.
     pub rewind_to_checkpoint: bool,
-    /// Nothing is written: what would be done is said.
+    /// Write nothing; report the outcome.
     pub dry_run: bool,
-    /// Nothing is written.
+    /// Write nothing.
     pub read_only: bool,
 }
 
-/// What is wanted of pools.
+/// The purpose of an import.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
-    /// They are described, whether or not they open.
+    /// Describe pools, even unopenable ones.
     #[default]
     Describe,
-    /// They are opened.
+    /// Open pools.
     Open,
 }
 
-/// What was found and done.
+/// The result of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imported {
-    /// Pools that are described.
+    /// Described pools.
     pub pools: Vec<Found>,
     /// Problems of the search.
     pub problems: Vec<Problem>,
     /// Why no pool is described.
     pub nothing: Option<String>,
-    /// The states that pools went back to, or would.
+    /// States rewound to, or that would be.
     pub rewound: Vec<Rewound>,
 }
 
-/// A pool that goes back.
+/// A rewound pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rewound {
-    /// Its name.
+    /// Name.
     pub pool: String,
-    /// To which state.
+    /// State.
     pub way: WayBack,
 }
 
@@ -100,8 +99,7 @@ impl Verb for Import {
     type Answer = Imported;
 
     /// # Errors
-    /// The pool is not there, does not open, or is in use elsewhere. Of several pools, those that fail are
-    /// told of.
+    /// The pool is missing, does not open, or is in use elsewhere. Of several pools, failures are reported.
     async fn carry_out(self, session: &Session) -> Result<Answered<Imported>, ControlError> {
         let disks: Vec<PathBuf> = self.disks.iter().map(|disk| session.caller().local(disk)).collect();
         let elsewhere = (!disks.is_empty()).then(|| session.searching(disks));
@@ -137,7 +135,7 @@ impl Verb for Import {
 }
 
 impl Import {
-    /// Whether pools must not be changed.
+    /// Whether pools must stay unchanged.
     pub fn is_look(&self) -> bool {
         self.dry_run || self.read_only
     }
@@ -146,7 +144,6 @@ impl Import {
         self.new_name.as_deref().filter(|_| !self.temporary)
     }
 
-    /// The pool, or all, whether or not they open.
     async fn describe(&self, session: &Session, done: &mut Imported) -> Result<Outcome, ControlError> {
         let discovery = session.discover().await;
         let is_meant = |found: &&FoundPool| match &self.pool {
@@ -176,7 +173,6 @@ impl Import {
         Ok(outcome)
     }
 
-    /// Opens all pools that are found, for a look.
     async fn open_all(&self, session: &Session, done: &mut Imported) -> Result<Outcome, ControlError> {
         let mut outcome = self.describe(session, done).await?;
         for pool in &done.pools {
@@ -188,12 +184,12 @@ impl Import {
         Ok(outcome)
     }
 
-    /// The daemon has the pool from now on, or all.
+    /// Has the daemon open the pool, or all.
     async fn hold_all(&self, session: &Session, done: &mut Imported) -> Result<Outcome, ControlError> {
         if let Some(name) = &self.pool {
             let held = self.hold(session, name, done).await;
             return match held {
-                // What has been done already is answered.
+                // Rewinds already done belong in the answer.
                 Err(error) if !done.rewound.is_empty() => Ok(session.caller().tell("", &error)),
                 held => held,
             };
@@ -273,7 +269,7 @@ impl Import {
             .await
     }
 
-    /// Rewinds a pool to its checkpoint and leaves it exported, or only describes the checkpoint.
+    /// Rewinds to the checkpoint and leaves the pool exported, or only describes the checkpoint.
     async fn go_back(
         &self,
         session: &Session,
@@ -290,7 +286,7 @@ impl Import {
         Ok(Outcome::Done)
     }
 
-    /// Rewinds to the newest intact state and leaves the pool exported, or only says which state that is.
+    /// Rewinds to the newest intact state and leaves the pool exported, or only names that state.
     async fn go_back_to_whole(
         &self,
         session: &Session,
@@ -321,7 +317,6 @@ impl Import {
         Ok(Outcome::Done)
     }
 
-    /// Finds a pool that no other machine uses, or with force any pool.
     async fn find_to_take(&self, session: &Session, name: &str) -> Result<FoundPool, ControlError> {
         let found = session.find_on_disks(name).await?;
         if !self.force {
@@ -331,15 +326,14 @@ impl Import {
     }
 }
 
-/// Nobody knows whether a log device that is missing holds commits. Without -m OpenZFS refuses even pools
-/// that were exported (`spa_check_for_missing_logs`).
+/// A missing log device may hold commits. Without -m OpenZFS refuses even exported pools
+/// (`spa_check_for_missing_logs`).
 async fn refuse_missing_logs(session: &Session, found: &FoundPool) -> Result<(), ControlError> {
     let is_here = |top: &VdevConfig| top.leaves().any(|leaf| found.devices.contains_key(&leaf.guid));
     let mut tops = found.config.vdevs.iter().filter(|top| top.kind != VdevKind::Hole);
     if tops.all(|top| top.kind != VdevKind::Missing && is_here(top)) {
         return Ok(());
     }
-    // If it does not open, the import says why.
     let Ok(mos) = session.open_without_asking(found).await else { return Ok(()) };
     let tops = mos.pool().status().root.children;
     let is_missing = |top: &&VdevStatus| top.class == VdevClass::Log && top.state == VdevState::Unavailable;

@@ -1,4 +1,4 @@
-//! `zpool reguid`: gives a pool another guid.
+//! `zpool reguid`: changes a pool's guid.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_reguid`), including the wording.
 
@@ -11,12 +11,12 @@ use crate::refusal::cannot;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Which pool.
+/// A `zpool reguid` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reguid {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// The new guid; none: a random one.
+    /// The new guid; none: random.
     #[serde(default)]
     pub guid: Option<u64>,
 }
@@ -28,7 +28,7 @@ impl Verb for Reguid {
     type Answer = ();
 
     /// # Errors
-    /// A pool has that guid; a device is away.
+    /// Another pool has that guid; a device is missing.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let what = format!("reguid '{}'", self.pool);
         let refused = |why: &str| ControlError::Refused(format!("cannot {what}: {why}"));
@@ -37,7 +37,7 @@ impl Verb for Reguid {
         }
         if let Some(guid) = self.guid.map(Guid) {
             let open = session.pools().is_some_and(|pools| pools.by_guid(guid).is_some());
-            // Without a daemon, pools are those on the disks.
+            // Without a daemon, the pools are those on disk.
             let found = !open && session.pools().is_none() && {
                 let discovery = session.discover().await;
                 discovery.pools.iter().any(|pool| pool.guid() == guid)

@@ -1,4 +1,4 @@
-//! `zpool split`: a device of each mirror makes a pool of its own.
+//! `zpool split`: turns one device of each mirror into a new pool.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_split`), `libzfs_pool.c` (`zpool_vdev_split`), including the
 //! wording.
@@ -21,27 +21,27 @@ use crate::zfs::properties::settings::Setting;
 use crate::zpool::leaves::meant::leaf;
 use crate::zpool::properties::set::setting;
 
-/// Which pool, and what becomes of it.
+/// A `zpool split` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
-    /// The pool.
+    /// Pool.
     pub pool: String,
     /// Name of the new pool.
     pub new_pool: String,
-    /// Devices of the new pool, at most one of each mirror: path, the last component of it, or guid. Of
-    /// mirrors that have none here it is the last one.
+    /// Devices of the new pool, at most one per mirror: path, last path component, or guid. Mirrors without
+    /// one here give their last device.
     #[serde(default)]
     pub devices: Vec<String>,
     /// Properties of the new pool.
     #[serde(default)]
     pub properties: Vec<Setting>,
-    /// Import the new pool into the daemon, with its mount points below this folder.
+    /// Import the new pool into the daemon, with mount points below this folder.
     #[serde(default)]
     pub altroot: Option<PathBuf>,
-    /// Load its keys then.
+    /// Then load its keys.
     #[serde(default)]
     pub load_keys: bool,
-    /// Say which devices it would get, and change nothing.
+    /// Only name the devices; change nothing.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -50,11 +50,11 @@ impl Verb for Split {
     const NAME: &'static str = "zpool split";
     const NEEDS: Needs = Needs::All;
     const LOOKS: Looks = Looks::Never;
-    /// The devices of the new pool, as they were in the old one.
+    /// The new pool's devices, as in the old pool.
     type Answer = Vec<VdevStatus>;
 
     /// # Errors
-    /// A vdev is no mirror; the name is taken; a device lacks something.
+    /// A vdev is no mirror; the name is taken; a device lacks data.
     async fn carry_out(self, session: &Session) -> Result<Answered<Vec<VdevStatus>>, ControlError> {
         check_name(&self.new_pool).map_err(|why| self.refused(why))?;
         let is_taken = session.held_by_name(&self.new_pool).is_some();
@@ -102,7 +102,6 @@ impl Split {
         ControlError::Refused(format!("Unable to split {}: {why}", self.pool))
     }
 
-    /// The devices of the new pool.
     fn leaves(&self, session: &Session, mos: &Mos) -> Result<Vec<Guid>, ControlError> {
         let unfit = || self.refused("Device list must include at most one disk from each mirror");
         let mut named = Vec::new();
@@ -132,14 +131,13 @@ impl Split {
 
     async fn settings(&self, mos: &Mos) -> Result<Vec<PoolSetting>, ControlError> {
         let mut all = Vec::new();
-        // Where it is mounted is not written.
+        // The mount root is not written.
         for Setting { property, value } in self.properties.iter().filter(|one| one.property != "altroot") {
             all.push(setting(mos, property, value).await?.map_err(|why| self.refused(why))?);
         }
         Ok(all)
     }
 
-    /// The daemon opens the new pool.
     async fn import(
         &self,
         session: &Session,

@@ -1,4 +1,4 @@
-//! `zpool sync`: writes a transaction group.
+//! `zpool sync`: writes a txg.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Which pools.
+/// A `zpool sync` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sync {
     /// Pools; none: all.
@@ -21,11 +21,11 @@ impl Verb for Sync {
     type Answer = ();
 
     /// # Errors
-    /// A pool is not there, or can't be written.
+    /// A pool is missing, or can't be written.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         for found in session.pools_to_change(&self.pools).await? {
             match session.held(&found) {
-                // No change, and nothing for the history.
+                // No change, and no history record.
                 Some(pool) => pool.engine.acting_for(session.caller().who.uid).force_sync().await?,
                 None => {
                     session.change_unused(&found, async |engine| Ok(engine.force_sync().await?)).await?;

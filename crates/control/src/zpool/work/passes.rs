@@ -17,20 +17,20 @@ use crate::refusal::cannot;
 use crate::session::Session;
 use crate::zpool::leaves::meant::leaf;
 
-/// What was ordered.
+/// An order for a pass.
 pub struct Ordered {
-    /// As messages say it.
+    /// As messages word it.
     pub verb: &'static str,
     /// Which pass.
     pub pass: Pass,
-    /// What is to become of it.
+    /// Start, suspend or cancel.
     pub order: PassOrder,
-    /// Wait until it is done, as without a daemon.
+    /// Wait for the end, as without a daemon.
     pub wait: bool,
 }
 
 impl Ordered {
-    /// Orders it for some devices of a pool, or for all.
+    /// Orders the pass for some devices of a pool, or for all.
     pub async fn run(
         &self,
         session: &Session,
@@ -50,7 +50,7 @@ impl Ordered {
         session.change_pool(pool, work).await
     }
 
-    /// Orders it for each leaf that can; answers why others can't.
+    /// Orders it for each leaf that can; returns the reasons of the others.
     ///
     /// # Errors
     /// None of them can.
@@ -70,7 +70,6 @@ impl Ordered {
         }
     }
 
-    /// The devices that were named, or all.
     async fn leaves(
         &self,
         session: &Session,
@@ -92,13 +91,13 @@ impl Ordered {
         devices.iter().map(named).collect()
     }
 
-    /// Without a daemon, all that there is to do is done here.
+    /// Without a daemon, runs the pass to its end here.
     async fn finish(&self, session: &Session, engine: &Engine) -> Result<Outcome, ControlError> {
         let caller = session.caller();
         let done = AtomicU64::new(0);
         let shown = |more: u64| {
             let done_bytes = done.fetch_add(more, Ordering::Relaxed) + more;
-            // How much there is in all is not known.
+            // The total is unknown.
             caller.console.progress(Some(Progress { what: "", done_bytes, total_bytes: 0 }));
         };
         let failed = run_passes(engine, &shown).await;

@@ -1,5 +1,5 @@
-//! `zpool prefetch`: reads tables of shared blocks into the cache, so that frees and deduplicated writes
-//! don't wait for each of their blocks.
+//! `zpool prefetch`: reads dedup and clone tables into the cache, so that frees and deduplicated writes don't
+//! wait for each of their blocks.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_prefetch`), `ddt.c` (`ddt_prefetch_all`), `brt.c`
 //! (`brt_prefetch_all`).
@@ -11,12 +11,12 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 
-/// Which tables.
+/// A `zpool prefetch` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prefetch {
-    /// The pool, which a daemon holds.
+    /// Daemon's pool.
     pub pool: String,
-    /// The tables; none: all.
+    /// Tables; none: both.
     #[serde(default)]
     pub tables: Option<Tables>,
 }
@@ -25,18 +25,18 @@ pub struct Prefetch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tables {
-    /// Of deduplicated blocks.
+    /// Deduplicated blocks (DDT).
     Ddt,
-    /// Of cloned blocks.
+    /// Cloned blocks (BRT).
     Brt,
 }
 
-/// What was read.
+/// Entries read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prefetched {
-    /// Entries of tables of deduplicated blocks.
+    /// DDT entries.
     pub ddt_entries: u64,
-    /// The same of cloned blocks.
+    /// BRT entries.
     pub brt_entries: u64,
 }
 

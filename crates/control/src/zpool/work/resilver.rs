@@ -1,4 +1,4 @@
-//! `zpool resilver`: devices are brought what they lack.
+//! `zpool resilver`: restores missing data on devices.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_resilver`).
 
@@ -10,7 +10,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Whose devices.
+/// A `zpool resilver` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resilver {
     /// Pools.
@@ -24,7 +24,7 @@ impl Verb for Resilver {
     type Answer = ();
 
     /// # Errors
-    /// A pool is not there: told of. Devices that still lack something are an outcome.
+    /// Missing pools are reported. Devices that still lack data are an outcome.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let work = async |engine: &Engine, _: &String| {
             engine.background().scans.order();

@@ -1,4 +1,4 @@
-//! Scans and rebuilds of a pool, carried on until nothing is left to do.
+//! Runs a pool's scans and rebuilds until none is left.
 
 use cenote_engine::Engine;
 use cenote_tasks::{ScanProgress, run_rebuild, run_scan};
@@ -9,9 +9,8 @@ use crate::error::{ControlError, Outcome};
 use crate::session::Session;
 use crate::text::counted;
 
-/// Rebuilds, then scans until nothing is left to scan; tells which devices could not be brought what they
-/// lack, and what could not be repaired. In the daemon the pool does that by itself, and only those who
-/// `wait` see it.
+/// Rebuilds, then scans until nothing is left to scan; reports devices with missing data and unrepaired
+/// blocks. In the daemon the pool does this by itself, and only a caller with `wait` sees it.
 pub async fn scan(session: &Session, engine: &Engine, wait: bool) -> Result<Outcome, ControlError> {
     if session.pools().is_some() && !wait {
         return Ok(Outcome::Done);
@@ -49,7 +48,7 @@ pub async fn scan(session: &Session, engine: &Engine, wait: bool) -> Result<Outc
     Ok(outcome)
 }
 
-/// Whether a scan is in progress, but `zfs_scan_suspend_progress` keeps it from going on.
+/// Whether a scan is in progress, but held up by `zfs_scan_suspend_progress`.
 async fn stands_still(engine: &Engine) -> Result<bool, ControlError> {
     if !engine.background().settings().is_suspended() {
         return Ok(false);

@@ -1,7 +1,7 @@
-//! `zpool scrub`: every block verified and repaired.
+//! `zpool scrub`: verifies and repairs every block.
 //!
-//! In the daemon scans run in the background. Alone, a verb scans until it is done; what it leaves when it is
-//! interrupted, the next one goes on with, and so does OpenZFS at import.
+//! In the daemon scans run in the background. Without one, the verb scans to the end; after an interrupt the
+//! next verb resumes, as does OpenZFS at import.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_scrub`), including the wording.
 
@@ -17,33 +17,33 @@ use crate::refusal::cannot;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// What is to be verified.
+/// A `zpool scrub` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scrub {
     /// Pools.
     pub pools: Vec<String>,
-    /// What is to become of the scrub.
+    /// Operation.
     #[serde(default)]
     pub order: Order,
-    /// Wait until it is done, as without a daemon.
+    /// Wait for the end, as without a daemon.
     #[serde(default)]
     pub wait: bool,
 }
 
-/// What is to become of a scrub.
+/// An operation on a scrub.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// It begins, or goes on.
+    /// Start or resume.
     #[default]
     Start,
-    /// The same, for what was born after the last complete one.
+    /// The same, for blocks born after the last complete scrub.
     StartSinceLast,
-    /// The same, for the blocks in the error log: what is mended leaves it.
+    /// The same, for blocks in the error log: repaired blocks leave it.
     StartErrors,
-    /// It pauses.
+    /// Pause.
     Pause,
-    /// It stops for good.
+    /// Stop for good.
     Stop,
 }
 
@@ -54,7 +54,7 @@ impl Verb for Scrub {
     type Answer = ();
 
     /// # Errors
-    /// A pool is not there: told of. Blocks that can't be repaired are an outcome.
+    /// Missing pools are reported. Unrepaired blocks are an outcome.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let work = async |engine: &Engine, pool: &String| match self.order {
             Order::Pause => {
@@ -68,7 +68,7 @@ impl Verb for Scrub {
                 Ok(Outcome::Done)
             }
             Order::Start | Order::StartSinceLast | Order::StartErrors => {
-                // Without a daemon nobody goes on with a scrub but this.
+                // Without a daemon only this command continues a scrub.
                 let is_ours = session.pools().is_none() && self.is_running(engine).await?;
                 if !is_ours {
                     let started = match self.order {
@@ -96,7 +96,7 @@ impl Scrub {
         Ok(scan.is_some_and(|scan| scan.is_scrub() && scan.is_running() && !scan.is_paused()))
     }
 
-    /// The txg after which what is to be verified was born.
+    /// The txg after which verified blocks were born.
     async fn after(&self, engine: &Engine) -> Result<Txg, ControlError> {
         let last = match self.order {
             Order::StartSinceLast => engine.mos().await?.directory_u64(names::LAST_SCRUBBED_TXG).await?,

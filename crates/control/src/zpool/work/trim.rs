@@ -1,4 +1,4 @@
-//! `zpool trim`: devices are told what is free.
+//! `zpool trim`: discards the free space of devices.
 
 use cenote_pool::Pass;
 use cenote_tasks::PassOrder;
@@ -9,35 +9,35 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Which devices.
+/// A `zpool trim` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trim {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// Devices: path, the last component of it, or guid; none: all.
+    /// Devices: path, last path component, or guid; empty: all.
     #[serde(default)]
     pub devices: Vec<String>,
-    /// What is to become of the work.
+    /// Operation.
     #[serde(default)]
     pub order: Order,
-    /// At most so many bytes a second; 0: as many as there can be.
+    /// Maximum bytes per second; 0: unlimited.
     #[serde(default)]
     pub rate_bytes: u64,
-    /// Wait until it is done, as without a daemon.
+    /// Wait for the end, as without a daemon.
     #[serde(default)]
     pub wait: bool,
 }
 
-/// What is to become of the work.
+/// An operation on the pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// It begins, or goes on.
+    /// Start or resume.
     #[default]
     Start,
-    /// It waits until it is started again.
+    /// Suspend until started again.
     Suspend,
-    /// It stops for good.
+    /// Stop for good.
     Cancel,
 }
 
@@ -48,7 +48,7 @@ impl Verb for Trim {
     type Answer = ();
 
     /// # Errors
-    /// There is no such device; it can't be ordered for any of them.
+    /// No such device; none of them accepts the order.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let order = match self.order {
             Order::Start => PassOrder::Start { rate: self.rate_bytes },

@@ -1,4 +1,4 @@
-//! `zpool wait`: waits until work of the daemon's pools is done.
+//! `zpool wait`: waits for background work of the daemon's pools.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_wait`), zpool-wait(8).
 
@@ -18,29 +18,29 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A resilver begins after so long, if it can.
+/// A possible resilver starts within this time.
 const RESILVER_IS_DUE: Duration = Duration::from_secs(2);
 
-/// What is waited for.
+/// A `zpool wait` request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// The pool.
+    /// Pool.
     pub pool: String,
-    /// Work of these kinds; none: of all.
+    /// Kinds of work; empty: all.
     #[serde(default)]
     pub activities: Vec<Activity>,
-    /// No longer than this; none: until it is done.
+    /// Time limit; none: until the work ends.
     #[serde(default)]
     pub most_ms: Option<u64>,
 }
 
-/// Work that takes time.
+/// Background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activity {
     /// A checkpoint is being discarded.
     Discard,
-    /// What was destroyed is being freed.
+    /// Destroyed data is being freed.
     Free,
     /// Devices are being initialized.
     Initialize,
@@ -48,9 +48,9 @@ pub enum Activity {
     Replace,
     /// A device is being removed.
     Remove,
-    /// A resilver runs.
+    /// Resilver runs.
     Resilver,
-    /// A scrub runs.
+    /// Scrub runs.
     Scrub,
     /// Devices are being trimmed.
     Trim,
@@ -59,7 +59,7 @@ pub enum Activity {
 }
 
 impl Activity {
-    /// All, with their names, and what they are.
+    /// All, with names and descriptions.
     pub const ALL: [(&str, Activity, &str); 9] = [
         ("discard", Activity::Discard, "A checkpoint is being discarded"),
         ("free", Activity::Free, "What was destroyed is being freed"),
@@ -73,12 +73,12 @@ impl Activity {
     ];
 }
 
-/// What is left of some work.
+/// Remaining work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
-    /// The work.
+    /// Work.
     pub activity: Activity,
-    /// Bytes, as far as that is known, else 0. None: it is not being done.
+    /// Remaining bytes if known, else 0. None: not in progress.
     pub bytes: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ impl Verb for Wait {
     type Answer = Vec<Left>;
 
     /// # Errors
-    /// There is no such pool, or no daemon has it open: then nothing is done in the background.
+    /// No such pool, or it is not open in a daemon and thus has no background work.
     async fn carry_out(self, session: &Session) -> Result<Answered<Vec<Left>>, ControlError> {
         let found = session.find_pool(&self.pool).await?;
         let Some(pool) = session.held(&found) else {
@@ -102,7 +102,7 @@ impl Verb for Wait {
         loop {
             let left = left(&pool.engine, wanted).await?;
             let rest = most.map(|most| most.saturating_sub(session.runtime().now().since(began)));
-            // A disk that has just come back lacks something: its resilver is about to begin.
+            // A disk that has just returned lacks data: its resilver is about to start.
             let is_due = wanted.contains(&Activity::Resilver)
                 && session.runtime().now().since(began) < RESILVER_IS_DUE
                 && !pool.engine.pool().behind().is_empty();
@@ -115,7 +115,7 @@ impl Verb for Wait {
     }
 }
 
-/// Bytes that are left, as far as that is known; `None`: nothing is being done.
+/// Remaining bytes, as far as known; `None`: nothing is in progress.
 async fn left(engine: &Engine, wanted: &[Activity]) -> Result<Vec<Left>, ControlError> {
     let (mos, mut all) = (&engine.mos().await?, Vec::new());
     for &activity in wanted {
@@ -128,13 +128,13 @@ async fn left(engine: &Engine, wanted: &[Activity]) -> Result<Vec<Left>, Control
             Activity::Scrub => {
                 let errors = mos.error_scrub_status().await?;
                 let errors = errors.filter(|scrub| scrub.is_running() && !scrub.is_paused());
-                // How many bytes they are is not known.
+                // The number of bytes is unknown.
                 scan(mos, ScanPhys::is_scrub).await?.or(errors.map(|_| 0))
             }
             Activity::Resilver => resilver(mos).await?,
             Activity::Replace => has_kind(mos, VdevKind::Replacing).then_some(0),
             Activity::Remove => removing(mos).await?,
-            // How much is left is not known.
+            // The remaining amount is unknown.
             Activity::Initialize => is_passing(engine, Pass::Initialize).await?.then_some(0),
             Activity::Trim => is_passing(engine, Pass::Trim).await?.then_some(0),
             Activity::RaidzExpand => {
@@ -155,7 +155,6 @@ async fn scan(mos: &Mos, is_it: impl Fn(&ScanPhys) -> bool) -> Result<Option<u64
     Ok(scan.map(|scan| scan.to_examine_bytes.saturating_sub(scan.examined_bytes)))
 }
 
-/// Of either kind.
 async fn resilver(mos: &Mos) -> Result<Option<u64>, ControlError> {
     let left = |(_, state): &(_, RebuildPhys)| state.estimated_bytes.saturating_sub(state.scanned_bytes);
     match &rebuilding(mos).await?[..] {

@@ -12,17 +12,17 @@ use crate::session::WayBack;
 pub struct Circumstances {
     /// A resilver is not complete.
     pub resilvering: bool,
-    /// A daemon has the pool open, and goes on with its work.
+    /// A daemon has the pool open, and continues its work.
     pub is_open: bool,
     /// Another machine used the pool last and did not export it.
     pub left_by_another: bool,
-    /// There were newer states than the one that was opened.
+    /// Newer states than the opened one existed.
     pub lost: Option<LostStates>,
     /// Number of entries in the error log.
     pub data_errors: usize,
     /// The version predates feature flags.
     pub is_legacy: bool,
-    /// Features are disabled, and not because the administrator chose a compatibility set.
+    /// Features are disabled, and not because of a compatibility set.
     pub lacks_features: bool,
     /// The pool does not open although enough devices are present.
     pub corrupted: Option<Corrupted>,
@@ -36,7 +36,7 @@ pub struct Corrupted {
 }
 
 impl Circumstances {
-    /// What the labels alone show.
+    /// From the labels alone.
     pub fn of_found(found: &FoundPool) -> Circumstances {
         let by_this = found.config.hostid.is_none() || found.config.hostid == this_hostid();
         Circumstances {
@@ -47,7 +47,7 @@ impl Circumstances {
         }
     }
 
-    /// What an open pool shows.
+    /// From an open pool.
     pub async fn of_pool(mos: &Mos) -> Result<Circumstances, ControlError> {
         let scan = mos.scan_status().await?;
         let features = mos.features().await?;
@@ -67,7 +67,7 @@ impl Circumstances {
     }
 }
 
-/// The hostid that this machine writes into labels, if it has one.
+/// This machine's hostid for labels, if any.
 fn this_hostid() -> Option<u64> {
     let bytes = std::fs::read("/etc/hostid").ok()?;
     bytes.first_chunk::<4>().map(|bytes| u32::from_ne_bytes(*bytes).into()).filter(|&id| id != 0)

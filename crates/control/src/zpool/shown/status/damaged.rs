@@ -13,25 +13,24 @@ use crate::error::ControlError;
 /// An object with damaged blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damaged {
-    /// Whose it is.
+    /// Dataset.
     pub dataset: Of,
-    /// Its number.
+    /// Number.
     pub object: ObjectId,
-    /// Its path in the file system, without the slash at its beginning; none: it has no path, or the keys
-    /// are not loaded.
+    /// Its path in the file system, without the leading slash; none: no path, or the keys are not loaded.
     #[serde(with = "path_form")]
     pub path: Option<Vec<u8>>,
 }
 
-/// Whose an object is.
+/// The owner of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Of {
-    /// The pool itself.
+    /// Pool itself.
     Pool,
-    /// A dataset.
+    /// Dataset.
     Dataset(String),
-    /// A dataset that is gone.
+    /// Destroyed dataset.
     Gone(DatasetId),
 }
 

@@ -1,7 +1,7 @@
-//! How far leaves are initialized and trimmed.
+//! Initialize and trim progress of leaves.
 //!
-//! Progress of interrupted passes is computed from the offset that they reached; OpenZFS weighs that by the
-//! free space at the time.
+//! Progress of interrupted passes is computed from the offset reached; OpenZFS weighs it by the free space at
+//! the time.
 //!
 //! Source: OpenZFS `vdev_initialize.c`, `vdev_trim.c`.
 
@@ -20,20 +20,20 @@ use crate::error::ControlError;
 /// The passes over a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeafPasses {
-    /// Its free space is written once.
+    /// Writes its free space once.
     pub initialize: LeafPass,
-    /// It is told what is free.
+    /// Discards its free space.
     pub trim: LeafPass,
 }
 
 /// A pass over a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeafPass {
-    /// Whether it is in progress, has ended, or never began.
+    /// In progress, ended, or never begun.
     pub state: VdevWorkState,
-    /// When it came into that state, in seconds since 1970.
+    /// Time of that state, in seconds since 1970.
     pub time_s: u64,
-    /// How far it is.
+    /// Progress.
     pub percent: u64,
 }
 
@@ -56,10 +56,10 @@ const TRIM: Keys = Keys {
     offset: vdev_zap::TRIM_LAST_OFFSET,
 };
 
-/// Those of all leaves.
+/// The passes of all leaves.
 ///
 /// # Errors
-/// What is known of a leaf can't be read.
+/// A leaf's ZAP can't be read.
 pub async fn of_leaves(mos: &Mos) -> Result<BTreeMap<Guid, LeafPasses>, ControlError> {
     let mut passes = BTreeMap::new();
     for top in &mos.pool_config().vdevs {
@@ -75,7 +75,7 @@ pub async fn of_leaves(mos: &Mos) -> Result<BTreeMap<Guid, LeafPasses>, ControlE
     Ok(passes)
 }
 
-/// What is known of a leaf.
+/// A leaf's ZAP.
 async fn leaf_zap(mos: &Mos, leaf: &VdevConfig) -> Result<Option<Zap>, ControlError> {
     match leaf.leaf_zap {
         ObjectId(0) => Ok(None),

@@ -1,8 +1,8 @@
-//! What is wrong with a pool and what to do: the lines `status:`, `action:` and `see:`.
+//! The worst problem of a pool and the advice for it: the lines `status:`, `action:` and `see:`.
 //!
 //! Idea: the worst problem is shown, ranked in OpenZFS's order, with OpenZFS's message id where it has one.
-//! The wording is for someone who reads the pool with this program. It repairs nothing itself, so repairs
-//! refer to OpenZFS.
+//! The wording addresses a reader of the pool: this program repairs nothing itself here, so repairs refer to
+//! OpenZFS.
 //!
 //! Source: OpenZFS `libzfs_status.c` (`check_status`): the order and the ids.
 
@@ -15,16 +15,16 @@ use serde::{Deserialize, Serialize};
 
 use super::circumstances::Circumstances;
 
-/// A problem and what to do about it.
+/// A problem and its remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
     /// OpenZFS's message id.
     pub id: Option<Cow<'static, str>>,
-    /// What is wrong.
+    /// Problem.
     pub status: Cow<'static, str>,
-    /// What to do.
+    /// Remedy.
     pub action: Cow<'static, str>,
-    /// Nothing is wrong, but newer software could do better.
+    /// No problem; newer software could do better.
     pub is_advice: bool,
 }
 
@@ -59,7 +59,7 @@ const fn reason(id: Option<&'static str>, status: &'static str, action: &'static
     Some(Reason { id, status: Cow::Borrowed(status), action: Cow::Borrowed(action), is_advice: false })
 }
 
-/// The older state was only opened; `-n` checks that it is intact.
+/// // The older state was only opened; `-n` checks that it is intact.
 fn corrupted(health: &PoolHealth, circumstances: Circumstances) -> Option<Reason> {
     let corrupted = circumstances.corrupted?;
     let name = &health.root.name;
@@ -96,7 +96,6 @@ const DATA_ERRORS: Reason = Reason {
     is_advice: false,
 };
 
-/// The pool takes no changes.
 fn standstill(health: &PoolHealth) -> Option<Reason> {
     const MEND: &str = "Make sure that the devices are connected and work, then run 'zpool clear'. 'zpool \
         export -f' gives up changes that are not on disk.";
@@ -121,7 +120,6 @@ fn standstill(health: &PoolHealth) -> Option<Reason> {
     }
 }
 
-/// Work that goes on, or was interrupted.
 fn under_way(circumstances: Circumstances) -> Option<Reason> {
     match (circumstances.resilvering, circumstances.is_open) {
         (false, _) => None,
@@ -163,7 +161,6 @@ fn left_by_another(circumstances: Circumstances) -> Option<Reason> {
     )
 }
 
-/// Whether some vdev satisfies a test.
 fn any(health: &PoolHealth, test: impl Fn(&VdevStatus) -> bool) -> bool {
     let mut found = false;
     health.root.walk(&mut |vdev| found |= test(vdev));

@@ -1,5 +1,4 @@
-//! A pool that does not open: what its labels show, whether its metadata is to blame, and which older state
-//! opens.
+//! A pool that does not open: its labels, whether metadata is to blame, and which older state opens.
 
 use cenote_pool::{FoundPool, PoolHealth};
 
@@ -17,11 +16,11 @@ pub struct Unopened {
 }
 
 impl Unopened {
-    /// Diagnoses a pool that could not be opened because of this error.
+    /// Diagnoses a pool that failed to open with this error.
     pub async fn look(session: &Session, found: &FoundPool, error: &ControlError) -> Unopened {
         let (mut health, circumstances) = (found.status(), Circumstances::of_found(found));
         if let Some(pool) = session.held(found) {
-            // It is open, though what is shown of it can't be read at present.
+            // The pool is open, but its shown state can't be read at present.
             health = pool.engine.pool().status();
             return Unopened { health, circumstances };
         }
@@ -35,7 +34,7 @@ impl Unopened {
         }
     }
 
-    /// What is wrong and what to do.
+    /// The problem and its remedy.
     pub fn reason(&self) -> Option<Reason> {
         judge(&self.health, self.circumstances)
     }

@@ -1,7 +1,7 @@
-//! Long-running work that a pool has recorded: scans, rebuilds, a removal, a checkpoint, an expansion.
+//! Long-running work recorded in a pool: scans, rebuilds, a removal, a checkpoint, an expansion.
 //!
-//! Of what is in progress only how far it has come is on disk. If the daemon does it now, its speed is known,
-//! too.
+//! The disk records only how far work in progress has come. While the daemon does the work, its speed is
+//! known, too.
 //!
 //! Source: OpenZFS `spa_misc.c` (`spa_scan_get_stats`), `vdev_removal.c` (`spa_removal_get_stats`),
 //! `vdev_raidz.c` (`spa_raidz_expand_get_stats`).
@@ -23,83 +23,83 @@ use crate::session::Session;
 /// All finished and unfinished work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
-    /// The time, in seconds since 1970, if the daemon has the pool open and does the work.
+    /// Time in seconds since 1970, if the daemon does the work.
     pub now_s: Option<u64>,
     /// The last scrub or resilver.
     pub scan: Option<ScanPhys>,
-    /// How fast the daemon scans.
+    /// Daemon's scan speed.
     pub pace: Option<Pace>,
     /// The last scrub of the blocks in the error log.
     pub error_scrub: Option<ErrorScrubPhys>,
-    /// The last sequential rebuild of each top-level vdev.
+    /// The last sequential rebuild per top-level vdev.
     pub rebuilds: Vec<Rebuild>,
     /// The newest removal of a vdev.
     pub removal: Option<Removal>,
-    /// The checkpoint.
+    /// Checkpoint.
     pub checkpoint: Option<Checkpoint>,
-    /// The expansion in progress, or the last.
+    /// The current or last expansion.
     pub expansion: Option<Expansion>,
 }
 
-/// How fast the daemon scans.
+/// The daemon's scan speed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pace {
-    /// Bytes since it began, or went on.
+    /// Bytes since its start or resumption.
     pub done_bytes: u64,
     /// Seconds since then.
     pub seconds: u64,
-    /// When that was, in seconds since 1970.
+    /// Start or resumption, in seconds since 1970.
     pub since_s: u64,
 }
 
 /// A sequential rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rebuild {
-    /// The top-level vdev.
+    /// Top-level vdev.
     pub vdev: VdevId,
-    /// What it has recorded.
+    /// Record.
     pub recorded: RebuildPhys,
 }
 
 /// The removal of a vdev.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removal {
-    /// What the pool has recorded.
+    /// Pool's record.
     pub recorded: RemovingPhys,
-    /// Memory that the mappings of all removed vdevs take.
+    /// Memory for mappings of all removed vdevs.
     pub mapping_bytes: u64,
 }
 
 /// The checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checkpoint {
-    /// When it was made, in seconds since 1970.
+    /// Creation, in seconds since 1970.
     pub timestamp_s: u64,
-    /// Space that it alone keeps.
+    /// Space kept only by it.
     pub space_bytes: u64,
 }
 
 /// The expansion of a RAID-Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expansion {
-    /// The vdev.
+    /// Vdev.
     pub vdev: VdevId,
-    /// Whether it is in progress, or has ended.
+    /// In progress or ended.
     pub state: ScanState,
-    /// In seconds since 1970.
+    /// Start, in seconds since 1970.
     pub start_s: u64,
-    /// The same; 0: it has not ended.
+    /// End; 0: not ended.
     pub end_s: u64,
-    /// Bytes that were copied.
+    /// Bytes copied.
     pub copied_bytes: u64,
-    /// Bytes that are allocated on the vdev.
+    /// Bytes allocated on the vdev.
     pub allocated_bytes: u64,
-    /// A device is missing, or lacks something.
+    /// A device is missing or lacks data.
     pub waits: bool,
 }
 
 impl Work {
-    /// What a pool says. `held`: the daemon has it open.
+    /// Collects a pool's work. `held`: open in the daemon.
     pub(super) async fn gather(
         session: &Session,
         mos: &Mos,
@@ -151,7 +151,6 @@ async fn removal(mos: &Mos) -> Result<Option<Removal>, ControlError> {
     Ok(Some(Removal { recorded, mapping_bytes: mapping_bytes(mos).await? }))
 }
 
-/// Memory taken by the mappings of removed vdevs.
 async fn mapping_bytes(mos: &Mos) -> Result<u64, ControlError> {
     let mut entries = 0u64;
     for vdev in &mos.pool_config().vdevs {
@@ -164,7 +163,6 @@ async fn mapping_bytes(mos: &Mos) -> Result<u64, ControlError> {
     Ok(entries.saturating_mul(VDEV_INDIRECT_MAPPING_SIZE_V0 as u64))
 }
 
-/// The expansion in progress, or that which ended last.
 async fn expansion(mos: &Mos, usage: &[VdevUsage]) -> Result<Option<Expansion>, ControlError> {
     let mut found: Option<Expansion> = None;
     for top in mos.pool_config().vdevs.iter().filter(|top| top.kind == VdevKind::Raidz) {

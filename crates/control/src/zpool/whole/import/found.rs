@@ -1,4 +1,4 @@
-//! A pool on disks: what its labels say, whether it opens, and what its metadata says then.
+//! A pool on disks: its labels, whether it opens, and its metadata.
 
 use cenote_dataset::Mos;
 use cenote_format::uberblock::Uberblock;
@@ -15,38 +15,38 @@ use crate::zpool::shown::status::unopened::Unopened;
 /// A pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its guid.
+    /// Guid.
     pub guid: Guid,
-    /// As its labels say.
+    /// From its labels.
     pub state: PoolState,
     /// The state of its vdevs.
     pub health: PoolHealth,
-    /// What is wrong, and what to do.
+    /// The worst problem and its remedy.
     pub reason: Option<Reason>,
-    /// Its newest state.
+    /// Newest state.
     pub newest: Option<Moment>,
     /// The machine that used it last.
     pub hostname: Option<String>,
-    /// The same by number.
+    /// Same, by hostid.
     pub hostid: Option<u64>,
-    /// What somebody wrote about it.
+    /// Comment.
     pub comment: Option<String>,
-    /// Devices that are left out, and labels that disagree or are damaged.
+    /// Devices left out; labels that conflict or are damaged.
     pub notes: Vec<Problem>,
     /// An older state that opens, if the newest does not.
     pub way_back: Option<WayBack>,
-    /// The state that was opened, or why none can be.
+    /// The opened state, or the failure.
     pub opened: Result<Opened, Unopenable>,
 }
 
 /// A state of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
-    /// Its txg.
+    /// Txg.
     pub txg: Txg,
-    /// When it was written, in seconds since 1970.
+    /// Time in seconds since 1970.
     pub unix_seconds: u64,
 }
 
@@ -56,29 +56,29 @@ impl From<&Uberblock> for Moment {
     }
 }
 
-/// A state that was opened, among others.
+/// The opened state among all states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opened {
-    /// Which.
+    /// State.
     pub at: Moment,
     /// It is the checkpoint.
     pub is_checkpoint: bool,
-    /// The newest that there is.
+    /// Newest state.
     pub newest_txg: Txg,
-    /// The oldest.
+    /// Oldest state.
     pub oldest_txg: Txg,
-    /// How many there are.
+    /// Number of states.
     pub states: usize,
 }
 
 /// Why a pool does not open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unopenable {
-    /// The reason.
+    /// Reason.
     pub why: String,
-    /// The same with the command to try next.
+    /// Reason with advice.
     pub told: String,
-    /// As of [`Outcome::status`].
+    /// See [`Outcome::status`].
     pub status: u8,
 }
 
@@ -88,20 +88,20 @@ impl Unopenable {
         Unopenable { why: error.to_string(), told: error.text_about(""), status }
     }
 
-    /// How a verb ends that has to open it.
+    /// The outcome of a verb that needs this pool.
     pub fn outcome(&self) -> Outcome {
         Outcome::of_status(self.status)
     }
 }
 
 impl Found {
-    /// Opens a pool in the state that is wanted.
+    /// Opens a pool in the requested state.
     pub(super) async fn open(session: &Session, found: &FoundPool) -> Result<Found, ControlError> {
         let mos = session.open_without_asking(found).await?;
         Found::of(session, found, &mos, false).await
     }
 
-    /// The same; one that does not open is described as well.
+    /// The same; describes an unopenable pool, too.
     pub(super) async fn describe(
         session: &Session,
         found: &FoundPool,
