@@ -104,7 +104,9 @@ pub enum Seen {
 }
 
 /// Statistics of read-ahead (`zfetchstats`, and `arcstats` of prefetch).
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[allow(missing_docs)] // by OpenZFS's names
 pub struct PrefetchStats {
     pub hits: u64,

@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cenote_policy::{Class, PolicyName};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::prefetch::PrefetchStats;
 use crate::shard::Marks;
 
 /// Statistics of a cache (`arcstats`).
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheStats {
     /// Files and volumes.
     pub data: ClassStats,
@@ -36,7 +37,7 @@ pub struct CacheStats {
 }
 
 /// Statistics of one class of blocks.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassStats {
     /// Reads answered from memory.
     pub hits: u64,

@@ -16,12 +16,13 @@ use cenote_format::units::{DatasetId, ObjectId, Txg};
 use cenote_object::object::SPILL_BLOCK;
 use cenote_object::objset::META_DNODE_OBJECT;
 use cenote_object::{Objset, Result, Zap, ZapEntry};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::mos::Mos;
 
 /// Logged block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoggedError {
     /// Dataset (with feature `head_errlog`, the live one of the block's chain), object, level and block.
     pub place: BlockBookmark,

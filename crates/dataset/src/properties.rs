@@ -23,6 +23,7 @@ mod settings;
 use cenote_boxed::boxed;
 use cenote_format::props::{AppliesTo, Prop, PropType, ZFS_PROPS};
 use cenote_object::Result;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::{Dataset, DatasetKind};
@@ -33,7 +34,7 @@ use crate::properties::settings::Settings;
 pub const PLACED_BY_PROPERTY: &str = "org.cenote:mountpoint-set-by";
 
 /// Source of a value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     /// Fact.
@@ -64,7 +65,7 @@ impl std::fmt::Display for Source {
 }
 
 /// Stored value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Value {
     /// Bytes, seconds, a ratio in hundredths, or an index property's number.
@@ -74,7 +75,7 @@ pub enum Value {
 }
 
 /// Dataset property.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Property {
     /// Name.
     pub name: String,

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use cenote_runtime::Runtime;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Op;
@@ -50,7 +51,7 @@ impl Default for Kind {
 }
 
 /// A snapshot of one kind of operation's counters.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     /// Operations that ended.
     pub operations: u64,
@@ -62,6 +63,7 @@ pub struct Counts {
     pub active: u64,
     /// Histogram of durations.
     #[serde(with = "crate::list")]
+    #[schemars(with = "Vec<u64>")]
     pub times: [u64; TIME_BUCKETS],
     /// Histogram of sizes.
     pub sizes: [u64; SIZE_BUCKETS],

@@ -25,7 +25,9 @@ pub struct Kstats {
 }
 
 /// Statistics of a written txg.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub struct TxgRecord {
     /// Its number.
     pub txg: Txg,

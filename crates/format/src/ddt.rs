@@ -299,7 +299,7 @@ pub fn ddt_blkptr(checksum_id: u8, key: &DdtKey, phys: &DdtPhys) -> Blkptr {
 
 word_struct! {
     /// Sums over entries, `ddt_stat_t`.
-    #[derive(serde::Serialize, serde::Deserialize)]
+    #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
     pub struct DdtStat("DDT statistics", bytes: 64, required: all) {
         /// Blocks.
         pub blocks: u64,

@@ -13,7 +13,7 @@ use crate::words::word_struct;
 
 word_struct! {
     /// Logical address of a block, `zbookmark_phys_t`.
-    #[derive(PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+    #[derive(PartialOrd, Ord, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
     pub struct BlockBookmark("block bookmark", bytes: 32, required: all) {
         /// Dataset; 0 for the MOS.
         pub dataset: DatasetId,

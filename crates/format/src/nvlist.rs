@@ -19,6 +19,7 @@ mod native;
 #[cfg(test)]
 mod tests;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
@@ -29,7 +30,7 @@ pub const MAX_DEPTH: u32 = 100;
 pub const NV_UNIQUE_NAME: u32 = 1;
 
 /// Ordered list of typed pairs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Nvlist {
     /// `NV_UNIQUE_NAME` or `NV_UNIQUE_NAME_TYPE` (2), as stored.
     pub flags: u32,
@@ -37,7 +38,7 @@ pub struct Nvlist {
 }
 
 /// Typed value, `data_type_t`. Strings are bytes: OpenZFS requires no encoding.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NvValue {
     /// Flag: present or absent.
@@ -57,7 +58,11 @@ pub enum NvValue {
     /// 64-bit unsigned.
     Uint64(u64),
     /// String without NUL.
-    String(#[serde(with = "crate::text_or_bytes")] Vec<u8>),
+    String(
+        #[serde(with = "crate::text_or_bytes")]
+        #[schemars(with = "crate::text_or_bytes::TextOrBytes")]
+        Vec<u8>,
+    ),
     /// Bytes.
     ByteArray(Vec<u8>),
     /// Signed 16-bit.
@@ -73,7 +78,11 @@ pub enum NvValue {
     /// Unsigned 64-bit.
     Uint64Array(Vec<u64>),
     /// Strings without NUL.
-    StringArray(#[serde(with = "crate::text_or_bytes::each")] Vec<Vec<u8>>),
+    StringArray(
+        #[serde(with = "crate::text_or_bytes::each")]
+        #[schemars(with = "Vec<crate::text_or_bytes::TextOrBytes>")]
+        Vec<Vec<u8>>,
+    ),
     /// Nanoseconds, `hrtime_t`.
     Hrtime(i64),
     /// Nested list.

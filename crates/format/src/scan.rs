@@ -7,6 +7,7 @@
 //!
 //! Source: OpenZFS `dsl_scan.h`, `spa_impl.h` (`spa_removing_phys_t`), `vdev_rebuild.h`, `fs/zfs.h`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::errlog::BlockBookmark;
@@ -30,7 +31,7 @@ pub const DSS_CANCELED: u64 = 3;
 pub const DSS_ERRORSCRUBBING: u64 = 4;
 
 /// Kind of a scan, `pool_scan_func_t`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScanFunc {
     /// No scan has run.
@@ -58,7 +59,7 @@ impl From<u64> for ScanFunc {
 }
 
 /// State of a scan, removal or expansion, `dsl_scan_state_t`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScanState {
     /// Never started.
@@ -90,7 +91,7 @@ impl From<u64> for ScanState {
 
 /// State of rebuild, initialize and trim: `vdev_rebuild_state_t`, `vdev_initializing_state_t`,
 /// `vdev_trim_state_t`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VdevWorkState {
     /// Never started.
@@ -149,7 +150,7 @@ pub const DSF_SCRUB_PAUSED: u64 = 1 << 1;
 
 word_struct! {
     /// Position in the dedup tables, `ddt_bookmark_t`.
-    #[derive(Serialize, Deserialize)]
+    #[derive(Serialize, Deserialize, JsonSchema)]
     pub struct DdtBookmark("DDT bookmark", bytes: 32, required: all) {
         /// Class.
         pub class: u64,
@@ -164,7 +165,7 @@ word_struct! {
 
 word_struct! {
     /// Last or running scrub or resilver, `dsl_scan_phys_t`, in the MOS directory.
-    #[derive(Serialize, Deserialize)]
+    #[derive(Serialize, Deserialize, JsonSchema)]
     pub struct ScanPhys("scan", bytes: 192, required: all) {
         /// A `ScanFunc`.
         pub func: u64,
@@ -235,7 +236,7 @@ impl ScanPhys {
 
 word_struct! {
     /// Last or running error scrub, `dsl_errorscrub_phys_t`, in the MOS directory.
-    #[derive(Serialize, Deserialize)]
+    #[derive(Serialize, Deserialize, JsonSchema)]
     pub struct ErrorScrubPhys("error scrub", bytes: 72, required: all) {
         /// A `ScanFunc`.
         pub func: u64,
@@ -275,7 +276,7 @@ pub const NO_VDEV: VdevId = VdevId(u64::MAX);
 
 word_struct! {
     /// Last or running removal of a top-level vdev, `spa_removing_phys_t`, in the MOS directory.
-    #[derive(Serialize, Deserialize)]
+    #[derive(Serialize, Deserialize, JsonSchema)]
     pub struct RemovingPhys("removal", bytes: 56, required: all) {
         /// A `ScanState`.
         pub state: u64,
@@ -296,7 +297,7 @@ word_struct! {
 
 word_struct! {
     /// Last or running sequential rebuild of a mirror or dRAID, `vdev_rebuild_phys_t`, in the vdev's ZAP.
-    #[derive(Serialize, Deserialize)]
+    #[derive(Serialize, Deserialize, JsonSchema)]
     pub struct RebuildPhys("rebuild", bytes: 96, required: all) {
         /// A `VdevWorkState` (`of_rebuild`).
         pub state: u64,

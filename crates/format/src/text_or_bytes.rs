@@ -5,6 +5,17 @@ use std::fmt;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// The JSON form, for `#[schemars(with)]`.
+#[derive(schemars::JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "it only describes the form")]
+pub enum TextOrBytes {
+    /// UTF-8.
+    Text(String),
+    /// Anything else.
+    Bytes(Vec<u8>),
+}
+
 struct Form<'a>(&'a [u8]);
 
 struct Bytes(Vec<u8>);

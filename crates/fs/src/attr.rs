@@ -23,6 +23,7 @@ use cenote_format::sa::{SaReader, SaRegistry, ZplAttr};
 use cenote_format::units::ObjectId;
 pub use cenote_format::znode::FileKind;
 use cenote_format::znode::{ZfsTime, ZnodeFields};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{FsError, Result};
@@ -43,7 +44,9 @@ pub mod pflags {
 
 /// A time as stored on disk; the nanoseconds count forward from the seconds even before 1970. As JSON it is a
 /// list of both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(from = "(i64, u32)", into = "(i64, u32)")]
 pub struct Timestamp {
     /// Seconds since 1970.
@@ -86,7 +89,7 @@ impl std::fmt::Display for Timestamp {
 }
 
 /// The attributes of one object. As JSON it lacks how attributes are stored.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Attr {
     /// Type and permission bits, as `st_mode`.
     pub mode: u32,

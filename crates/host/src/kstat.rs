@@ -22,6 +22,7 @@ use cenote_boxed::boxed;
 use cenote_engine::{Kstats, TxgRecord};
 use cenote_format::units::DatasetId;
 use cenote_object::Traffic;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::pools::{OpenPool, Pools};
@@ -48,7 +49,7 @@ pub fn names(pools: &Pools) -> Vec<String> {
 }
 
 /// One of them at some moment. It shows itself as OpenZFS's text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kstat {
     /// Counts by their names.

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use cenote_device::{Counters, Counts, Op};
 use cenote_format::units::Guid;
 use cenote_pool::{ClassLoad, IoClass, VdevStatus};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::pools::OpenPool;
 
 /// I/O of a vdev.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Traffic {
     /// Reads of its devices.
     pub read: Counts,

@@ -84,7 +84,7 @@ impl Values {
 }
 
 /// A tunable's current state.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Tunable {
     /// Its name.
     pub name: String,

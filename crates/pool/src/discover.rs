@@ -59,7 +59,7 @@ pub struct Discovery {
 }
 
 /// A problem met during the search.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Problem {
     /// The file, device or folder.
     pub path: String,

@@ -5,11 +5,12 @@
 use crate::config::{VdevClass, VdevKind};
 use crate::suspend::state::Standstill;
 use cenote_format::units::Guid;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The state of a vdev or pool, from worst to best.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VdevState {
     /// Missing, or in conflict with the configuration.
@@ -47,7 +48,7 @@ impl fmt::Display for VdevState {
 }
 
 /// Why a vdev is not online.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Trouble {
     /// No device with this guid was found.
@@ -103,7 +104,7 @@ impl fmt::Display for Trouble {
 }
 
 /// Errors of a vdev since it was opened.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorCounts {
     /// Failed reads.
     pub read: u64,
@@ -114,7 +115,7 @@ pub struct ErrorCounts {
 }
 
 /// A vdev, as status commands show it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VdevStatus {
     /// `raidz2-0`, `mirror-1`, or the path; without its folders if unambiguous.
     pub name: String,
@@ -161,7 +162,7 @@ impl VdevStatus {
 }
 
 /// The state of a pool and all its vdevs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolHealth {
     /// The pool with its top-level vdevs of all classes.
     pub root: VdevStatus,

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use cenote_fs::{FileKind, LastLink};
 use cenote_inspect::copy::Pieces;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 
@@ -18,7 +19,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// A `cat` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cat {
     /// Files.
     pub targets: Vec<Target>,

@@ -12,6 +12,7 @@ mod total;
 
 use cenote_format::text_or_bytes;
 use cenote_inspect::copy::Copied;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Target;
@@ -23,7 +24,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use losses::Summary;
 
 /// A `cp` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cp {
     /// Sources.
     pub sources: Vec<Source>,
@@ -50,7 +51,7 @@ pub struct Cp {
 }
 
 /// A source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// In a pool.
@@ -59,6 +60,7 @@ pub enum Source {
     Host {
         /// As the caller named it.
         #[serde(with = "text_or_bytes")]
+        #[schemars(with = "text_or_bytes::TextOrBytes")]
         path: Vec<u8>,
         /// The file.
         file: Opened,
@@ -66,7 +68,7 @@ pub enum Source {
 }
 
 /// A destination.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Destination {
     /// A place in a pool.

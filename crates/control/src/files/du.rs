@@ -10,6 +10,7 @@ use cenote_format::text_or_bytes;
 use cenote_format::units::ObjectId;
 use cenote_fs::{Attr, FileKind, LastLink};
 use cenote_inspect::scan::{RowBatch, ScanNeeds, ScanProblem, scan_below};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Target;
@@ -21,7 +22,7 @@ use crate::session::Session;
 use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 
 /// A `du` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Du {
     /// Folders, or files.
     pub targets: Vec<Target>,
@@ -34,10 +35,11 @@ pub struct Du {
 }
 
 /// A folder's total.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Total {
     /// `pool/dataset@snapshot:/path`.
     #[serde(with = "text_or_bytes")]
+    #[schemars(with = "text_or_bytes::TextOrBytes")]
     pub path: Vec<u8>,
     /// Of all files below it.
     pub bytes: u64,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cenote_format::text_or_bytes;
 use cenote_fs::LastLink;
 use cenote_inspect::scan::{Row, RowBatch, ScanNeeds};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Target;
@@ -16,16 +17,18 @@ use crate::text::glob_matches;
 use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 
 /// Places to search, and conditions.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Find {
     /// Folders.
     pub targets: Vec<Target>,
     /// Shell patterns for the name; one must match; empty: any name.
     #[serde(with = "text_or_bytes::each")]
+    #[schemars(with = "Vec<text_or_bytes::TextOrBytes>")]
     pub names: Vec<Vec<u8>>,
     /// A shell pattern for the path from the dataset's root.
     #[serde(with = "text_or_bytes::maybe")]
+    #[schemars(with = "Option<text_or_bytes::TextOrBytes>")]
     pub path: Option<Vec<u8>>,
     /// Type letters, see [`cenote_fs::FileKind::letter`].
     pub kinds: Option<String>,
@@ -44,7 +47,7 @@ pub struct Find {
 }
 
 /// At least, at most or exactly this much.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
     /// At least.

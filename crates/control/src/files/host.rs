@@ -10,13 +10,14 @@ use std::path::Path;
 
 use cenote_inspect::copy::{Folder, Name};
 use cenote_inspect::put::HostFile;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ControlError, Outcome};
 use crate::remote::Failure;
 
 /// A file of the machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Opened {
     /// Index in the request's files.

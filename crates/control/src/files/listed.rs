@@ -4,6 +4,7 @@ use cenote_format::text_or_bytes;
 use cenote_format::units::ObjectId;
 use cenote_fs::Attr;
 use cenote_inspect::scan::{RowBatch, ScanNeeds, ScanProblem, scan_below};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::place::Place;
@@ -15,12 +16,13 @@ use crate::session::Session;
 pub(super) const FILES_AT_ONCE: usize = 1024;
 
 /// A part of a listing: files of one target.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Files {
     /// Index of the target in the request.
     pub target: usize,
     /// Target's file, `pool/dataset@snapshot:/path`.
     #[serde(with = "text_or_bytes")]
+    #[schemars(with = "text_or_bytes::TextOrBytes")]
     pub place: Vec<u8>,
     /// Files.
     pub files: Vec<File>,
@@ -30,10 +32,11 @@ pub struct Files {
 }
 
 /// A file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct File {
     /// The path relative to the target; empty for the target itself.
     #[serde(with = "text_or_bytes")]
+    #[schemars(with = "text_or_bytes::TextOrBytes")]
     pub path: Vec<u8>,
     /// Object number.
     pub object: ObjectId,

@@ -3,6 +3,7 @@
 use cenote_format::units::ObjectId;
 use cenote_fs::{Attr, FileKind, Filesystem, LastLink};
 use cenote_inspect::scan::{RowBatch, ScanNeeds};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Target;
@@ -13,7 +14,7 @@ use crate::session::Session;
 use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 
 /// An `ls` request. A target that is no folder has a row of its own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ls {
     /// Folders.
     pub targets: Vec<Target>,
@@ -26,7 +27,7 @@ pub struct Ls {
 }
 
 /// Extent of a listing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Depth {
     /// Folder itself.

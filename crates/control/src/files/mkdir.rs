@@ -5,6 +5,7 @@ use cenote_fs::LastLink;
 use cenote_fs::write::{NewFile, NewKind};
 use cenote_inspect::put::Putter;
 use rustix::process::{getegid, geteuid};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Target;
@@ -15,7 +16,7 @@ use crate::text::escape_terminal;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `mkdir` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Mkdir {
     /// Folders.
     pub targets: Vec<Target>,

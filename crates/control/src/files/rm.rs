@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use cenote_fs::LastLink;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Target;
@@ -14,7 +15,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// An `rm` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rm {
     /// Files.
     pub targets: Vec<Target>,

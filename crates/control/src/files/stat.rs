@@ -10,6 +10,7 @@ use cenote_fs::{FileKind, LastLink};
 use cenote_object::object::{SPILL_BLOCK, Visited};
 use cenote_pool::VdevClass;
 use cenote_pool::zbookmark::in_object;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Target;
@@ -22,7 +23,7 @@ use crate::text::quoted;
 use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 
 /// A `stat` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stat {
     /// Files.
     pub targets: Vec<Target>,
@@ -35,7 +36,7 @@ pub struct Stat {
 }
 
 /// A part of the answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Known {
     /// Next file.
@@ -45,7 +46,7 @@ pub enum Known {
 }
 
 /// A file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Described {
     /// `pool/dataset@snapshot:/path`, and attributes.
     pub file: File,
@@ -60,17 +61,18 @@ pub struct Described {
 }
 
 /// An extended attribute.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Xattr {
     /// Name.
     #[serde(with = "text_or_bytes")]
+    #[schemars(with = "text_or_bytes::TextOrBytes")]
     pub name: Vec<u8>,
     /// Length of its value.
     pub size_bytes: usize,
 }
 
 /// A block of a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Block {
     /// Its level; 0 is data.
     pub level: u8,
@@ -100,7 +102,7 @@ pub struct Block {
 }
 
 /// A kind of block pointer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockKind {
     /// Zeros.
@@ -116,7 +118,7 @@ pub enum BlockKind {
 }
 
 /// Location of a copy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Copy {
     /// Top-level vdev.
     pub vdev: VdevId,

@@ -15,13 +15,14 @@ use std::str::FromStr;
 
 use cenote_format::text_or_bytes::maybe;
 use cenote_fs::{Filesystem, LastLink};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::session::pool_of;
 use crate::text::{quoted, unquoted};
 
 /// A dataset, with an optional path in it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
     /// `pool/dataset[@snapshot]`.
     pub dataset: String,

@@ -7,6 +7,7 @@ mod output;
 mod select;
 
 use cenote_inspect::scan::{Column, Columns};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cenote_inspect::scan::summary::{AGE_STEPS_DAYS, SIZE_STEPS, Summary, Totals};
@@ -20,7 +21,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 const MOST_LEVELS: u32 = 1 << 16;
 
 /// A `scan` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Scan {
     /// Pools, datasets or snapshots.
     pub targets: Vec<Target>,
@@ -47,7 +48,7 @@ pub struct Scan {
 }
 
 /// The output format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
     /// Totals in the answer only.
@@ -71,7 +72,7 @@ pub enum Format {
 }
 
 /// Row terminators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Separator {
     /// Line feed.
@@ -83,7 +84,7 @@ pub enum Separator {
 }
 
 /// The result of a scan.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Scanned {
     /// File systems and snapshots. None: nothing was written.
     pub datasets: usize,

@@ -3,6 +3,7 @@
 //! Ctrl-C ends it with a report so far.
 
 use cenote_inspect::verify::{Stop, VerifyOptions, verify};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::caller::Progress;
@@ -18,7 +19,7 @@ pub use cenote_inspect::verify::{
 const MOST_FINDINGS: u64 = 1_000_000;
 
 /// A `verify` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verify {
     /// Name or guid.
     pub pool: String,

@@ -7,6 +7,7 @@
 pub mod outlook;
 
 use cenote_host::pools::OpenPool;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cenote_cache::{CacheStats, ClassStats, PrefetchStats};
@@ -18,7 +19,7 @@ use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 use outlook::Outlook;
 
 /// The caches of all pools.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Arcstat {
     /// Include predictions and advice.
@@ -26,7 +27,7 @@ pub struct Arcstat {
 }
 
 /// The cache of one or all pools: counts since opening, or since an earlier sample.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
     /// Pool.
     pub pool: String,

@@ -17,6 +17,7 @@ use cenote_fs::LastLink;
 use cenote_host::pools::OpenPool;
 use cenote_inspect::InspectError;
 use cenote_pool::{Pool, Taps, VdevConfig};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -33,7 +34,7 @@ const MAX_EFFECTS: usize = 100;
 const MAX_SECONDS: u64 = 10 * 365 * 86_400;
 
 /// An `inject` request.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Inject {
     /// A pool, or a file in one; none: all pools.
     #[serde(default)]
@@ -46,7 +47,7 @@ pub struct Inject {
 }
 
 /// An operation on faults.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// List them.
@@ -58,7 +59,7 @@ pub enum Order {
 }
 
 /// Effects, frequency and duration.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Faults {
     /// Effects.
@@ -80,7 +81,7 @@ pub struct Faults {
 }
 
 /// An effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     /// Operations fail with EIO.
@@ -101,7 +102,7 @@ pub enum Effect {
 }
 
 /// A device operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Operation {
@@ -112,7 +113,7 @@ pub enum Operation {
 }
 
 /// An active fault.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Listed {
     /// Pool.
     pub pool: String,

@@ -1,6 +1,7 @@
 //! `kstat`: the daemon's counters, under OpenZFS's names.
 
 use cenote_host::kstat;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -10,7 +11,7 @@ use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 pub use cenote_host::kstat::Kstat as Counters;
 
 /// A `kstat` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Kstat {
     /// A name such as `arcstats` or `tank/txgs`; none: list names.
     #[serde(default)]
@@ -21,7 +22,7 @@ pub struct Kstat {
 }
 
 /// The answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Counted {
     /// Names.

@@ -8,6 +8,7 @@ mod recording;
 use std::fs::File;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use recording::{Recorded, Recording};
@@ -22,7 +23,7 @@ const EVERY: Duration = Duration::from_millis(200);
 const MOST_SECONDS: u64 = 10 * 365 * 86_400;
 
 /// A `trace record` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// Pool's name.
     pub pool: String,

@@ -2,6 +2,7 @@
 
 use cenote_cache::CacheStats;
 use cenote_engine::L2Stats;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -10,11 +11,11 @@ use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 use crate::zpool::shown::iostat::Counted;
 
 /// All pools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Top {}
 
 /// A pool at one moment.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Seen {
     /// Vdevs and queues.
     pub counted: Counted,

@@ -1,5 +1,6 @@
 //! `tunable`: settings for all of the daemon's pools that can change while they are open.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -10,7 +11,7 @@ use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 pub use cenote_host::tuning::Tunable as Tuned;
 
 /// A `tunable` request. With neither names nor settings, shows all.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Tunable {
     /// Names to show.
@@ -20,7 +21,7 @@ pub struct Tunable {
 }
 
 /// A value to set.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
     /// Tunable.
     pub name: String,

@@ -6,6 +6,7 @@ use cenote_engine::OlderState;
 use cenote_format::units::Txg;
 use cenote_inspect::rewind::{Reach, newest_that_opens, newest_whole};
 use cenote_pool::FoundPool;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Session;
@@ -14,7 +15,7 @@ use crate::error::ControlError;
 use crate::text::ctime;
 
 /// The target state of a rewind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WayBack {
     /// Txg.
     pub txg: Txg,
@@ -27,7 +28,7 @@ pub struct WayBack {
 }
 
 /// The period whose changes are lost: from the older state to the newest uberblock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lost {
     /// Length in seconds.
     pub seconds: u64,

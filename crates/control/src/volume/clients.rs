@@ -1,5 +1,6 @@
 //! `volume clients`: clients of the volumes that the daemon serves.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -7,7 +8,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `volume clients` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Clients {
     /// Pools by name; empty: all of the daemon's.
     #[serde(default)]
@@ -15,7 +16,7 @@ pub struct Clients {
 }
 
 /// A client of a volume.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Client {
     /// Volume.
     pub volume: String,

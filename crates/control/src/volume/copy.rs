@@ -8,6 +8,7 @@ use std::fs::File;
 use cenote_format::text_or_bytes;
 use cenote_inspect::copy::{Copier, CopyOptions, Folder, Reason, VolumeSink};
 use rustix::io::Errno;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -19,7 +20,7 @@ use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `volume cp` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Copy {
     /// The volume, or when copying out, a snapshot of one.
     pub volume: String,
@@ -36,7 +37,7 @@ pub struct Copy {
 }
 
 /// The direction of a copy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
     /// Out of the volume.
@@ -46,7 +47,7 @@ pub enum Way {
 }
 
 /// The destination of a volume.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Sink {
     /// A new file in a folder opened by the caller.
@@ -55,6 +56,7 @@ pub enum Sink {
         folder: usize,
         /// The file's name.
         #[serde(with = "text_or_bytes")]
+        #[schemars(with = "text_or_bytes::TextOrBytes")]
         name: Vec<u8>,
     },
     /// A block device, by index in the request's files.
@@ -66,7 +68,7 @@ pub enum Sink {
 }
 
 /// The source of a volume's content.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Feed {
     /// A file or device, by index in the request's files.

@@ -1,6 +1,7 @@
 //! `zfs get`: properties of datasets, with the source of each value.
 
 use cenote_dataset::{Property, Source, Value};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::select::Scope;
@@ -11,7 +12,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zfs get` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Get {
     /// Pools, datasets, snapshots, bookmarks, or paths in mounted file systems; empty: all pools.
     #[serde(default)]
@@ -49,7 +50,7 @@ impl Verb for Get {
 }
 
 /// The source of a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
     /// Set here.

@@ -1,5 +1,6 @@
 //! `zfs list`: datasets with some of their properties.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::select::Scope;
@@ -10,7 +11,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zfs list` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct List {
     /// Pools, datasets, snapshots, bookmarks, or paths in mounted file systems; empty: all pools.
     #[serde(default)]

@@ -16,6 +16,7 @@ use cenote_object::DatasetError;
 use cenote_stream::StreamReader;
 use cenote_stream::receive::{Order, Placing, ReceiveError, Received, receive};
 use cenote_tasks::abort_receive;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ControlError, Outcome};
@@ -26,7 +27,7 @@ use crate::zfs::properties::settings::{Setting, read_all};
 use here::Here;
 
 /// A `zfs receive` request.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Receive {
     /// The file system, volume or snapshot.
@@ -58,7 +59,7 @@ pub struct Receive {
 }
 
 /// The name of a received snapshot.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Naming {
     /// As the target says.
@@ -71,7 +72,7 @@ pub enum Naming {
 }
 
 /// The result of a receive.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Taken {
     /// New snapshots, in order.
     pub snapshots: Vec<String>,

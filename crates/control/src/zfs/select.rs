@@ -17,6 +17,7 @@ use cenote_object::DatasetError;
 use cenote_stream::token;
 use cenote_tasks::unfinished_receive as unfinished;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::owner::OwnerProp;
@@ -24,7 +25,7 @@ use crate::error::{ControlError, Outcome};
 use crate::session::{Session, dataset};
 
 /// The types selected by `-t`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Types {
     filesystems: bool,
     volumes: bool,
@@ -75,7 +76,7 @@ impl Types {
 }
 
 /// The type of an item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Live file system.
@@ -262,7 +263,7 @@ pub fn by_name(a: (&str, Txg), b: (&str, Txg)) -> std::cmp::Ordering {
 }
 
 /// How far to descend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Scope {
     /// Which types to keep.
     pub types: Types,

@@ -25,6 +25,7 @@ use cenote_stream::send::{
 };
 use cenote_stream::{StreamError, StreamWriter, token};
 use cenote_tasks::{ResumeState, resume_state};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -39,7 +40,7 @@ const RECV_CLONE_NAME: &str = "%recv";
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A `zfs send` request.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Send {
     /// The snapshot, file system or volume; empty with `token`.
@@ -83,7 +84,7 @@ pub struct Send {
 }
 
 /// A stream and its size.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Foretold {
     /// Snapshot.
     pub to: String,
@@ -94,7 +95,7 @@ pub struct Foretold {
 }
 
 /// The answer to a send.
-#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sent {
     /// The token's content, as OpenZFS prints it.
     pub token: Vec<String>,

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use cenote_dataset::{Property, Source, Value};
 use cenote_format::units::Txg;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::select::{Item, Kind, Scope, select};
@@ -13,7 +14,7 @@ use crate::session::Session;
 use crate::verb::Answered;
 
 /// A dataset, snapshot or bookmark with its requested properties.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shown {
     /// Full name.
     pub name: String,
@@ -26,7 +27,7 @@ pub struct Shown {
 }
 
 /// The answer.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Datasets {
     /// By name, each before its snapshots, which are ordered by age.
     pub datasets: Vec<Shown>,

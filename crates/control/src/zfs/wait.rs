@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cenote_dataset::DatasetKind;
 use cenote_fs::Filesystem;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -16,7 +17,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Background work of a file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Activity {
     /// Freeing of removed files, including those still open.
@@ -36,7 +37,7 @@ impl Activity {
 }
 
 /// A `zfs wait` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wait {
     /// File system.
     pub filesystem: String,

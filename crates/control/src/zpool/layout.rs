@@ -11,6 +11,7 @@ pub mod replication;
 
 use cenote_pool::create::DraidConfig;
 use cenote_pool::{VdevClass, VdevKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use draid::Draid;
@@ -20,7 +21,7 @@ const MAX_PARITY: usize = 3;
 const MAX_RAIDZ_CHILDREN: usize = 255;
 
 /// A requested vdev.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Group {
     /// [`VdevKind::Disk`] for any single device.
     pub kind: VdevKind,
@@ -38,7 +39,7 @@ pub struct Group {
 }
 
 /// Requested vdevs and other devices.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Layout {
     /// Vdevs.
     #[serde(default)]

@@ -18,7 +18,9 @@ use crate::units::{Guid, Txg, VdevId};
 const ASHIFT_MAX: u64 = 16;
 
 /// Stored values of `pool_state_t`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub enum PoolState {
     /// `POOL_STATE_ACTIVE`: imported, or the host crashed.
     Active,

@@ -8,7 +8,19 @@
 use crate::units::ObjectId;
 
 /// File kind: bits 12..16 of a mode, also `DT_*` of a directory entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
 pub enum FileKind {
     /// Named pipe.
     Fifo,

@@ -6,24 +6,49 @@
 use std::fmt::Write as _;
 
 use cenote_format::text_or_bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::attr::{FileKind, Timestamp};
 
 /// A change of a file. Paths begin with a slash, at the file system's root.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
     /// It was added.
-    Added(#[serde(with = "text_or_bytes")] Vec<u8>),
+    Added(
+        #[serde(with = "text_or_bytes")]
+        #[schemars(with = "text_or_bytes::TextOrBytes")]
+        Vec<u8>,
+    ),
     /// It was removed.
-    Removed(#[serde(with = "text_or_bytes")] Vec<u8>),
+    Removed(
+        #[serde(with = "text_or_bytes")]
+        #[schemars(with = "text_or_bytes::TextOrBytes")]
+        Vec<u8>,
+    ),
     /// Content or attributes changed.
-    Modified(#[serde(with = "text_or_bytes")] Vec<u8>),
+    Modified(
+        #[serde(with = "text_or_bytes")]
+        #[schemars(with = "text_or_bytes::TextOrBytes")]
+        Vec<u8>,
+    ),
     /// Its number of hard links changed.
-    Links(#[serde(with = "text_or_bytes")] Vec<u8>, i64),
+    Links(
+        #[serde(with = "text_or_bytes")]
+        #[schemars(with = "text_or_bytes::TextOrBytes")]
+        Vec<u8>,
+        i64,
+    ),
     /// It moved from the first path to the second.
-    Renamed(#[serde(with = "text_or_bytes")] Vec<u8>, #[serde(with = "text_or_bytes")] Vec<u8>),
+    Renamed(
+        #[serde(with = "text_or_bytes")]
+        #[schemars(with = "text_or_bytes::TextOrBytes")]
+        Vec<u8>,
+        #[serde(with = "text_or_bytes")]
+        #[schemars(with = "text_or_bytes::TextOrBytes")]
+        Vec<u8>,
+    ),
 }
 
 impl Change {
@@ -40,7 +65,7 @@ impl Change {
 }
 
 /// A change and the file's type and time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiffLine {
     /// The change.
     pub change: Change,

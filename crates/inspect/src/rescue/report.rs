@@ -7,6 +7,7 @@
 use cenote_format::units::Txg;
 use cenote_fs::manifest::escape_path;
 use rustix::io::Errno;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::copy::{Loss, LossKind, Reason};
@@ -93,7 +94,7 @@ impl Fate {
 }
 
 /// A row of the report.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(super) struct Row {
     fate: String,
     pub dataset: String,

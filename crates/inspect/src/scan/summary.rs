@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use cenote_format::text_or_bytes;
 use cenote_fs::FileKind;
 use cenote_pool::VdevClass;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::row::{Row, RowBatch};
@@ -20,7 +21,7 @@ pub const AGE_STEPS_DAYS: [u64; 8] = [0, 1, 7, 30, 90, 365, 3 * 365, 10 * 365];
 const MOST_FOLDERS: usize = 100_000;
 
 /// A number of files and their size.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Totals {
     /// Files, folders and all other types.
     pub files: u64,
@@ -56,7 +57,7 @@ pub struct SummaryOptions {
 }
 
 /// Totals of the rows seen so far.
-#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
     /// All files.
     pub all: Totals,
@@ -64,6 +65,7 @@ pub struct Summary {
     pub by_type: BTreeMap<char, Totals>,
     /// By dataset, snapshot and folder; a file counts for its folder and for every folder above.
     #[serde(with = "text_or_bytes::map")]
+    #[schemars(with = "Vec<(text_or_bytes::TextOrBytes, Totals)>")]
     pub by_folder: BTreeMap<Vec<u8>, Totals>,
     /// Too many folders: some have no separate total. Use a lower depth.
     pub folders_cut: bool,

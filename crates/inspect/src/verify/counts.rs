@@ -12,7 +12,9 @@ use cenote_format::dnode::ObjectType;
 use std::collections::BTreeMap;
 
 /// Sums over block pointers.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub struct Sums {
     /// Pointers, including embedded ones.
     pub count: u64,
@@ -44,7 +46,9 @@ impl Sums {
 }
 
 /// Additional references to blocks that were met before.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub struct Shared {
     /// References beyond the first.
     pub count: u64,
@@ -60,7 +64,7 @@ impl Shared {
 }
 
 /// Sums of the blocks of one type at one level.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct TypeSums {
     /// The object type's name, or `deferred free`.
     pub object_type: String,
@@ -72,7 +76,9 @@ pub struct TypeSums {
 }
 
 /// All counts.
-#[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Default, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub struct Counts {
     /// Over all types and levels.
     pub total: Sums,

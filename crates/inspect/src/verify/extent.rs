@@ -25,7 +25,18 @@ const SECTOR_BITS: u32 = 52;
 const SECTOR_MASK: u128 = (1 << SECTOR_BITS) - 1;
 
 /// A range of a top-level vdev.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
 pub struct Extent {
     /// The top-level vdev's number.
     pub vdev: u64,

@@ -19,7 +19,7 @@ use cenote_pool::Zbookmark;
 use super::family::Family;
 
 /// The content of a block.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(tag = "part", rename_all = "kebab-case")]
 pub enum Part {
     /// Content: bytes of a file, directory or volume.
@@ -54,7 +54,7 @@ pub enum Part {
 }
 
 /// The owner of a block.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct Owner {
     /// The dataset's name; `None` for the pool's own metadata (the MOS).
     pub dataset: Option<String>,

@@ -13,7 +13,7 @@ use cenote_pool::{Pool, Trouble, VdevClass, VdevConfig, VdevKind, VdevState, Vde
 use super::report::txgs;
 
 /// A top-level vdev with less redundancy than it was created with.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct WeakVdev {
     /// Its name, `raidz1-0`.
     pub vdev: String,
@@ -24,7 +24,7 @@ pub struct WeakVdev {
 }
 
 /// A device that lacks data.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct UnsoundDevice {
     /// The path where it was found, or its last known path.
     pub device: String,

@@ -9,7 +9,18 @@ use super::redundancy::WeakVdev;
 use super::space::ClassSpace;
 
 /// The severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Space is wasted; nothing is lost or in danger.
@@ -25,7 +36,18 @@ pub enum Severity {
 }
 
 /// The fault of a copy or column of a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum FaultKind {
     /// The device failed to read it.
@@ -39,7 +61,7 @@ pub enum FaultKind {
 }
 
 /// A bad copy or column of a block.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct BadPiece {
     /// The top-level vdev of the copy.
     pub vdev: u64,
@@ -54,7 +76,7 @@ pub struct BadPiece {
 }
 
 /// A block with bad copies or columns.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct BadBlock {
     /// No copy is left.
     pub lost: bool,
@@ -69,7 +91,7 @@ pub struct BadBlock {
 }
 
 /// A finding of a verification.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(tag = "finding", rename_all = "kebab-case")]
 pub enum Finding {
     /// A block that is damaged on disk.
@@ -177,7 +199,9 @@ impl fmt::Display for BadBlock {
 }
 
 /// One device's share of the damage.
-#[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Default, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub struct DeviceDamage {
     /// Its path, or guid if it has none.
     pub device: String,
@@ -192,7 +216,9 @@ pub struct DeviceDamage {
 }
 
 /// A device that lacks data.
-#[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Default, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub struct LaggingDevice {
     /// Its path, or guid if it has none.
     pub device: String,
@@ -217,7 +243,9 @@ pub(super) fn txgs(runs: impl Iterator<Item = (u64, u64)>) -> String {
 }
 
 /// Damage in one dataset. A block that several datasets share counts in the oldest.
-#[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Default, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub struct DatasetDamage {
     /// Its name; `None` for the pool's own metadata (the MOS).
     pub dataset: Option<String>,
@@ -228,7 +256,9 @@ pub struct DatasetDamage {
 }
 
 /// Comparison of referenced and allocated space.
-#[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Default, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub struct SpaceSums {
     /// Whether all space was compared.
     pub checked: bool,
@@ -245,7 +275,9 @@ pub struct SpaceSums {
 }
 
 /// The result of a verification.
-#[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Default, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub struct VerifyReport {
     /// The pool's name.
     pub pool: String,

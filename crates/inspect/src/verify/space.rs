@@ -24,7 +24,7 @@ use super::extent::{Extent, ExtentSet, subtract};
 
 /// The space of an allocation class according to its space maps, without changes that are only in log space
 /// maps (like `zdb -b`).
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct ClassSpace {
     /// `normal`, `special`, `dedup`, `log` or `embedded log`.
     pub class: String,

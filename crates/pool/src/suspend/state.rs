@@ -2,12 +2,13 @@
 
 use cenote_format::units::{Txg, VdevId};
 use cenote_runtime::Instant;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tokio::sync::watch;
 
 /// The pool property `failmode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailMode {
     /// Changes wait.
@@ -39,7 +40,7 @@ impl FailMode {
 }
 
 /// Why a pool accepts no changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Standstill {
     /// It waits for its devices, in this mode.

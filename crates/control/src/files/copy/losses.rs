@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cenote_format::text_or_bytes;
 use cenote_inspect::copy::{Copied, Loss, LossKind, Reason};
 use rustix::io::Errno;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
@@ -38,7 +39,7 @@ struct Gathered {
 }
 
 /// Counts of copied files, and all losses.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
     /// Regular files.
     pub files: u64,
@@ -59,10 +60,11 @@ pub struct Summary {
 }
 
 /// A loss.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lost {
     /// File.
     #[serde(with = "text_or_bytes")]
+    #[schemars(with = "text_or_bytes::TextOrBytes")]
     pub path: Vec<u8>,
     /// Kind, in words.
     pub lost: String,

@@ -6,6 +6,7 @@
 
 use cenote_cache::{BlockCache, CacheStats, ClassStats};
 use cenote_engine::L2Stats;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Sizes shown, as fractions of the present one: numerator and denominator.
@@ -17,7 +18,7 @@ const NOTHING: f64 = 0.005;
 const ENOUGH: u64 = 10_000;
 
 /// Predictions and advice.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outlook {
     /// Caches of other sizes, smallest first.
     pub sizes: Vec<Sized>,
@@ -26,7 +27,7 @@ pub struct Outlook {
 }
 
 /// Predicted hit ratio of another size.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sized {
     /// Size.
     pub bytes: u64,
@@ -37,7 +38,7 @@ pub struct Sized {
 }
 
 /// Advice and its reason.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Advice {
     /// Too few reads to judge.

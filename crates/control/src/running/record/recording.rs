@@ -14,6 +14,7 @@ use cenote_cache::{LookUp, Wish};
 use cenote_engine::Engine;
 use cenote_format::units::DatasetId;
 use cenote_pool::{Recording as Noted, Transfer};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -32,7 +33,7 @@ pub struct Recording<W> {
 }
 
 /// Counts of a recording.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Recorded {
     /// Cache lines.
     pub look_ups: u64,

@@ -2,6 +2,7 @@
 //!
 //! Source: OpenZFS `zfs_main.c` (`zfs_do_change_key`).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -17,7 +18,7 @@ const OF_KEYS: [&str; 3] = ["keyformat", "keylocation", "pbkdf2iters"];
 
 /// A `zfs change-key` request. The new key is the dataset's second in the request, or is prompted for or
 /// piped in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangeKey {
     /// An encryption root, or a dataset that becomes one.
     pub name: String,

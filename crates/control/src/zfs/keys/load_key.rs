@@ -1,6 +1,7 @@
 //! `zfs load-key`: loads keys of encrypted datasets into the daemon, or checks them.
 
 use cenote_dataset::{KeySource, UserKey};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::roots::{Keys, each, permissions};
@@ -10,7 +11,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zfs load-key` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadKey {
     /// An encryption root; none: all.
     #[serde(default)]
@@ -27,7 +28,7 @@ pub struct LoadKey {
 }
 
 /// Source of keys not in the request.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
     /// Dataset's `keylocation`.

@@ -3,6 +3,7 @@
 //! Source: OpenZFS `libzfs_crypto.c` (`zfs_crypto_attempt_load_keys`, `zfs_crypto_load_key`).
 
 use cenote_pool::FoundPool;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ControlError, Outcome};
@@ -11,7 +12,7 @@ use crate::session::{KeyDomain, Session, dataset, key_domains, pool_of};
 use crate::verb::Answered;
 
 /// Results by key.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Keys {
     /// Encryption roots that succeeded.
     pub done: Vec<String>,

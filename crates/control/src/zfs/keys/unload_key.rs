@@ -1,5 +1,6 @@
 //! `zfs unload-key`: removes keys from the daemon's memory.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::roots::{Keys, each, permissions};
@@ -9,7 +10,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zfs unload-key` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnloadKey {
     /// An encryption root; none: all.
     #[serde(default)]

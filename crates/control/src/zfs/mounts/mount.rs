@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use cenote_host::Atime;
 use cenote_host::mounts::Temporary;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ControlError, Outcome};
@@ -12,7 +13,7 @@ use crate::session::{Session, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zfs mount` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Mount {
     /// File systems to mount; none: list mounts.
     #[serde(default)]
@@ -29,7 +30,7 @@ pub struct Mount {
 }
 
 /// A choice of file systems.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Which {
     /// All of all pools.
@@ -41,7 +42,7 @@ pub enum Which {
 }
 
 /// Options of one mount; missing ones come from the properties.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct MountOptions {
     /// Read-only.
@@ -59,7 +60,7 @@ pub struct MountOptions {
 }
 
 /// When access times are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessTimes {
     /// Never.
@@ -71,7 +72,7 @@ pub enum AccessTimes {
 }
 
 /// A mounted file system.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Mounted {
     /// Name.
     pub filesystem: String,

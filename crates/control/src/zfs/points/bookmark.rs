@@ -1,5 +1,6 @@
 //! `zfs bookmark`: keeps a snapshot's point in time, so that the snapshot can be destroyed.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -10,7 +11,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::head_of;
 
 /// A `zfs bookmark` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bookmark {
     /// Full name of a snapshot or bookmark.
     pub source: String,

@@ -5,6 +5,7 @@ use cenote_format::units::ObjectId;
 use cenote_fs::Filesystem;
 use cenote_fs::diff::diff;
 use cenote_object::trail::Trail;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use cenote_fs::diff::{Change, DiffLine, DiffStyle};
@@ -20,7 +21,7 @@ use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 const PART_LINES: usize = 500;
 
 /// Two states.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Diff {
     /// Earlier: a snapshot.
     pub from: String,

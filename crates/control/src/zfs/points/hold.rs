@@ -1,6 +1,7 @@
 //! `zfs hold`: keeps snapshots from being destroyed.
 
 use cenote_engine::Engine;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tagged::{permissions, snapshots};
@@ -11,7 +12,7 @@ use crate::session::{Session, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zfs hold` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hold {
     /// Tag of the hold.
     pub tag: String,

@@ -1,5 +1,6 @@
 //! `zfs holds`: the holds that keep snapshots from being destroyed.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tagged::snapshots;
@@ -8,7 +9,7 @@ use crate::session::{Session, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zfs holds` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Holds {
     /// Full names.
     pub snapshots: Vec<String>,
@@ -18,7 +19,7 @@ pub struct Holds {
 }
 
 /// A snapshot and its holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Held {
     /// Full name.
     pub snapshot: String,
@@ -27,7 +28,7 @@ pub struct Held {
 }
 
 /// A hold.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tagged {
     /// Tag.
     pub tag: String,

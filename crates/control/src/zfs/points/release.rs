@@ -1,6 +1,7 @@
 //! `zfs release`: removes holds of snapshots.
 
 use cenote_engine::Engine;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tagged::{permissions, snapshots};
@@ -11,7 +12,7 @@ use crate::session::{Session, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zfs release` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Release {
     /// Tag of the hold.
     pub tag: String,

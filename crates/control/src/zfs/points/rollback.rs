@@ -3,6 +3,7 @@
 use cenote_dataset::{Bookmark, Dataset, Mos};
 use cenote_engine::Engine;
 use cenote_tasks::InUse;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -17,7 +18,7 @@ use crate::zfs::tree::dependents;
 const MOST_NAMED: usize = 32;
 
 /// The snapshot to return to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rollback {
     /// `DATASET@SNAPSHOT`.
     pub snapshot: String,

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use cenote_dataset::Mos;
 use cenote_object::DatasetError;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -15,7 +16,7 @@ use crate::zfs::permitted::head_of;
 use crate::zfs::properties::settings::{self, Setting};
 
 /// A `zfs snapshot` request. If one snapshot fails, none is taken.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Snapshot {
     /// `DATASET@NAME`, all in one pool.
     pub snapshots: Vec<String>,

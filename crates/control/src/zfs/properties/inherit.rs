@@ -2,6 +2,7 @@
 
 use cenote_format::props::AppliesTo;
 use cenote_tasks::Instead;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::settings::find;
@@ -13,7 +14,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::to_set_one;
 
 /// A `zfs inherit` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Inherit {
     /// Property.
     pub property: String,

@@ -5,6 +5,7 @@ use cenote_engine::{Engine, Need};
 use cenote_fs::{FsError, VolumeWriter};
 use cenote_object::DatasetError;
 use cenote_tasks::Settings;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::quota::limit_owner;
@@ -17,7 +18,7 @@ use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zfs set` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Set {
     /// Properties and values.
     pub settings: Vec<Setting>,

@@ -11,6 +11,7 @@ use cenote_fs::write::NewFilesystem;
 use cenote_fs::{CaseSensitivity, Counted, FsError, FsWriter, Normalization, SpaceBy, default_limit};
 use cenote_object::Edit;
 use cenote_tasks::Settings;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::text::parse_bytes;
@@ -22,7 +23,7 @@ const COUNTS: [&str; 2] = ["filesystem_limit", "snapshot_limit"];
 const OLDEST_WRITTEN: u64 = 3;
 
 /// A property and its new value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
     /// Name, or column heading.
     pub property: String,

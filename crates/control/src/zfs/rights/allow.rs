@@ -2,6 +2,7 @@
 //!
 //! Source: OpenZFS `zfs_main.c` (`zfs_do_allow_unallow_impl`).
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::grant::Grant;
@@ -12,7 +13,7 @@ use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zfs allow` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Allow {
     /// Dataset.
     pub dataset: String,
@@ -22,7 +23,7 @@ pub struct Allow {
 }
 
 /// Delegations of a dataset.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Delegation {
     /// Dataset.
     pub dataset: String,

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use cenote_dataset::Delegated;
 use cenote_format::deleg::{self, DelegKey, Who};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
 
 /// The holder of permissions.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum To {
     /// User.
@@ -25,7 +26,7 @@ pub enum To {
 }
 
 /// Where permissions hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reach {
     /// In the dataset itself.
@@ -37,7 +38,7 @@ pub enum Reach {
 }
 
 /// A holder, and the reach.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Grantee {
     /// Holder.
     pub to: To,
@@ -46,7 +47,7 @@ pub struct Grantee {
 }
 
 /// The permissions of one grantee.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Grant {
     /// Grantee.
     pub grantee: Grantee,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use cenote_dataset::Mos;
 use cenote_tasks::Withdrawn;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::grant::{Grantee, To};
@@ -14,7 +15,7 @@ use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zfs unallow` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unallow {
     /// Dataset.
     pub dataset: String,

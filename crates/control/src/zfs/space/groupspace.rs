@@ -1,6 +1,7 @@
 //! `zfs groupspace`: the space and quotas of groups.
 
 use cenote_fs::SpaceBy;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::owners::{Space, owners, permissions};
@@ -10,7 +11,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zfs groupspace` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Groupspace {
     /// The file system or snapshot.
     pub dataset: String,

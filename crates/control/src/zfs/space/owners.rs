@@ -6,6 +6,7 @@
 
 use cenote_format::znode::Fuid;
 use cenote_fs::{Filesystem, OwnerSpace, SpaceBy};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -13,7 +14,7 @@ use crate::permissions::Permissions;
 use crate::session::{Session, dataset, pool_of};
 
 /// The kind of an owner, in OpenZFS's sort order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Group.
@@ -29,7 +30,7 @@ pub enum Kind {
 }
 
 /// An owner, by number or SID.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Owner {
     /// A number from the pool's home machine.
@@ -39,7 +40,7 @@ pub enum Owner {
 }
 
 /// An owner's space and quotas, its own or the default; a quota of 0 is none.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Space {
     /// Kind.
     pub kind: Kind,

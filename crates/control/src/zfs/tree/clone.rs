@@ -3,6 +3,7 @@
 use cenote_dataset::{Dataset, DatasetKind, Mos};
 use cenote_object::DatasetError;
 use cenote_tasks::Settings;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::above::create_ancestors;
@@ -16,7 +17,7 @@ use crate::zfs::properties::settings::{self, Setting};
 use crate::zfs::properties::volume_size;
 
 /// A `zfs clone` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Clone {
     /// `DATASET@SNAPSHOT`.
     pub snapshot: String,

@@ -3,6 +3,7 @@
 use cenote_dataset::{DatasetKind, Mos, Value};
 use cenote_engine::Engine;
 use cenote_tasks::{Fill, Settings, check_settings};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::above::{create_ancestors, nearest_above};
@@ -16,7 +17,7 @@ use crate::zfs::properties::settings::{self, Setting};
 use crate::zfs::properties::volume_size::{self, DEFAULT_BLOCK_BYTES};
 
 /// A `zfs create` request. The daemon mounts new file systems.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Create {
     /// New dataset.
     pub name: String,
@@ -35,7 +36,7 @@ pub struct Create {
 }
 
 /// A volume to create.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NewVolume {
     /// Its size, rounded up to whole blocks.
     pub size_bytes: u64,
@@ -48,7 +49,7 @@ pub struct NewVolume {
 }
 
 /// The created dataset.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Created {
     /// It existed already, which was allowed: nothing was created.
     pub existed: bool,
@@ -57,7 +58,7 @@ pub struct Created {
 }
 
 /// A property as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stored {
     /// Name.
     pub property: String,

@@ -14,6 +14,7 @@ use cenote_engine::Engine;
 use cenote_format::units::DatasetId;
 use cenote_object::DatasetError;
 use cenote_tasks::InUse;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dependents;
@@ -28,7 +29,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::head_of;
 
 /// A `zfs destroy` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Destroy {
     /// A dataset, `DATASET#BOOKMARK`, or `DATASET@SNAPSHOTS`: comma-separated names and ranges `FIRST%LAST`.
     /// An open range extends to the oldest or newest snapshot.
@@ -51,7 +52,7 @@ pub struct Destroy {
 }
 
 /// The plan, or its result; empty for a bookmark.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Planned {
     /// Datasets and snapshots, dependents first; without the snapshots' clones.
     pub names: Vec<String>,

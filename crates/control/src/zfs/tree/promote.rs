@@ -1,5 +1,6 @@
 //! `zfs promote`: moves the snapshots that a clone depends on into the clone.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -10,7 +11,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::MOUNT;
 
 /// A `zfs promote` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Promote {
     /// Clone.
     pub clone: String,

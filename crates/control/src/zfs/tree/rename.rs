@@ -2,6 +2,7 @@
 
 use cenote_dataset::Mos;
 use cenote_object::DatasetError;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::above::create_ancestors;
@@ -13,7 +14,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::MOUNT;
 
 /// A `zfs rename` request. A dataset is renamed with its descendants; a snapshot stays in its dataset.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rename {
     /// Dataset or snapshot.
     pub from: String,

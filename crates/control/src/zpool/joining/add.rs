@@ -4,6 +4,7 @@ use cenote_dataset::{FeatureState, Mos, Value};
 use cenote_engine::Engine;
 use cenote_pool::create::NewVdev;
 use cenote_pool::{PoolHealth, VdevConfig, VdevKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{refuse_own, unless_any};
@@ -17,7 +18,7 @@ use crate::zpool::properties::options::check_ashift;
 use crate::zpool::shown::properties::Properties;
 
 /// A `zpool add` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Add {
     /// Pool.
     pub pool: String,
@@ -35,7 +36,7 @@ pub struct Add {
 }
 
 /// Overridden checks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Accept {
     /// Devices with contents: another pool, a file system.
@@ -47,7 +48,7 @@ pub struct Accept {
 }
 
 /// The result of an addition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Added {
     /// The pool before the addition.
     pub before: PoolHealth,

@@ -5,6 +5,7 @@ use cenote_engine::Engine;
 use cenote_format::units::VdevId;
 use cenote_pool::{VdevConfig, VdevKind, VdevStatus};
 use cenote_tasks::{Expanded, ExpansionProgress, attach_to_raidz, expansion, run_expansion};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{joining, resilver};
@@ -18,7 +19,7 @@ use crate::zpool::work::LOOK_INTERVAL;
 use crate::zpool::work::scans::scan;
 
 /// A `zpool attach` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Attach {
     /// Pool.
     pub pool: String,

@@ -1,6 +1,7 @@
 //! `zpool evacuate`: copies a device to another one while it still works.
 
 use cenote_engine::Engine;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{joining, why_not};
@@ -12,7 +13,7 @@ use crate::zpool::leaves::meant::leaf;
 use crate::zpool::work::scans::scan;
 
 /// A `zpool evacuate` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Evacuate {
     /// Pool.
     pub pool: String,

@@ -5,6 +5,7 @@ use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use cenote_pool::create::NewDevice;
 use cenote_pool::{FoundDevice, VdevKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{joining, resilver, why_not};
@@ -16,7 +17,7 @@ use crate::zpool::leaves::meant::{leaf, meant};
 use crate::zpool::work::scans::scan;
 
 /// A `zpool replace` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Replace {
     /// Pool.
     pub pool: String,

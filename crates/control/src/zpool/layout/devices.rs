@@ -14,6 +14,7 @@ use cenote_pool::create::{NewDevice, NewVdev};
 use cenote_pool::discover::{Foreign, foreign};
 use cenote_pool::{FoundPool, PoolState, VdevClass, VdevKind, discover};
 use cenote_runtime::Runtime;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Group, Layout};
@@ -31,7 +32,7 @@ pub struct Opened {
 }
 
 /// Vdevs that a pool gets, or would get.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Laid {
     /// In order.
     pub vdevs: Vec<LaidVdev>,
@@ -42,7 +43,7 @@ pub struct Laid {
 }
 
 /// One of them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LaidVdev {
     /// The requested name, with complete dRAID geometry: `draid2:4d:11c:1s`.
     pub name: String,
@@ -57,7 +58,7 @@ pub struct LaidVdev {
 }
 
 /// A device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LaidDevice {
     /// Path.
     pub path: String,

@@ -4,6 +4,7 @@
 //! Source: OpenZFS `zpool_vdev.c` (`draid_config_by_type`), including the wording.
 
 use cenote_pool::create::DraidConfig;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Data devices per group, by default.
@@ -14,7 +15,7 @@ const MAX_CHILDREN: u64 = 255;
 const MAX_SPARES: u64 = 100;
 
 /// A requested geometry.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Draid {
     /// Data devices per group; none: 8, or as many as there are.
     #[serde(default)]

@@ -4,6 +4,7 @@
 
 use cenote_engine::Engine;
 use cenote_tasks::{Back, bring_back};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::meant::named;
@@ -13,7 +14,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zpool::work::scans::scan;
 
 /// A `zpool clear` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Clear {
     /// The pool. If suspended, it retries.
     pub pool: String,

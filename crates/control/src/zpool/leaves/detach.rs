@@ -3,6 +3,7 @@
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_detach`), including the wording.
 
 use cenote_engine::Engine;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::meant::leaf;
@@ -12,7 +13,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zpool detach` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Detach {
     /// Pool.
     pub pool: String,

@@ -4,6 +4,7 @@
 
 use cenote_engine::Engine;
 use cenote_tasks::{Away, take_out};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::meant::named;
@@ -13,7 +14,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zpool offline` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Offline {
     /// Pool.
     pub pool: String,
@@ -25,7 +26,7 @@ pub struct Offline {
 }
 
 /// The kind of offline state.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum How {
     /// Until brought online.

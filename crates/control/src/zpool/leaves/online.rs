@@ -6,6 +6,7 @@ use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use cenote_pool::{VdevState, VdevStatus};
 use cenote_tasks::{Back, bring_back, expand};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::meant::named;
@@ -16,7 +17,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zpool::work::scans::scan;
 
 /// A `zpool online` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Online {
     /// Pool.
     pub pool: String,

@@ -11,6 +11,7 @@ use cenote_tasks::{
     RemovalProgress, Removed, cancel_removal, mapping_bytes_after, remove_beside, remove_log, removing_vdev,
     run_removal, start_removal,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::meant::meant;
@@ -22,7 +23,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zpool::work::LOOK_INTERVAL;
 
 /// A `zpool remove` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Remove {
     /// Pool.
     pub pool: String,
@@ -38,7 +39,7 @@ pub struct Remove {
 }
 
 /// An operation on devices.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
     /// Remove them.
@@ -51,7 +52,7 @@ pub enum Order {
 }
 
 /// The cost of a removal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimated {
     /// Device, as named.
     pub device: String,

@@ -4,6 +4,7 @@
 
 use cenote_engine::Engine;
 use cenote_tasks::{Back, bring_back, validate};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ControlError, Outcome};
@@ -12,7 +13,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zpool::work::scans::scan;
 
 /// A `zpool reopen` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reopen {
     /// Pools.
     pub pools: Vec<String>,

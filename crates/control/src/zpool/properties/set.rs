@@ -7,6 +7,7 @@ use cenote_engine::Engine;
 use cenote_format::features::Feature;
 use cenote_format::props::Prop;
 use cenote_tasks::PoolSetting;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::compatibility;
@@ -19,7 +20,7 @@ use crate::zfs::properties::settings::Setting;
 use crate::zpool::shown::vdev_properties::named;
 
 /// A `zpool set` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Set {
     /// The property and its value.
     pub setting: Setting,

@@ -6,6 +6,7 @@ use cenote_dataset::{FeatureState, Mos};
 use cenote_engine::Engine;
 use cenote_format::features::{Feature, SPA_FEATURES, SPA_VERSION_FEATURES};
 use cenote_tasks::PoolSetting;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::compatibility;
@@ -15,7 +16,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zpool upgrade` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Upgrade {
     /// Pools to upgrade to all features that `compatibility` allows; empty: all pools. None: list missing
     /// features.
@@ -24,7 +25,7 @@ pub struct Upgrade {
 }
 
 /// Missing or newly enabled features.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Features {
     /// Missing features.
@@ -39,7 +40,7 @@ pub enum Features {
 }
 
 /// Missing features of a pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lacking {
     /// Pool.
     pub pool: String,
@@ -50,7 +51,7 @@ pub struct Lacking {
 }
 
 /// A missing feature.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Lacked {
     /// Name.
     pub name: String,
@@ -59,7 +60,7 @@ pub struct Lacked {
 }
 
 /// Newly enabled features of a pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Upgraded {
     /// Pool.
     pub pool: String,

@@ -8,6 +8,7 @@ use cenote_format::history::key;
 use cenote_format::nvlist::Nvlist;
 use cenote_host::events::{self, Events as Ring};
 use cenote_pool::FoundPool;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -15,7 +16,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zpool events` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Events {
     /// Pools by name; empty: all.
     #[serde(default)]
@@ -29,7 +30,7 @@ pub struct Events {
 }
 
 /// An operation on events.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Show them.
@@ -42,7 +43,7 @@ pub enum Order {
 }
 
 /// The events found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Seen {
     /// Events, oldest first; those on disks, pool by pool.
     pub events: Vec<Event>,
@@ -55,7 +56,7 @@ pub struct Seen {
 }
 
 /// An event.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// Pool's name.
     pub pool: String,
@@ -64,7 +65,7 @@ pub struct Event {
 }
 
 /// The content of an event.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
     /// From the daemon.

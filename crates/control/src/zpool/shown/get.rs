@@ -5,6 +5,7 @@
 use cenote_dataset::{Property, Source, Value};
 use cenote_format::units::Guid;
 use cenote_pool::{FoundPool, VdevKind, VdevState};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::list::Head;
@@ -15,7 +16,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zpool get` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Get {
     /// Pools by name or guid; empty: all. Or one pool, then its vdevs by name, path or guid, `root`, or
     /// `all-vdevs`.
@@ -27,7 +28,7 @@ pub struct Get {
 }
 
 /// The answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Found {
     /// Pools.
@@ -42,7 +43,7 @@ pub enum Found {
 }
 
 /// A pool and its requested properties.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolProperties {
     /// Pool.
     pub head: Head,
@@ -51,7 +52,7 @@ pub struct PoolProperties {
 }
 
 /// A vdev and its requested properties.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VdevProperties {
     /// Name.
     pub name: String,

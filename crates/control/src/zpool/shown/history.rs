@@ -1,6 +1,7 @@
 //! `zpool history`: commands run on a pool, and its internal events.
 
 use cenote_format::nvlist::Nvlist;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -8,7 +9,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zpool history` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct History {
     /// By name or guid; none: all.
     #[serde(default)]
@@ -16,7 +17,7 @@ pub struct History {
 }
 
 /// A pool's records.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recorded {
     /// Pool's name.
     pub pool: String,

@@ -11,6 +11,7 @@ use cenote_format::units::{Guid, VdevId};
 use cenote_host::pools::OpenPool;
 use cenote_host::traffic::{Traffic, loads};
 use cenote_pool::{PoolHealth, VdevClass, VdevStatus};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -18,7 +19,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zpool iostat` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Iostat {
     /// Name or guid; empty: all of the daemon's pools.
     #[serde(default)]
@@ -26,7 +27,7 @@ pub struct Iostat {
 }
 
 /// A pool's counters at one moment.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Counted {
     /// Pool's name.
     pub pool: String,
@@ -41,7 +42,7 @@ pub struct Counted {
 }
 
 /// Space of a pool or vdev.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Space {
     /// Allocated.
     pub allocated_bytes: u64,

@@ -6,6 +6,7 @@ use cenote_dataset::usage::VdevUsage;
 use cenote_dataset::{Mos, Property};
 use cenote_format::units::{Guid, Txg, VdevId};
 use cenote_pool::{FoundPool, PoolHealth};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::properties::Properties;
@@ -15,7 +16,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zpool list` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct List {
     /// By name or guid; none: all.
     #[serde(default)]
@@ -26,7 +27,7 @@ pub struct List {
 }
 
 /// The answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pools {
     /// Pools that are open, or can be opened.
     pub pools: Vec<Listed>,
@@ -37,7 +38,7 @@ pub struct Pools {
 }
 
 /// A pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Listed {
     /// Identity and state.
     pub head: Head,
@@ -48,7 +49,7 @@ pub struct Listed {
 }
 
 /// Identity and state of a pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Head {
     /// Name.
     pub name: String,
@@ -73,7 +74,7 @@ impl Head {
 }
 
 /// The vdevs of a pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Vdevs {
     /// The tree and auxiliary devices.
     pub health: PoolHealth,
@@ -84,7 +85,7 @@ pub struct Vdevs {
 }
 
 /// Space of a top-level vdev, raw: with parity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TopUsage {
     /// Index.
     pub vdev: VdevId,
@@ -99,7 +100,7 @@ pub struct TopUsage {
 }
 
 /// Space of a cache device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheUsage {
     /// Device.
     pub vdev: Guid,

@@ -16,6 +16,7 @@ use cenote_dataset::Mos;
 use cenote_format::ddt::DdtStat;
 use cenote_format::units::{Guid, Txg};
 use cenote_pool::{FoundPool, PoolHealth, VdevState};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::list::TopUsage;
@@ -31,7 +32,7 @@ use unopened::Unopened;
 use work::Work;
 
 /// A `zpool status` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// By name or guid; none: all.
     #[serde(default)]
@@ -45,7 +46,7 @@ pub struct Status {
 }
 
 /// The answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Statuses {
     /// Pools.
     pub pools: Vec<PoolStatus>,
@@ -54,7 +55,7 @@ pub struct Statuses {
 }
 
 /// A pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolStatus {
     /// Name.
     pub name: String,
@@ -69,7 +70,7 @@ pub struct PoolStatus {
 }
 
 /// A pool's state from its metadata.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Opened {
     /// Txg shown.
     pub txg: Txg,
@@ -92,7 +93,7 @@ pub struct Opened {
 }
 
 /// Space of a top-level vdev.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Space {
     /// Raw: with parity.
     pub raw: TopUsage,
@@ -101,7 +102,7 @@ pub struct Space {
 }
 
 /// Deduplicated blocks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Dedup {
     /// Item i: blocks with at least 2^i and fewer than 2^(i+1) references.
     pub buckets: Vec<DdtStat>,

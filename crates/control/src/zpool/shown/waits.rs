@@ -5,12 +5,13 @@
 use std::path::PathBuf;
 
 use cenote_format::units::Guid;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::session::Session;
 
 /// A pool that waits to be opened.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Waits {
     /// Name.
     pub name: String,

@@ -4,6 +4,7 @@
 //! the wording.
 
 use cenote_engine::Engine;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -12,7 +13,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zpool checkpoint` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Checkpoint {
     /// Pool.
     pub pool: String,

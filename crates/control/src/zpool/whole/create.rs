@@ -10,6 +10,7 @@ use cenote_fs::write::NewFilesystem;
 use cenote_pool::PoolState;
 use cenote_pool::create::plan;
 use cenote_tasks::{NewPool, Settings};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check_name;
@@ -26,7 +27,7 @@ use crate::zpool::properties::options::PoolProperties;
 const FIRST_TXG: Txg = Txg(4);
 
 /// A `zpool create` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Create {
     /// Name.
     pub pool: String,

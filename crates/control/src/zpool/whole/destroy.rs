@@ -1,6 +1,7 @@
 //! `zpool destroy`: marks a pool as destroyed. Its labels stay until its devices are used again.
 
 use cenote_pool::PoolState;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -8,7 +9,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zpool destroy` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Destroy {
     /// Pool.
     pub pool: String,

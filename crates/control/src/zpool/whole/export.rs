@@ -1,6 +1,7 @@
 //! `zpool export`: closes pools and marks them as exported.
 
 use cenote_pool::PoolState;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ControlError, Outcome};
@@ -8,7 +9,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zpool export` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Export {
     /// Pools; none: all.
     #[serde(default)]

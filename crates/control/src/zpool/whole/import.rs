@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use cenote_inspect::rewind::Reach;
 use cenote_pool::{FoundPool, PoolState, Problem, VdevClass, VdevConfig, VdevKind, VdevState, VdevStatus};
 use cenote_tasks::PoolSetting;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check_name;
@@ -21,7 +22,7 @@ use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 use found::Found;
 
 /// A `zpool import` request.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Import {
     /// Name or guid; none: all pools found.
@@ -59,7 +60,7 @@ pub struct Import {
 }
 
 /// The purpose of an import.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
     /// Describe pools, even unopenable ones.
@@ -70,7 +71,7 @@ pub enum Purpose {
 }
 
 /// The result of an import.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Imported {
     /// Described pools.
     pub pools: Vec<Found>,
@@ -83,7 +84,7 @@ pub struct Imported {
 }
 
 /// A rewound pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rewound {
     /// Name.
     pub pool: String,

@@ -10,6 +10,7 @@ use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use cenote_pool::{VdevClass, VdevKind, VdevStatus};
 use cenote_tasks::{PoolSetting, SplitOff};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::check_name;
@@ -22,7 +23,7 @@ use crate::zpool::leaves::meant::leaf;
 use crate::zpool::properties::set::setting;
 
 /// A `zpool split` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Split {
     /// Pool.
     pub pool: String,

@@ -5,6 +5,7 @@
 //! (`brt_prefetch_all`).
 
 use cenote_dataset::Mos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
@@ -12,7 +13,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 
 /// A `zpool prefetch` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Prefetch {
     /// Daemon's pool.
     pub pool: String,
@@ -22,7 +23,7 @@ pub struct Prefetch {
 }
 
 /// Tables of shared blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tables {
     /// Deduplicated blocks (DDT).
@@ -32,7 +33,7 @@ pub enum Tables {
 }
 
 /// Entries read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Prefetched {
     /// DDT entries.
     pub ddt_entries: u64,

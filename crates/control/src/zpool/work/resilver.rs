@@ -3,6 +3,7 @@
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_resilver`).
 
 use cenote_engine::Engine;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::scans::scan;
@@ -11,7 +12,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zpool resilver` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Resilver {
     /// Pools.
     pub pools: Vec<String>,

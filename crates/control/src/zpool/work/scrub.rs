@@ -9,6 +9,7 @@ use cenote_engine::Engine;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::units::Txg;
 use cenote_tasks::{cancel_scrub, pause_scrub, start_error_scrub, start_scrub};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::scans::scan;
@@ -18,7 +19,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zpool scrub` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Scrub {
     /// Pools.
     pub pools: Vec<String>,
@@ -31,7 +32,7 @@ pub struct Scrub {
 }
 
 /// An operation on a scrub.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// Start or resume.

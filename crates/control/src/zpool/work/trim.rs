@@ -2,6 +2,7 @@
 
 use cenote_pool::Pass;
 use cenote_tasks::PassOrder;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::passes::Ordered;
@@ -10,7 +11,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 /// A `zpool trim` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Trim {
     /// Pool.
     pub pool: String,
@@ -29,7 +30,7 @@ pub struct Trim {
 }
 
 /// An operation on the pass.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
     /// Start or resume.

@@ -11,6 +11,7 @@ use cenote_format::dsl::names::pool as names;
 use cenote_format::scan::{RebuildPhys, RemovingPhys, ScanPhys, ScanState};
 use cenote_pool::{Pass, VdevKind};
 use cenote_tasks::{ExpansionProgress, expansion, is_passing, rebuilding};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::LOOK_INTERVAL;
@@ -22,7 +23,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 const RESILVER_IS_DUE: Duration = Duration::from_secs(2);
 
 /// A `zpool wait` request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wait {
     /// Pool.
     pub pool: String,
@@ -35,7 +36,7 @@ pub struct Wait {
 }
 
 /// Background work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Activity {
     /// A checkpoint is being discarded.
@@ -74,7 +75,7 @@ impl Activity {
 }
 
 /// Remaining work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Left {
     /// Work.
     pub activity: Activity,

@@ -1,6 +1,7 @@
 //! Classes of operations, and their statistics.
 
 use cenote_device::{SIZE_BUCKETS, TIME_BUCKETS};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The purpose of an operation (`zio_priority_t`), most urgent first.
@@ -67,7 +68,9 @@ impl IoClass {
 }
 
 /// Operations and bytes sent in one direction.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 pub struct Moved {
     /// Operations.
     pub operations: u64,
@@ -87,7 +90,7 @@ impl Moved {
 }
 
 /// Statistics of a class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClassLoad {
     /// Waiting operations.
     pub waiting: u64,
@@ -99,6 +102,7 @@ pub struct ClassLoad {
     pub waited_ns: u64,
     /// Bucket `n`: at least 2^n ns.
     #[serde(with = "cenote_device::list")]
+    #[schemars(with = "Vec<u64>")]
     pub(super) waits: [u64; TIME_BUCKETS],
     /// Single operations by size: bucket `n` at least 2^n bytes.
     pub alone: [u64; SIZE_BUCKETS],

@@ -6,24 +6,26 @@ use cenote_dataset::{Dataset, Mos};
 use cenote_format::units::{DatasetId, ObjectId};
 use cenote_fs::{Filesystem, PathFinder};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
 
 /// An object with damaged blocks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Damaged {
     /// Dataset.
     pub dataset: Of,
     /// Number.
     pub object: ObjectId,
     /// Its path in the file system, without the leading slash; none: no path, or the keys are not loaded.
-    #[serde(with = "path_form")]
+    #[serde(with = "text_or_bytes::maybe")]
+    #[schemars(with = "Option<text_or_bytes::TextOrBytes>")]
     pub path: Option<Vec<u8>>,
 }
 
 /// The owner of an object.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Of {
     /// Pool itself.
@@ -32,20 +34,6 @@ pub enum Of {
     Dataset(String),
     /// Destroyed dataset.
     Gone(DatasetId),
-}
-
-/// A path in JSON: text, or bytes if it is not UTF-8.
-mod path_form {
-    use cenote_format::text_or_bytes::each;
-    use serde::{Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(path: &Option<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
-        each::serialize(path.as_slice(), serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<u8>>, D::Error> {
-        each::deserialize(deserializer).map(|all| all.into_iter().next())
-    }
 }
 
 /// The damaged objects, each once.

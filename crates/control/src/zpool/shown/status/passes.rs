@@ -13,12 +13,13 @@ use cenote_format::scan::VdevWorkState;
 use cenote_format::units::{Guid, ObjectId};
 use cenote_object::Zap;
 use cenote_pool::{VdevConfig, VdevKind};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
 
 /// The passes over a leaf.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeafPasses {
     /// Writes its free space once.
     pub initialize: LeafPass,
@@ -27,7 +28,7 @@ pub struct LeafPasses {
 }
 
 /// A pass over a leaf.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeafPass {
     /// In progress, ended, or never begun.
     pub state: VdevWorkState,

@@ -11,12 +11,13 @@ use std::borrow::Cow;
 use cenote_pool::{
     ErrorCounts, FailMode, PoolHealth, Standstill, Trouble, VdevClass, VdevKind, VdevState, VdevStatus,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::circumstances::Circumstances;
 
 /// A problem and its remedy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reason {
     /// OpenZFS's message id.
     pub id: Option<Cow<'static, str>>,

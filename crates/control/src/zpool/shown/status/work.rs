@@ -15,13 +15,14 @@ use cenote_format::scan::{ErrorScrubPhys, RebuildPhys, RemovingPhys, ScanPhys, S
 use cenote_format::units::{ObjectId, VdevId};
 use cenote_host::pools::OpenPool;
 use cenote_pool::VdevKind;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
 use crate::session::Session;
 
 /// All finished and unfinished work.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
     /// Time in seconds since 1970, if the daemon does the work.
     pub now_s: Option<u64>,
@@ -42,7 +43,7 @@ pub struct Work {
 }
 
 /// The daemon's scan speed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pace {
     /// Bytes since its start or resumption.
     pub done_bytes: u64,
@@ -53,7 +54,7 @@ pub struct Pace {
 }
 
 /// A sequential rebuild.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rebuild {
     /// Top-level vdev.
     pub vdev: VdevId,
@@ -62,7 +63,7 @@ pub struct Rebuild {
 }
 
 /// The removal of a vdev.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Removal {
     /// Pool's record.
     pub recorded: RemovingPhys,
@@ -71,7 +72,7 @@ pub struct Removal {
 }
 
 /// The checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Checkpoint {
     /// Creation, in seconds since 1970.
     pub timestamp_s: u64,
@@ -80,7 +81,7 @@ pub struct Checkpoint {
 }
 
 /// The expansion of a RAID-Z.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Expansion {
     /// Vdev.
     pub vdev: VdevId,

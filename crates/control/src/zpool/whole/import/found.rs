@@ -4,6 +4,7 @@ use cenote_dataset::Mos;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg};
 use cenote_pool::{FoundPool, PoolHealth, PoolState, Problem};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ControlError, Outcome};
@@ -13,7 +14,7 @@ use crate::zpool::shown::status::reason::{Reason, judge};
 use crate::zpool::shown::status::unopened::Unopened;
 
 /// A pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Found {
     /// Name.
     pub name: String,
@@ -42,7 +43,7 @@ pub struct Found {
 }
 
 /// A state of a pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Moment {
     /// Txg.
     pub txg: Txg,
@@ -57,7 +58,7 @@ impl From<&Uberblock> for Moment {
 }
 
 /// The opened state among all states.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Opened {
     /// State.
     pub at: Moment,
@@ -72,7 +73,7 @@ pub struct Opened {
 }
 
 /// Why a pool does not open.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unopenable {
     /// Reason.
     pub why: String,
