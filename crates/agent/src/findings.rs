@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
-use crate::view::vdevs;
+use cenote_control::zpool::shown::status::reason::Reason;
+use cenote_control::zpool::shown::status::{PoolStatus, Statuses};
+use cenote_pool::{ErrorCounts, Trouble, VdevState};
 
 /// Findings by a key that is stable for the same problem.
 pub type Findings = BTreeMap<String, Finding>;
@@ -30,40 +30,49 @@ pub struct Finding {
 /// Percent used, by pool.
 pub type Capacities = BTreeMap<String, u64>;
 
-/// Finds problems in `zpool status -j --json-int` and in the pools' capacities.
-pub fn of_pools(status: &Value, used_percent: &Capacities, capacity_percent: u64) -> Findings {
+/// Finds problems of pools, their devices and their space.
+pub fn of_pools(status: &Statuses, used_percent: &Capacities, capacity_percent: u64) -> Findings {
     let mut findings = Findings::new();
-    for (name, pool) in status["pools"].as_object().into_iter().flatten() {
-        let text = |member: &str| pool[member].as_str().unwrap_or_default();
+    for PoolStatus { name, health, reason, opened, .. } in &status.pools {
         let mut add = |key: String, subject: String, text: String| {
             // Programs using a suspended pool hang or fail.
             let (pool, is_urgent) = (Some(name.clone()), key == SUSPENDED);
             findings.insert(format!("{name}: {key}"), Finding { pool, subject, text, is_urgent });
         };
-        let advice = format!("{}\n{}\n", text("status"), text("action"));
-        if !text("state").is_empty() && text("state") != "ONLINE" {
-            let key = if text("state") == "SUSPENDED" { SUSPENDED } else { "state" };
-            add(key.into(), format!("pool {name} is {}", text("state")), advice.clone());
+        let advice = reason.as_ref().map_or_else(
+            || "\n\n".to_owned(),
+            |Reason { status, action, .. }| format!("{status}\n{action}\n"),
+        );
+        if health.standstill.is_some() || health.state() != VdevState::Online {
+            let key = if health.standstill.is_some() { SUSPENDED } else { "state" };
+            add(key.into(), format!("pool {name} is {}", health.shown_state()), advice.clone());
         }
-        let errors = pool["error_count"].as_u64().unwrap_or(0);
+        let errors = opened.as_ref().map_or(0, |opened| opened.data_errors);
         if errors > 0 {
             let see = format!("{advice}`zpool status -v {name}` lists the files.\n");
             add("errors".into(), format!("pool {name} has {errors} data errors"), see);
         }
-        for vdev in vdevs(pool).into_iter().filter(|vdev| vdev["vdevs"].is_null()) {
-            let device = vdev["path"].as_str().or(vdev["name"].as_str()).unwrap_or_default();
-            let state = vdev["state"].as_str().unwrap_or_default();
-            if !["ONLINE", "AVAIL", "INUSE", "OFFLINE", ""].contains(&state) {
-                add(format!("{device} state"), format!("{device} of pool {name} is {state}"), advice.clone());
+        health.each_leaf(&mut |leaf| {
+            let device = leaf.path.as_ref().unwrap_or(&leaf.name);
+            // A spare in use is shown as unavailable.
+            let is_meant = leaf.trouble == Some(Trouble::InUse);
+            if !is_meant && ![VdevState::Online, VdevState::Offline].contains(&leaf.state) {
+                let subject = format!("{device} of pool {name} is {}", leaf.state);
+                add(format!("{device} state"), subject, advice.clone());
             }
-            let count = |kind: &str| vdev[format!("{kind}_errors")].as_u64().unwrap_or(0);
-            let [read, write, checksum] = ["read", "write", "checksum"].map(count);
+            let ErrorCounts { read, write, checksum } = leaf.errors;
             if read + write + checksum > 0 {
                 let subject = format!("{device} of pool {name} has errors");
                 let counts = format!("{read} reading, {write} writing, {checksum} checksums\n{advice}");
                 add(format!("{device} errors"), subject, counts);
             }
-        }
+        });
+    }
+    for waits in &status.waiting {
+        let (name, subject) = (&waits.name, format!("pool {} is UNAVAIL", waits.name));
+        let text = format!("It does not open, and the daemon keeps trying: {}\n", waits.why);
+        let finding = Finding { pool: Some(name.clone()), subject, text, is_urgent: false };
+        findings.insert(format!("{name}: state"), finding);
     }
     for (name, &used) in used_percent {
         if used >= capacity_percent {
@@ -80,14 +89,17 @@ pub fn of_pools(status: &Value, used_percent: &Capacities, capacity_percent: u64
 pub fn keep_unseen(
     found: &mut Findings,
     before: &Findings,
-    status: &Value,
+    status: &Statuses,
     used_percent: &Capacities,
     why: &str,
 ) {
     for (key, finding) in before {
         let is_unseen = |pool: &str| match key.ends_with(CAPACITY) {
             true => !used_percent.contains_key(pool),
-            false => status["pools"].get(pool).is_none(),
+            false => {
+                let shown = status.pools.iter().map(|shown| &shown.name);
+                !shown.chain(status.waiting.iter().map(|waits| &waits.name)).any(|name| name == pool)
+            }
         };
         if finding.pool.as_deref().is_some_and(is_unseen) {
             found.entry(key.clone()).or_insert_with(|| finding.clone());
@@ -99,16 +111,67 @@ pub fn keep_unseen(
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
+pub(crate) mod tests {
+    use cenote_control::zpool::shown::status::Opened;
+    use cenote_control::zpool::shown::status::work::Work;
+    use cenote_format::units::{Guid, Txg};
+    use cenote_pool::{PoolHealth, Standstill, VdevClass, VdevKind, VdevStatus};
 
     use super::*;
 
+    fn vdev(name: &str, kind: VdevKind, state: VdevState, children: Vec<VdevStatus>) -> VdevStatus {
+        VdevStatus {
+            name: name.into(),
+            path: (kind == VdevKind::Disk).then(|| format!("/dev/{name}")),
+            kind,
+            id: 0,
+            guid: Guid(1),
+            class: VdevClass::Normal,
+            state,
+            trouble: None,
+            resilvering: false,
+            awaits_resilver: false,
+            removing: false,
+            non_allocating: false,
+            size_bytes: None,
+            expandable_bytes: 0,
+            errors: ErrorCounts::default(),
+            children,
+        }
+    }
+
+    /// A pool without devices.
+    pub(crate) fn pool(name: &str, state: VdevState) -> PoolStatus {
+        let root = vdev(name, VdevKind::Root, state, Vec::new());
+        let health = PoolHealth { root, spares: Vec::new(), l2cache: Vec::new(), standstill: None };
+        PoolStatus { name: name.into(), guid: Guid(1), health, reason: None, opened: None }
+    }
+
+    /// The metadata of a pool without errors.
+    pub(crate) fn opened() -> Opened {
+        Opened {
+            txg: Txg(4),
+            usage: Vec::new(),
+            work: Work::default(),
+            resilvering: false,
+            passes: BTreeMap::new(),
+            lagging: Vec::new(),
+            data_errors: 0,
+            damaged: Vec::new(),
+            dedup: None,
+        }
+    }
+
+    fn of(pools: Vec<PoolStatus>) -> Statuses {
+        Statuses { pools, ..Statuses::default() }
+    }
+
     #[test]
     fn what_can_not_be_seen_is_not_over() {
-        let (none, one) = (Capacities::new(), |state: &str| json!({"state": state, "error_count": 0}));
-        let before = of_pools(&json!({"pools": {"a": one("DEGRADED"), "b": one("DEGRADED")}}), &none, 90);
-        let status = json!({"pools": {"b": one("ONLINE")}});
+        let none = Capacities::new();
+        let degraded = of(vec![pool("a", VdevState::Degraded), pool("b", VdevState::Degraded)]);
+        let before = of_pools(&degraded, &none, 90);
+        let status = of(vec![pool("b", VdevState::Online)]);
         let mut found = of_pools(&status, &none, 90);
         keep_unseen(&mut found, &before, &status, &none, "pool 'a': I/O error");
         assert_eq!(found.keys().collect::<Vec<_>>(), ["a: state", "view"], "b is well, a was not seen");
@@ -117,26 +180,32 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_found_and_what_is_meant_is_not() {
-        let leaf = |state: &str, errors: u64| {
-            json!({"name": "d", "path": format!("/dev/{state}{errors}"), "state": state, "read_errors": 0,
-                "write_errors": 0, "checksum_errors": errors})
+        let leaf = |name: &str, state, checksum| {
+            let errors = ErrorCounts { checksum, ..ErrorCounts::default() };
+            VdevStatus { errors, ..vdev(name, VdevKind::Disk, state, Vec::new()) }
         };
-        let tree = json!({"tank": {"vdevs": {"mirror-0": {"state": "DEGRADED", "vdevs": {
-            "a": leaf("FAULTED", 0), "b": leaf("ONLINE", 3), "c": leaf("OFFLINE", 0)}}}}});
-        let pool = json!({"state": "DEGRADED", "status": "One.", "action": "Do.", "error_count": 2,
-            "vdevs": tree, "spares": {"s": leaf("AVAIL", 0)}});
-        let status = json!({"pools": {"tank": pool, "well": {"state": "ONLINE", "error_count": 0}}});
-        let stuck = json!({"pools": {"well": {"state": "SUSPENDED", "error_count": 0}}});
-        let stuck = of_pools(&stuck, &Capacities::new(), 90);
+        let leaves = vec![
+            leaf("a", VdevState::Faulted, 0),
+            leaf("b", VdevState::Online, 3),
+            leaf("c", VdevState::Offline, 0),
+        ];
+        let mut tank = pool("tank", VdevState::Degraded);
+        tank.health.root.children = vec![vdev("mirror-0", VdevKind::Mirror, VdevState::Degraded, leaves)];
+        let in_use = VdevStatus { trouble: Some(Trouble::InUse), ..leaf("t", VdevState::Unavailable, 0) };
+        tank.health.spares = vec![leaf("s", VdevState::Online, 0), in_use];
+        tank.opened = Some(Opened { data_errors: 2, ..opened() });
+        let mut stuck = pool("well", VdevState::Online);
+        stuck.health.standstill = Some(Standstill::Stopped);
+        let stuck = of_pools(&of(vec![stuck]), &Capacities::new(), 90);
         assert!(stuck.values().all(|finding| finding.is_urgent) && stuck.contains_key("well: suspended"));
         let used = Capacities::from([("tank".into(), 90), ("well".into(), 89)]);
-        let found = of_pools(&status, &used, 90);
+        let found = of_pools(&of(vec![tank, pool("well", VdevState::Online)]), &used, 90);
         let subjects: Vec<&str> = found.values().map(|finding| &*finding.subject).collect();
         assert_eq!(
             subjects,
             [
-                "/dev/FAULTED0 of pool tank is FAULTED",
-                "/dev/ONLINE3 of pool tank has errors",
+                "/dev/a of pool tank is FAULTED",
+                "/dev/b of pool tank has errors",
                 "pool tank is 90 % full",
                 "pool tank has 2 data errors",
                 "pool tank is DEGRADED",

@@ -2,12 +2,12 @@
 //! and sends alerts when a problem begins or ends.
 //!
 //! ```text
-//!   rules (TOML) ──> schedule: due work ──> commands: zpool scrub, zpool trim
+//!   rules (TOML) ──> schedule: due work ──> verbs: zpool scrub, zpool trim
 //!   zpool status, zpool list, smartctl ──> findings ──> alerts: once they last, again, when they end
 //! ```
 //!
-//! Idea: the agent works like an administrator. It reads the output of commands and runs commands, so that
-//! each step can be repeated and understood by hand; `zpool history` lists them. Immediate reactions to a
+//! Idea: the agent works like an administrator. It runs the verbs that they run, so that each step can be
+//! repeated and understood by hand; `zpool history` lists them. Immediate reactions to a
 //! failed disk (hot spares, `autoreplace`, `autoexpand`) are tasks of the engine, not of the agent.
 //!
 //! Read in this order: [`rules`], [`watch`] (the main loop), [`schedule`], [`findings`], [`smart`],
@@ -19,7 +19,6 @@ mod record;
 pub mod rules;
 mod schedule;
 pub mod smart;
-mod view;
 pub mod watch;
 
 pub use alerts::{Alert, Tell};

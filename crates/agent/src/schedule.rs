@@ -1,11 +1,13 @@
 //! Due scrubs and trims.
 //!
-//! The pool itself records its last scrub (`scan_stats`), so that restarts and manual scrubs count. Only the
+//! The pool itself records its last scrub, so that restarts and manual scrubs count. Only the
 //! agent knows the last trim, while it runs; the first trim is due a whole interval after the start.
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use cenote_control::zpool::shown::status::Statuses;
+use cenote_format::scan::ScanPhys;
+use cenote_pool::VdevState;
 
 use crate::rules::Rules;
 
@@ -51,14 +53,15 @@ pub struct Due {
     pub pool: String,
 }
 
-/// Tasks that are due; `status` is the document of `zpool status -j --json-int`.
-pub fn due(status: &Value, rules: &Rules, trims: &mut Trims, now_s: u64) -> Vec<Due> {
+/// Tasks that are due.
+pub fn due(status: &Statuses, rules: &Rules, trims: &mut Trims, now_s: u64) -> Vec<Due> {
     let mut all = Vec::new();
-    for (name, pool) in status["pools"].as_object().into_iter().flatten() {
-        let is_well = ["ONLINE", "DEGRADED"].contains(&pool["state"].as_str().unwrap_or_default());
-        let scan = &pool["scan_stats"];
-        let is_scanning = scan["state"] == "SCANNING";
-        let scanned_s = scan["end_time"].as_u64().unwrap_or(0);
+    for pool in &status.pools {
+        let (name, health) = (&pool.name, &pool.health);
+        let is_well = health.standstill.is_none() && health.state() >= VdevState::Degraded;
+        let scan = pool.opened.as_ref().and_then(|opened| opened.work.scan.as_ref());
+        let is_scanning = scan.is_some_and(ScanPhys::is_running);
+        let scanned_s = scan.map_or(0, |scan| scan.end_time_s);
         let is_due =
             |rule: &&crate::rules::Scheduled, last_s| rule.is_for(name) && rule.is_due(last_s, now_s);
         if is_well && !is_scanning && rules.scrub.iter().any(|rule| is_due(&rule, scanned_s)) {
@@ -75,27 +78,35 @@ pub fn due(status: &Value, rules: &Rules, trims: &mut Trims, now_s: u64) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use cenote_format::scan::{DSS_FINISHED, DSS_SCANNING};
+    use cenote_pool::Standstill;
 
     use super::*;
+    use crate::findings::tests::{opened, pool};
 
     #[test]
     fn pools_are_scrubbed_and_trimmed_when_it_is_time() {
         let rules = "[[scrub]]\nevery = \"10 days\"\n[[trim]]\npools = [\"a\"]\nevery = \"1 day\"";
         let rules = Rules::parse(rules).unwrap();
         let day = 86_400;
-        let pool = |state: &str, scan: &str, end_s: u64| {
-            let scan = json!({"state": scan, "end_time": end_s});
-            json!({"state": state, "scan_stats": scan})
+        let pool = |name: &str, scan: Option<(u64, u64)>| {
+            let mut pool = pool(name, VdevState::Online);
+            let mut opened = opened();
+            opened.work.scan =
+                scan.map(|(state, end_time_s)| ScanPhys { state, end_time_s, ..ScanPhys::default() });
+            pool.opened = Some(opened);
+            pool
         };
-        let status = json!({"pools": {
-            "a": pool("ONLINE", "FINISHED", 95 * day),
-            "b": pool("ONLINE", "FINISHED", 90 * day),
-            "c": pool("ONLINE", "SCANNING", 0),
-            "d": pool("SUSPENDED", "FINISHED", 0),
-            "my tank": {"state": "ONLINE"},
-            "never": {"state": "ONLINE"},
-        }});
+        let mut pools = vec![
+            pool("a", Some((DSS_FINISHED, 95 * day))),
+            pool("b", Some((DSS_FINISHED, 90 * day))),
+            pool("c", Some((DSS_SCANNING, 0))),
+            pool("d", Some((DSS_FINISHED, 0))),
+            pool("my tank", None),
+            pool("never", None),
+        ];
+        pools[3].health.standstill = Some(Standstill::Stopped);
+        let status = Statuses { pools, ..Statuses::default() };
         let mut trims = Trims::new(100 * day);
         let work = |work, pool: &str| Due { work, pool: pool.into() };
         let scrubs = ["b", "my tank", "never"].map(|pool| work(Work::Scrub, pool));

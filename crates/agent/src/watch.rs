@@ -8,19 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cenote_control::zpool::shown::list::{List, Listed, Pools};
+use cenote_control::zpool::shown::status::{Status, Statuses};
 use cenote_control::zpool::work::scrub::{self, Scrub};
 use cenote_control::zpool::work::trim::{self, Trim};
 use cenote_runtime::Runtime;
 use cenote_serve::run::ask;
 use cenote_serve::socket::Serving;
 use futures::future::BoxFuture;
-use serde_json::Value;
 
 use crate::alerts::{Alert, Alerts, Tell, by_command};
 use crate::findings::{self, Finding, Findings};
 use crate::rules::Rules;
 use crate::schedule::{self, Due, Trims, Work};
-use crate::view::{run, vdevs};
 use crate::{record, smart};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,20 +39,22 @@ pub async fn keep_watch(
     let (mut alerts, mut trims) = (Alerts::default(), Trims::new(now_s()));
     let (mut disks, mut before) = (Disks::default(), Findings::new());
     loop {
-        let status = run(&commands, &["zpool", "status", "--json", "--json-int"]).await;
+        let status = Status { pools: Vec::new(), damaged: false, dedup: false };
+        let status = ask(&commands, status, "zpool status").await;
         let list = ask(&commands, List { pools: Vec::new(), vdevs: false }, "zpool list").await;
         let used = list.answer.map(capacities).unwrap_or_default();
-        for Due { work, pool } in schedule::due(&status.value, &rules, &mut trims, now_s()) {
+        let shown = status.answer.unwrap_or_default();
+        for Due { work, pool } in schedule::due(&shown, &rules, &mut trims, now_s()) {
             match order(&commands, work, &pool).await {
                 None => say(&format!("began as the rules say: zpool {} '{pool}'", work.verb())),
                 // This includes pools with disks that can't trim: their message repeats once an interval.
                 Some(why) => say(&why),
             }
         }
-        disks.look(&runtime, &rules, &status.value, now_s(), say).await;
-        let mut found = findings::of_pools(&status.value, &used, rules.alerts.capacity);
+        disks.look(&runtime, &rules, &shown, now_s(), say).await;
+        let mut found = findings::of_pools(&shown, &used, rules.alerts.capacity);
         if let Some(why) = status.failed.or(list.failed) {
-            findings::keep_unseen(&mut found, &before, &status.value, &used, &why);
+            findings::keep_unseen(&mut found, &before, &shown, &used, &why);
         }
         before = found.clone();
         found.extend(disks.findings.clone());
@@ -120,7 +121,7 @@ struct Disks {
 
 impl Disks {
     /// Asks the disks of all pools, if due.
-    async fn look(&mut self, runtime: &Runtime, rules: &Rules, status: &Value, now_s: u64, say: fn(&str)) {
+    async fn look(&mut self, runtime: &Runtime, rules: &Rules, status: &Statuses, now_s: u64, say: fn(&str)) {
         let Some(rule) = &rules.smart else { return };
         let devices = devices(status);
         let is_due = self.asked_s.is_none_or(|asked_s| now_s.saturating_sub(asked_s) >= rule.every.as_secs());
@@ -149,8 +150,10 @@ impl Disks {
     }
 }
 
-fn devices(status: &Value) -> BTreeSet<String> {
-    let pools = status["pools"].as_object().into_iter().flat_map(|pools| pools.values());
-    let leaves = pools.flat_map(vdevs).filter(|vdev| vdev["vdevs"].is_null());
-    leaves.filter_map(|vdev| vdev["path"].as_str()).map(str::to_owned).collect()
+fn devices(status: &Statuses) -> BTreeSet<String> {
+    let mut paths = BTreeSet::new();
+    for pool in &status.pools {
+        pool.health.each_leaf(&mut |leaf| paths.extend(leaf.path.clone()));
+    }
+    paths
 }

@@ -31,6 +31,7 @@ pub struct CacheStats {
     /// Its capacity.
     pub budget_bytes: u64,
     /// Its policy.
+    #[schemars(with = "Option<String>")]
     pub policy: Option<PolicyName>,
     /// The policy's adaptive values, by name.
     pub gauges: Vec<(String, u64)>,

@@ -116,21 +116,6 @@ pub enum Command {
     Complete(Deferred<command::complete::Complete>),
 }
 
-impl Command {
-    /// For verbs that either show or change: whether these words only show.
-    pub fn only_looks(&self) -> bool {
-        use command::{zfs::Zfs, zpool::Zpool};
-        match self {
-            Command::Tunable(Deferred(tunable)) => tunable.only_looks(),
-            Command::Zfs(Deferred(Zfs::Allow(allow))) => allow.only_looks(),
-            Command::Zfs(Deferred(Zfs::Mount(mount))) => mount.only_looks(),
-            Command::Zpool(Deferred(Zpool::Events(events))) => !events.clear,
-            Command::Zpool(Deferred(Zpool::Upgrade(upgrade))) => upgrade.only_looks(),
-            _ => false,
-        }
-    }
-}
-
 /// Whether a command line that can't be parsed seems to ask for JSON.
 pub fn asks_for_json(argv: &[OsString]) -> bool {
     argv.iter().take_while(|word| *word != "--").any(|word| word == "--json" || word == "-j")

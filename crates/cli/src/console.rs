@@ -1,46 +1,27 @@
-//! The terminal of a command as its verb uses it: notes, progress, and secrets typed or piped in.
-//!
-//! Idea: work begun by a command may outlive it together with its terminal, for example in the queue of a
-//! txg. The streams must close with the command, because the reader of its output waits for their end.
+//! This program's terminal as its verbs use it: notes, progress, and secrets typed or piped in.
 //!
 //! Locking: the progress line has a mutex of its own, held while it is redrawn.
 
 use std::fs::File;
-use std::io::{self, BufReader, IsTerminal, Write};
-use std::sync::{Arc, Weak};
+use std::io::{self, BufReader, IsTerminal};
 
 use cenote_control::caller::CountedFiles;
 use cenote_control::{Console, Input, Note};
 use parking_lot::Mutex;
 
-use cenote_serve::socket::console::hidden_line;
-
 use crate::message::print_note;
 use crate::session::Progress;
-use crate::streams::Streams;
+use crate::streams::streams;
 
-/// The streams of a command.
+/// The terminal.
+#[derive(Default)]
 pub struct Terminal {
-    streams: Weak<Streams>,
     progress: Mutex<Option<Progress>>,
-}
-
-impl Terminal {
-    /// The terminal of these streams.
-    pub fn new(streams: &Arc<Streams>) -> Terminal {
-        Terminal { streams: Arc::downgrade(streams), progress: Mutex::new(None) }
-    }
-
-    fn there(&self) -> io::Result<Arc<Streams>> {
-        self.streams.upgrade().ok_or_else(|| io::ErrorKind::NotConnected.into())
-    }
 }
 
 impl Console for Terminal {
     fn note(&self, note: Note) {
-        if let Some(streams) = self.streams.upgrade() {
-            print_note(&streams, note);
-        }
+        print_note(note);
     }
 
     fn progress(&self, now: Option<cenote_control::Progress<'_>>) {
@@ -48,8 +29,7 @@ impl Console for Terminal {
         match now {
             None => shown.take().into_iter().for_each(|line| line.finish()),
             Some(now) => {
-                let Some(streams) = self.streams.upgrade() else { return };
-                let line = shown.get_or_insert_with(|| Progress::bytes_at(streams, now.total_bytes));
+                let line = shown.get_or_insert_with(|| Progress::bytes(now.total_bytes, false));
                 line.message(now.what);
                 line.total(now.total_bytes);
                 line.set(now.done_bytes);
@@ -62,8 +42,7 @@ impl Console for Terminal {
         match now {
             None => shown.take().into_iter().for_each(|line| line.finish()),
             Some(now) => {
-                let Some(streams) = self.streams.upgrade() else { return };
-                let line = shown.get_or_insert_with(|| Progress::files_at(streams));
+                let line = shown.get_or_insert_with(Progress::files);
                 line.message(now.what);
                 line.set(now.files);
             }
@@ -71,15 +50,15 @@ impl Console for Terminal {
     }
 
     fn output(&self) -> io::Result<File> {
-        self.there()?.stdout.try_clone()
+        streams().stdout.try_clone()
     }
 
     fn stream(&self) -> io::Result<File> {
-        self.there()?.stdin.try_clone()
+        streams().stdin.try_clone()
     }
 
     fn input(&self) -> Input<'_> {
-        let Ok(streams) = self.there() else { return Input::None };
+        let streams = streams();
         match (streams.stdin.is_terminal(), streams.stderr_screen().is_some()) {
             (true, true) => Input::Terminal,
             (true, false) => Input::None,
@@ -89,18 +68,6 @@ impl Console for Terminal {
     }
 
     fn prompt(&self, text: &str) -> Option<String> {
-        let streams = self.there().ok()?;
-        match streams.client {
-            Some(_) => prompt_at(&streams, text).ok(),
-            None => rpassword::prompt_password(text).ok(),
-        }
+        rpassword::prompt_password(text).ok()
     }
-}
-
-/// Prompts at a client's terminal, without echo.
-fn prompt_at(streams: &Streams, text: &str) -> io::Result<String> {
-    (&*streams.stderr).write_all(text.as_bytes())?;
-    let line = hidden_line(&streams.stdin);
-    (&*streams.stderr).write_all(b"\n")?;
-    line
 }

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let argv: Vec<_> = std::env::args_os().collect();
     let command = args::as_noted(&argv);
     let asks_for_json = args::asks_for_json(&argv);
-    let mut cli = match Cli::read(argv.clone()) {
+    let mut cli = match Cli::read(argv) {
         Ok(cli) => cli,
         Err(help) if asks_for_json && help.use_stderr() => {
             message::use_json();
@@ -62,11 +62,6 @@ fn main() -> ExitCode {
         Ok(daemon) => daemon,
         Err(error) => return report(&error),
     };
-    match daemon::forward(&cli, &argv) {
-        Some(Ok(status)) => return status.into(),
-        Some(Err(error)) => return report(&error),
-        None => {}
-    }
     let session = match Session::new(cli.common, command, daemon) {
         Ok(session) => session,
         Err(error) => return report(&error),

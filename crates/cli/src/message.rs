@@ -8,7 +8,7 @@
 //! With `--json` each message is one JSON object per line: `{"message": TEXT}`, or for an error `{"error":
 //! TEXT, "status": N}` with the exit status.
 //!
-//! Locking: the flag for JSON is one atomic of the command's streams. Any thread may print; each message is a
+//! Locking: the flag for JSON is one atomic of the streams. Any thread may print; each message is a
 //! single write, so lines do not mix.
 
 use std::fmt::Display;
@@ -19,7 +19,7 @@ use cenote_control::Note;
 use serde_json::json;
 
 use crate::render::{json_line, visible};
-use crate::streams::{Streams, streams};
+use crate::streams::streams;
 
 /// Prints all later messages as JSON.
 pub fn use_json() {
@@ -34,21 +34,22 @@ pub(crate) use say;
 
 /// Prints a message after the program's name.
 pub fn say_named(text: impl Display) {
-    print_note(&streams(), Note::Said(text.to_string()));
+    print_note(Note::Said(text.to_string()));
 }
 
 /// Prints a message as OpenZFS words it, without the program's name.
 pub fn say_bare(text: impl Display) {
-    print_note(&streams(), Note::Bare(text.to_string()));
+    print_note(Note::Bare(text.to_string()));
 }
 
 /// Prints an error.
 pub fn say_error(text: impl Display, status: u8) {
-    print_note(&streams(), Note::Failed { text: text.to_string(), status });
+    print_note(Note::Failed { text: text.to_string(), status });
 }
 
 /// Prints a note for the caller in a single write, so that lines of several threads or programs don't mix.
-pub fn print_note(streams: &Streams, note: Note) {
+pub fn print_note(note: Note) {
+    let streams = streams();
     if let Note::Line(text) = note {
         // With JSON, the answer is the only output.
         if !streams.json.load(Ordering::Relaxed) {

@@ -27,7 +27,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub use cenote_control::files::Target;
 pub use cenote_control::session::{dataset, meant, pool_of};
-pub use interrupt::{interrupted, unless_interrupted, until_cancelled};
+pub use interrupt::{interrupted, unless_interrupted};
 pub use json_array::JsonArray;
 pub use progress::{Progress, watch};
 pub use target::TargetParser;
@@ -35,7 +35,7 @@ pub use target::TargetParser;
 use crate::args::common::Common;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{json_line, json_lines, parse_bytes, visible};
-use crate::streams::{caller, local, streams};
+use crate::streams::{caller, streams};
 
 /// Default cache size.
 const CACHE_BYTES: u64 = 128 << 20;
@@ -84,7 +84,7 @@ impl Session {
             return Err(CliError::Usage(why.into()));
         }
         let caller = caller();
-        let options = options(&common, &caller, disks, cache, command, true)?;
+        let options = options(&common, &caller, disks, cache, command)?;
         let threads = match &daemon {
             Some(_) => Some(1),
             None => common.threads.map(|threads| usize::from(threads.max(1))),
@@ -92,23 +92,6 @@ impl Session {
         let runtime = Runtime::try_real(threads)
             .map_err(|error| CliError::Refused(format!("cannot start worker threads: {error}")))?;
         let control = Control::new(&runtime, caller, options).through(daemon);
-        Ok(Session { control, common, status: OnceLock::new() })
-    }
-
-    /// The session of a command that a daemon runs. With `sees_all`, the command finds all completed changes
-    /// in the pool; otherwise the state of the last txg.
-    pub fn in_daemon(
-        runtime: &Runtime,
-        pools: &Arc<Pools>,
-        common: Common,
-        command: String,
-        sees_all: bool,
-    ) -> Result<Session, CliError> {
-        let disks = common.disks.iter().map(|disk| local(disk)).collect();
-        let cache = CacheOptions { data: true, ..CacheOptions::metadata(CACHE_BYTES as usize) };
-        let caller = caller();
-        let options = options(&common, &caller, disks, cache, command, sees_all)?;
-        let control = Control::in_daemon(runtime, caller, options, pools);
         Ok(Session { control, common, status: OnceLock::new() })
     }
 
@@ -165,7 +148,6 @@ fn options(
     disks: Vec<PathBuf>,
     cache: CacheOptions,
     command: String,
-    sees_all: bool,
 ) -> Result<Options, CliError> {
     let state = match common.txg {
         Some(txg) => State::Txg(Txg(txg)),
@@ -174,7 +156,7 @@ fn options(
         None => State::Newest,
     };
     let keys = GivenKeys::parse(&common.keys, caller)?;
-    Ok(Options { disks, state, replay: common.replay, cache, keys, command, sees_all })
+    Ok(Options { disks, state, replay: common.replay, cache, keys, command, sees_all: true })
 }
 
 /// Copying a deep tree keeps a folder open per level: raises the file limit to the maximum.

@@ -25,6 +25,8 @@ use crate::parts::{Part, Taker};
 pub enum Rights {
     /// Everything: root, the daemon's user, or the user of this program itself.
     All,
+    /// Whatever changes nothing and shows no file contents: [`crate::Verb::only_looks`].
+    Look,
     /// Public information, and rights delegated by `zfs allow`.
     Delegated,
 }

@@ -85,6 +85,9 @@ pub enum ControlError {
     /// The request is impossible; the text says why.
     #[error("{0}")]
     Refused(String),
+    /// The caller may look, and the request changes something or shows file contents.
+    #[error("permission denied: this caller may look, but not change anything or read files")]
+    MayOnlyLook,
     /// The token can't be used; the text says why.
     #[error("cannot resume send: {0}")]
     Unresumable(String),
@@ -191,6 +194,7 @@ impl ControlError {
             ControlError::Corrupted { .. } => Outcome::Damaged,
             ControlError::NotFound(_)
             | ControlError::Refused(_)
+            | ControlError::MayOnlyLook
             | ControlError::DevicesMissing { .. }
             | ControlError::Stopped(_)
             | ControlError::Inspect(_) => Outcome::Failed,

@@ -65,7 +65,7 @@ pub struct Met {
 }
 
 /// Why a verb failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Failure {
     /// The failure, its cause, and advice.
     pub text: String,

@@ -1,19 +1,20 @@
-//! The table of all verbs: the rights that each needs, where it runs, and whether it only reads.
+//! The table of all verbs: the rights that each needs, where it runs, whether it only reads, and its types.
 //!
 //! Idea: these facts are stated in one place, and every entry point asks it: the command line (does a daemon
-//! run it?), the socket (is this caller allowed?), HTTP (is it offered, and by GET?). A verb without a row
-//! runs here, for its own user, and is not offered elsewhere. A value verb carries its row in its
-//! declaration; given the name and the JSON request, it can be run here. The other verbs are still command
-//! lines (`cenote_serve::socket`).
+//! run it?), the socket and HTTP (which code runs this name?), the API's description (which fields?). A verb
+//! carries its row in its declaration; given the name and the JSON request, it can be run here. A command
+//! without a row runs in its user's program and is not offered elsewhere.
 
 mod verbs;
 
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::Schema;
 
 use crate::error::{ControlError, Outcome};
 use crate::session::Session;
-use crate::verb::{Answered, Looks, Needs, Runs, Verb};
+use crate::verb::{Answered, InParts, Looks, Needs, Runs, Verb};
 
 pub use verbs::VERBS;
 
@@ -30,9 +31,8 @@ pub struct Row {
     pub runs: Runs,
     /// See [`Verb::SEES_ALL`].
     pub sees_all: bool,
-    /// Still a command line, read by a daemon.
-    pub is_line: bool,
-    run: Option<Run>,
+    run: Run,
+    types: fn(&mut Types) -> Shape,
 }
 
 type Run = for<'a> fn(&'a Session, &'a [u8]) -> LocalBoxFuture<'a, Result<Json, ControlError>>;
@@ -40,22 +40,51 @@ type Run = for<'a> fn(&'a Session, &'a [u8]) -> LocalBoxFuture<'a, Result<Json, 
 /// An answer as JSON, and the verb's outcome.
 pub type Json = (Vec<u8>, Outcome);
 
+/// JSON schemas of a verb.
+#[derive(Debug)]
+pub struct Shape {
+    /// Request; complete.
+    pub request: Schema,
+    /// Answer; refers to [`Types::shared`].
+    pub answer: Schema,
+    /// Parts of the answer, if it comes in parts; likewise.
+    pub part: Option<Schema>,
+}
+
+/// Generates the schemas of verbs, and collects those that they share.
+#[derive(Debug)]
+pub struct Types {
+    requests: SchemaGenerator,
+    answers: SchemaGenerator,
+}
+
+impl Types {
+    /// Shared schemas will be found at this JSON pointer of the document.
+    pub fn at(pointer: &str) -> Types {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.definitions_path = pointer.to_owned().into();
+            settings.meta_schema = None;
+        });
+        let mut inline = settings.clone();
+        inline.inline_subschemas = true;
+        Types {
+            requests: inline.for_deserialize().into_generator(),
+            answers: settings.for_serialize().into_generator(),
+        }
+    }
+
+    /// The schemas shared by answers, by name.
+    pub fn shared(mut self) -> serde_json::Map<String, serde_json::Value> {
+        self.answers.take_definitions(true)
+    }
+}
+
 /// The row of a verb.
 pub fn row(name: &str) -> Option<&'static Row> {
     VERBS.binary_search_by(|row| row.name.cmp(name)).ok().map(|at| &VERBS[at])
 }
 
 impl Row {
-    /// The row of a verb that is still a command line.
-    const fn line(name: &'static str, needs: Needs, looks: Looks, runs: Runs) -> Row {
-        Row { name, needs, looks, runs, sees_all: false, is_line: true, run: None }
-    }
-
-    /// The row of a command that calls other verbs, in its caller's program.
-    const fn asking(name: &'static str, needs: Needs, looks: Looks, runs: Runs) -> Row {
-        Row { is_line: false, ..Row::line(name, needs, looks, runs) }
-    }
-
     const fn of<V: Verb>() -> Row {
         Row {
             name: V::NAME,
@@ -63,26 +92,30 @@ impl Row {
             looks: V::LOOKS,
             runs: V::RUNS,
             sees_all: V::SEES_ALL,
-            is_line: false,
-            run: Some(run::<V>),
+            run: run::<V>,
+            types: shape::<V>,
         }
     }
 
-    /// The rights it needs, given whether this request only reads.
-    pub fn needs_if(&self, only_looks: bool) -> Needs {
-        match self.looks {
-            Looks::Sometimes(to_look) if only_looks => to_look,
-            _ => self.needs,
-        }
+    const fn in_parts<V: InParts>() -> Row {
+        let part: fn(&mut Types) -> Shape = |types| {
+            let part = Some(types.answers.subschema_for::<V::Part>());
+            Shape { part, ..shape::<V>(types) }
+        };
+        Row { types: part, ..Row::of::<V>() }
     }
 
     /// Runs its request for the session's caller.
     ///
     /// # Errors
-    /// A command line verb; an invalid request; errors of [`Session::run`].
+    /// An invalid request; errors of [`Session::run`].
     pub async fn run(&self, session: &Session, request: &[u8]) -> Result<Json, ControlError> {
-        let no_value = || ControlError::Usage(format!("{}: this verb takes no request", self.name));
-        self.run.ok_or_else(no_value)?(session, request).await
+        (self.run)(session, request).await
+    }
+
+    /// The types of its request and answer.
+    pub fn shape(&self, types: &mut Types) -> Shape {
+        (self.types)(types)
     }
 }
 
@@ -94,11 +127,26 @@ fn run<'a, V: Verb>(
         let wrong = |error: serde_json::Error| {
             ControlError::Usage(format!("{}: this is not its request: {error}", V::NAME))
         };
-        let request: V = serde_json::from_slice(request).map_err(wrong)?;
+        let mut unknown = None;
+        let mut json = serde_json::Deserializer::from_slice(request);
+        let read =
+            serde_ignored::deserialize(&mut json, |field| _ = unknown.get_or_insert(field.to_string()));
+        let request: V = read.and_then(|request| json.end().map(|()| request)).map_err(wrong)?;
+        if let Some(field) = unknown {
+            return Err(ControlError::Usage(format!("{}: its request has no field '{field}'", V::NAME)));
+        }
         let Answered { answer, outcome } = session.run(request).await?;
         Ok((serde_json::to_vec(&answer).map_err(wrong)?, outcome))
     }
     .boxed_local()
+}
+
+fn shape<V: Verb>(types: &mut Types) -> Shape {
+    Shape {
+        request: V::json_schema(&mut types.requests),
+        answer: types.answers.subschema_for::<V::Answer>(),
+        part: None,
+    }
 }
 
 #[cfg(test)]
@@ -108,7 +156,7 @@ mod tests {
     #[test]
     fn rows_are_in_order_and_found_by_name() {
         assert!(VERBS.is_sorted_by(|a, b| a.name < b.name));
-        assert!(row("zfs wait").is_some_and(|row| !row.is_line && row.needs == Needs::Nothing));
+        assert!(row("zfs wait").is_some_and(|row| row.needs == Needs::Nothing));
         assert!(row("zfs explode").is_none());
     }
 
@@ -117,7 +165,5 @@ mod tests {
         for row in VERBS.iter().filter(|row| row.needs == Needs::Nothing) {
             assert_eq!(row.looks, Looks::Always, "{}", row.name);
         }
-        let destroy = row("zpool destroy").map(|row| row.needs_if(true));
-        assert_eq!(destroy, Some(Needs::All), "that its words look harmless changes nothing");
     }
 }

@@ -9,9 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::caller::Rights;
 use crate::error::{ControlError, Outcome};
 use crate::parts::Taker;
 use crate::permissions::{ONLY_ADMINS, Permissions};
@@ -28,13 +30,13 @@ pub enum Needs {
     All,
 }
 
-/// Whether a verb only reads, and shows no file contents, for any request.
+/// Whether a verb only reads, and shows no file contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Looks {
-    /// It only reads.
+    /// For any request.
     Always,
-    /// Depends on the request; if so, this right suffices.
-    Sometimes(Needs),
+    /// Depends on the request ([`Verb::only_looks`]).
+    Sometimes,
     /// It may change something, or show content.
     Never,
 }
@@ -46,14 +48,14 @@ pub enum Runs {
     OnOpenPools,
     /// Always in the daemon.
     InDaemon,
-    /// Depends on the request.
+    /// Depends on the command line.
     AsWordsSay,
     /// In the daemon, from a terminal or wrapper program only.
     AtTerminal,
 }
 
 /// A request and its execution. Request and answer travel to and from a daemon as JSON.
-pub trait Verb: Serialize + DeserializeOwned + Send + 'static {
+pub trait Verb: Serialize + DeserializeOwned + JsonSchema + Send + 'static {
     /// As typed: `zfs wait`.
     const NAME: &'static str;
     /// The right it needs.
@@ -66,7 +68,12 @@ pub trait Verb: Serialize + DeserializeOwned + Send + 'static {
     /// and pools are those of the last txg.
     const SEES_ALL: bool = false;
     /// The answer.
-    type Answer: Serialize + DeserializeOwned;
+    type Answer: Serialize + DeserializeOwned + JsonSchema;
+
+    /// Whether this request only reads, and shows no file contents.
+    fn only_looks(&self) -> bool {
+        Self::LOOKS == Looks::Always
+    }
 
     /// The permissions that a delegated caller needs. The default refuses.
     ///
@@ -89,7 +96,7 @@ pub trait Verb: Serialize + DeserializeOwned + Send + 'static {
 /// A verb whose answer comes in parts.
 pub trait InParts: Verb {
     /// A part, of bounded size.
-    type Part: Serialize + DeserializeOwned + Send + 'static;
+    type Part: Serialize + DeserializeOwned + JsonSchema + Send + 'static;
 }
 
 /// The result of a request.
@@ -123,12 +130,18 @@ impl Session {
         if let Some(daemon) = self.daemon() {
             return self.ask(daemon, request).await;
         }
-        self.only_looks.store(V::LOOKS == Looks::Always, Ordering::Relaxed);
+        let only_looks = request.only_looks();
+        self.only_looks.store(only_looks, Ordering::Relaxed);
         let checked = async {
-            match (V::NEEDS, self.caller().delegated()) {
-                (_, None) | (Needs::Nothing, _) => {}
-                (Needs::Delegated, Some(who)) => request.permissions(self).await?.check(who).await?,
-                (Needs::All, Some(_)) => return Err(ControlError::Refused(ONLY_ADMINS.into())),
+            match (self.caller().rights, V::NEEDS) {
+                (Rights::Look, _) if !only_looks => return Err(ControlError::MayOnlyLook),
+                (Rights::All | Rights::Look, _) | (_, Needs::Nothing) => {}
+                (Rights::Delegated, Needs::Delegated) => {
+                    request.permissions(self).await?.check(&self.caller().who).await?;
+                }
+                (Rights::Delegated, Needs::All) => {
+                    return Err(ControlError::Refused(ONLY_ADMINS.into()));
+                }
             }
             request.carry_out(self).await
         };

@@ -17,7 +17,7 @@ pub mod receive;
 pub mod rights;
 pub mod select;
 pub mod send;
-mod shown;
+pub mod shown;
 pub mod space;
 pub mod tree;
 pub mod wait;

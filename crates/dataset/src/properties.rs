@@ -74,8 +74,9 @@ pub enum Value {
     Text(String),
 }
 
-/// Dataset property.
+/// Dataset property. As JSON, an index property's number is followed by its name (`word`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "Told", into = "Told")]
 pub struct Property {
     /// Name.
     pub name: String,
@@ -85,6 +86,40 @@ pub struct Property {
     pub source: Source,
     /// Received value, in force or not.
     pub received: Option<Value>,
+}
+
+/// A property as JSON.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Property")]
+struct Told {
+    /// Name.
+    name: String,
+    /// Value.
+    value: Value,
+    /// Name of an index property's value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    word: Option<String>,
+    /// Source of the value.
+    source: Source,
+    /// Received value, in force or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    received: Option<Value>,
+}
+
+impl From<Property> for Told {
+    fn from(property: Property) -> Told {
+        let number = property.number();
+        let word = number.filter(|number| property.literal() != number.to_string());
+        let word = word.filter(|_| !property.name.ends_with("ratio")).map(|_| property.literal());
+        let Property { name, value, source, received } = property;
+        Told { name, value, word, source, received }
+    }
+}
+
+impl From<Told> for Property {
+    fn from(Told { name, value, source, received, .. }: Told) -> Property {
+        Property { name, value, source, received }
+    }
 }
 
 impl Property {

@@ -1,19 +1,23 @@
-//! Command output as an HTTP answer.
+//! A running verb as an HTTP answer.
 //!
 //! ```text
-//!   JSON     {"output": [DOCUMENT, ...], "messages": [...], "status": 0}    the default
-//!   events   text/event-stream: `output` and `message` as they arrive, `end` with the status
+//!   JSON     {"parts": [...], "answer": ..., "notes": [...], "status": 0}    the default
+//!   events   text/event-stream: `note`, `progress` and `part` as they arrive; `answer` or `error`; `end`
 //!   raw      application/octet-stream: the bytes of standard output
 //! ```
 //!
-//! Idea: output is passed on as it arrives, so a list of millions of files takes no memory here. The HTTP
-//! status reports only commands that fail before any output. After output, the command's own status follows
-//! at the end.
+//! Idea: parts and bytes are passed on as they arrive, so a list of millions of files takes no memory here.
+//! The HTTP status reports only verbs that fail before any of them. Afterwards, the verb's own status follows
+//! at the end; a transfer of bytes that fails is cut off.
 
 use std::collections::VecDeque;
 use std::io;
 
 use bytes::Bytes;
+use cenote_control::remote::Told;
+use cenote_control::table::Json;
+use cenote_control::{ControlError, Note, Outcome};
+use cenote_serve::run::{Next, Running};
 use futures::stream;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -23,11 +27,11 @@ use hyper::header::{REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::documents::{Documents, Part};
-use cenote_serve::run::{Next, Running, keep};
-
 /// Answer body.
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
+
+/// Bytes of notes kept until the end of an answer.
+const NOTES_BYTES_MAX: usize = 1 << 20;
 
 /// Format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,34 +94,87 @@ fn with_headers(status: StatusCode, content_type: &'static str, body: Body) -> R
     response
 }
 
-/// HTTP status of a command that ended without output.
-fn http_status(status: u8) -> StatusCode {
-    match status {
-        0 => StatusCode::OK,
-        2 => StatusCode::BAD_REQUEST,
+/// HTTP status of a verb that failed without output. `is_get`: POST could have succeeded.
+fn http_status(error: &ControlError, is_get: bool) -> StatusCode {
+    match error {
+        ControlError::MayOnlyLook if is_get => StatusCode::METHOD_NOT_ALLOWED,
+        ControlError::MayOnlyLook => StatusCode::FORBIDDEN,
+        error if error.outcome() == Outcome::Misused => StatusCode::BAD_REQUEST,
         _ => StatusCode::CONFLICT,
     }
 }
 
-/// Answers with a command's output, until the command or the connection ends.
-pub async fn of_command(mut running: Running, form: Form) -> Response<Body> {
-    let mut messages = Vec::new();
+/// Answers with a verb's notes, parts, bytes and answer, until it or the connection ends.
+pub async fn of_verb(mut running: Running, form: Form, is_get: bool) -> Response<Body> {
+    let mut notes = Notes::default();
     if form == Form::Events {
-        return streamed(Stream::new(running, form, messages, VecDeque::new()));
+        return streamed(Stream::new(running, form, notes, VecDeque::new()));
     }
     loop {
         match running.next().await {
-            Next::Message(chunk) => keep(&mut messages, &chunk),
-            Next::Output(chunk) => {
-                let ahead = VecDeque::from([Next::Output(chunk)]);
-                return streamed(Stream::new(running, form, messages, ahead));
+            Next::Told(told) => notes.keep(told),
+            Next::Output(_) if form == Form::Json => {}
+            next @ (Next::Output(_) | Next::Part(_)) => {
+                return streamed(Stream::new(running, form, notes, VecDeque::from([next])));
             }
-            Next::End(0) if form == Form::Raw => return whole(StatusCode::OK, form.content_type(), ""),
-            Next::End(status) => {
-                let answer = json!({"output": [], "messages": lines(&messages), "status": status});
-                return whole(http_status(status), Form::Json.content_type(), answer.to_string());
+            Next::End(Ok((_, Outcome::Done))) if form == Form::Raw => {
+                return whole(StatusCode::OK, form.content_type(), "");
+            }
+            Next::End(Ok((answer, outcome))) => {
+                // Bytes were asked for, and there are none.
+                let status = if form == Form::Raw { StatusCode::CONFLICT } else { StatusCode::OK };
+                let mut content = b"{".to_vec();
+                content.extend(notes.end(Ok((answer, outcome))));
+                return whole(status, Form::Json.content_type(), content);
+            }
+            Next::End(Err(error)) => {
+                let status = http_status(&error, is_get);
+                let mut content = b"{".to_vec();
+                content.extend(notes.end(Err(error)));
+                return whole(status, Form::Json.content_type(), content);
             }
         }
+    }
+}
+
+/// Notes so far.
+#[derive(Default)]
+struct Notes {
+    all: Vec<Value>,
+    bytes: usize,
+}
+
+impl Notes {
+    fn keep(&mut self, told: Told) {
+        let Told::Note(note) = told else { return };
+        let note = as_json(&note);
+        self.bytes += note["text"].as_str().map_or(0, str::len);
+        if self.bytes <= NOTES_BYTES_MAX {
+            self.all.push(note);
+        }
+    }
+
+    /// The end of a JSON object: answer or error, notes, status.
+    fn end(&mut self, done: Result<Json, ControlError>) -> Vec<u8> {
+        let notes = Value::Array(std::mem::take(&mut self.all));
+        let (mut out, status) = match done {
+            Ok((answer, outcome)) => ([b"\"answer\":", &*answer].concat(), outcome.status()),
+            Err(error) => (format!("\"error\":{}", text_of(&error)).into_bytes(), error.outcome().status()),
+        };
+        out.extend(format!(",\"notes\":{notes},\"status\":{status}}}").into_bytes());
+        out
+    }
+}
+
+fn text_of(error: &ControlError) -> Value {
+    error.text_about("").into()
+}
+
+/// `status`: of a failure that did not end the verb.
+fn as_json(note: &Note) -> Value {
+    match note {
+        Note::Said(text) | Note::Bare(text) | Note::Line(text) => json!({ "text": text }),
+        Note::Failed { text, status } => json!({"text": text, "status": status}),
     }
 }
 
@@ -125,12 +182,11 @@ pub async fn of_command(mut running: Running, form: Form) -> Response<Body> {
 struct Stream {
     running: Running,
     form: Form,
-    messages: Vec<u8>,
-    documents: Documents,
-    /// Documents begun so far.
-    count: u64,
+    notes: Notes,
+    /// Parts begun so far.
+    parts: u64,
     is_over: bool,
-    /// Output read before the answer's format was chosen.
+    /// Read before the answer's format was chosen.
     ahead: VecDeque<Next>,
 }
 
@@ -138,18 +194,18 @@ fn streamed(stream: Stream) -> Response<Body> {
     let form = stream.form;
     let frames = stream::unfold(stream, |mut stream| async move {
         let frame = stream.frame().await?;
-        Some((Ok(Frame::data(Bytes::from(frame))), stream))
+        Some((frame.map(|bytes| Frame::data(Bytes::from(bytes))), stream))
     });
     with_headers(StatusCode::OK, form.content_type(), StreamBody::new(frames).boxed_unsync())
 }
 
 impl Stream {
-    fn new(running: Running, form: Form, messages: Vec<u8>, ahead: VecDeque<Next>) -> Stream {
-        Stream { running, form, messages, documents: Documents::default(), count: 0, is_over: false, ahead }
+    fn new(running: Running, form: Form, notes: Notes, ahead: VecDeque<Next>) -> Stream {
+        Stream { running, form, notes, parts: 0, is_over: false, ahead }
     }
 
     /// Next bytes of the answer; `None` at its end.
-    async fn frame(&mut self) -> Option<Vec<u8>> {
+    async fn frame(&mut self) -> Option<io::Result<Vec<u8>>> {
         while !self.is_over {
             let next = match self.ahead.pop_front() {
                 Some(next) => next,
@@ -157,75 +213,58 @@ impl Stream {
             };
             let frame = match (self.form, next) {
                 (Form::Raw, Next::Output(chunk)) => chunk,
-                (Form::Raw, Next::End(_)) => return None,
-                (_, Next::Output(chunk)) => self.documents(&chunk),
-                (Form::Events, Next::Message(chunk)) => self.messages_so_far(&chunk),
-                (_, Next::Message(chunk)) => {
-                    keep(&mut self.messages, &chunk);
+                (Form::Raw, Next::End(Ok((_, Outcome::Done)))) => return None,
+                (Form::Raw, Next::End(_)) => {
+                    self.is_over = true;
+                    return Some(Err(io::Error::other("the command failed")));
+                }
+                (Form::Events, Next::Told(told)) => event_of(&told),
+                (_, Next::Told(told)) => {
+                    self.notes.keep(told);
                     continue;
                 }
-                (Form::Json, Next::End(status)) => self.end_document(status),
-                (Form::Events, Next::End(status)) => self.end_events(status),
+                (Form::Raw, Next::Part(_)) | (Form::Json | Form::Events, Next::Output(_)) => continue,
+                (Form::Events, Next::Part(part)) => event("part", &part),
+                (Form::Json, Next::Part(part)) => {
+                    self.parts += 1;
+                    [if self.parts == 1 { &b"{\"parts\":["[..] } else { b"," }, &part].concat()
+                }
+                (Form::Json, Next::End(done)) => {
+                    self.is_over = true;
+                    [b"],", &*self.notes.end(done)].concat()
+                }
+                (Form::Events, Next::End(done)) => {
+                    self.is_over = true;
+                    end_events(done)
+                }
             };
             if !frame.is_empty() {
-                return Some(frame);
+                return Some(Ok(frame));
             }
         }
         None
     }
-
-    /// Formats documents as array elements or as events.
-    fn documents(&mut self, chunk: &[u8]) -> Vec<u8> {
-        let (form, count) = (self.form, &mut self.count);
-        let mut out = Vec::with_capacity(chunk.len() + 64);
-        self.documents.read(chunk, |part| match (part, form) {
-            (Part::Begin, Form::Events) => out.extend(b"event: output\ndata: "),
-            (Part::Begin, _) => {
-                out.extend(if *count == 0 { &b"{\"output\":["[..] } else { b"," });
-                *count += 1;
-            }
-            (Part::Text(text), _) => out.extend(text),
-            (Part::End, Form::Events) => out.extend(b"\n\n"),
-            (Part::End, _) => {}
-        });
-        out
-    }
-
-    fn end_document(&mut self, status: u8) -> Vec<u8> {
-        self.is_over = true;
-        let begun = if self.count == 0 { "{\"output\":[" } else { "" };
-        format!("{begun}],\"messages\":{},\"status\":{status}}}", Value::from(lines(&self.messages)))
-            .into_bytes()
-    }
-
-    /// Emits complete messages between documents. Messages within a document wait for its end.
-    fn messages_so_far(&mut self, chunk: &[u8]) -> Vec<u8> {
-        keep(&mut self.messages, chunk);
-        let whole = self.messages.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        if self.documents.is_within() || whole == 0 {
-            return Vec::new();
-        }
-        let said: Vec<u8> = self.messages.drain(..whole).collect();
-        message_events(&said)
-    }
-
-    fn end_events(&mut self, status: u8) -> Vec<u8> {
-        self.is_over = true;
-        let mut out = if self.documents.is_within() { b"\n\n".to_vec() } else { Vec::new() };
-        out.extend(message_events(&self.messages));
-        out.extend(format!("event: end\ndata: {}\n\n", json!({ "status": status })).into_bytes());
-        out
-    }
 }
 
-fn message_events(messages: &[u8]) -> Vec<u8> {
-    let event = |said: Value| format!("event: message\ndata: {said}\n\n");
-    lines(messages).into_iter().map(event).collect::<String>().into_bytes()
+/// JSON has no raw line feeds, which would end the event.
+fn event(name: &str, json: &[u8]) -> Vec<u8> {
+    [b"event: ", name.as_bytes(), b"\ndata: ", json, b"\n\n"].concat()
 }
 
-/// Parses each line as JSON, else keeps it as text.
-fn lines(text: &[u8]) -> Vec<Value> {
-    let lines = String::from_utf8_lossy(text);
-    let read = |line: &str| serde_json::from_str(line).unwrap_or_else(|_| line.into());
-    lines.lines().filter(|line| !line.trim().is_empty()).map(read).collect()
+fn event_of(told: &Told) -> Vec<u8> {
+    let (name, value) = match told {
+        Told::Note(note) => ("note", as_json(note)),
+        Told::Progress(share) => ("progress", json!(share)),
+        Told::Counted(met) => ("counted", json!(met)),
+    };
+    event(name, value.to_string().as_bytes())
+}
+
+fn end_events(done: Result<Json, ControlError>) -> Vec<u8> {
+    let (mut out, status) = match done {
+        Ok((answer, outcome)) => (event("answer", &answer), outcome.status()),
+        Err(error) => (event("error", text_of(&error).to_string().as_bytes()), error.outcome().status()),
+    };
+    out.extend(event("end", json!({ "status": status }).to_string().as_bytes()));
+    out
 }

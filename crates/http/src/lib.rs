@@ -2,24 +2,23 @@
 //!
 //! ```text
 //!   /                     the page (static files; its data comes from the API)
-//!   /v1/zfs/list ...      the command `zfs list`: fields are its options, the answer is its JSON output
-//!   /v1/openapi.json      description of all commands and fields
+//!   /v1/zfs/list ...      the verb `zfs list`: its request, and its answer, in JSON
+//!   /v1/openapi.json      description of all verbs with their types
 //!   /metrics              Prometheus metrics, under the names that dashboards use
 //! ```
 //!
-//! Idea: commands are data. The command line describes each command once (names, options, help), and the API
-//! is derived from that description. So a new command appears in the API and in its document by itself. A
-//! request runs its command in the daemon, exactly as the socket does.
+//! Idea: verbs are values. The API, its description and its rights come from the table of verbs
+//! (`cenote_control::table`), so a new verb appears here by itself. A request runs its verb in the daemon,
+//! exactly as the socket does; this crate knows no verb.
 //!
 //! Read in this order: [`server`] (from connection to answer), [`access`] (tokens and roles), `room`
-//! (concurrent commands), [`catalogue`] (commands), [`call`] (fields to a command line), [`answer`] and
-//! [`documents`] (output to an answer), [`openapi`], [`metrics`], [`page`].
+//! (concurrent verbs), [`catalogue`] (verbs and their types), `fields` (requests in a query), `answer`,
+//! [`openapi`], [`metrics`], [`page`].
 
 pub mod access;
 mod answer;
-mod call;
 pub mod catalogue;
-mod documents;
+mod fields;
 pub mod metrics;
 pub mod openapi;
 mod page;
@@ -28,5 +27,4 @@ mod room;
 pub mod server;
 
 pub use access::{Access, Tokens};
-pub use catalogue::{Catalogue, Input, Kind, Looks, Verb};
 pub use server::HttpServer;

@@ -1,7 +1,7 @@
 //! The server: from connections to answers.
 //!
-//! Limits: a client has [`PATIENCE`] for each request's head and for its fields, whose size is at most
-//! [`FIELDS_BYTES_MAX`]. At most [`COMMANDS_MAX`] commands run at a time, half of that for one user or
+//! Limits: a client has [`PATIENCE`] for each request's head and for a verb's request, whose size is at most
+//! [`REQUEST_BYTES_MAX`]. At most [`COMMANDS_MAX`] commands run at a time, half of that for one user or
 //! address ([`room`](crate::room)). A client that reads slowly holds one pipe buffer of output; one that
 //! stops reading is disconnected ([`Patient`]).
 
@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cenote_control::Rights;
 use cenote_disk::{Origin, Stream};
 use cenote_host::pools::Pools;
 use cenote_runtime::Runtime;
 use cenote_serve::listen::NO_ROOM;
-use cenote_serve::run;
+use cenote_serve::run::Call;
 use cenote_serve::socket::Serving;
 use cenote_serve::tls::Tls;
 use futures::future::{Either, select};
@@ -30,22 +31,24 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
 
 use crate::access::{Access, Tokens};
-use crate::answer::{self, Body, Form, refusal, whole};
-use crate::catalogue::{Catalogue, Looks, Verb};
+use crate::answer::{Body, Form, of_verb, refusal, whole};
+use crate::catalogue::{Catalogue, Verb};
 use crate::metrics::Format;
 use crate::patient::Patient;
 use crate::room::{COMMANDS_MAX, Connection, Rooms};
-use crate::{call, metrics, openapi, page};
+use crate::{fields, metrics, openapi, page};
 
-/// Time limit for the head of a request, and for its fields.
+/// Time limit for the head of a request, and for its content.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Largest fields of a request.
-const FIELDS_BYTES_MAX: usize = 8 << 20;
+/// Largest request of a verb.
+const REQUEST_BYTES_MAX: usize = 8 << 20;
+/// Longest request in a pool's history.
+const NOTED_BYTES_MAX: usize = 4 << 10;
 /// Largest head of a request.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Tells the page the token's role, so that it offers only permitted actions.
@@ -72,14 +75,14 @@ pub enum Client {
 }
 
 impl HttpServer {
-    /// Creates a server of these commands and pools.
+    /// Creates a server of these verbs and pools.
     pub fn new(
         commands: Arc<dyn Serving>,
         pools: Arc<Pools>,
-        catalogue: Catalogue,
         tokens: Tokens,
         tls: Option<Tls>,
     ) -> HttpServer {
+        let catalogue = Catalogue::new();
         let document = openapi::document(&catalogue).to_string().into();
         let rooms = Rooms::new(COMMANDS_MAX);
         HttpServer { commands, pools, catalogue, document, tokens, tls, rooms }
@@ -173,21 +176,17 @@ impl HttpServer {
             let lines = metrics::influx(&self.pools, runtime.unix_time_ns()).await;
             return whole(StatusCode::OK, "text/plain; charset=utf-8", lines);
         }
-        let words = path.strip_prefix("/v1/").map(|words| words.split('/'));
-        let Some(verb) = words.and_then(|words| self.catalogue.get(words)) else {
+        let Some(verb) = path.strip_prefix("/v1/").and_then(|path| self.catalogue.get(path)) else {
             return refusal(StatusCode::NOT_FOUND, "nothing is here; /v1/openapi.json lists what there is");
         };
-        if !is_get && request.method() != Method::POST || is_get && verb.looks == Looks::Never {
+        if !is_get && request.method() != Method::POST || is_get && !verb.may_look() {
             return by_post();
         }
-        if access < Access::Change && verb.looks == Looks::Never {
-            return may_not_change();
-        }
-        self.command(runtime, verb, request, access, connection).await
+        self.run(runtime, verb, request, access, connection).await
     }
 
-    /// Runs a command.
-    async fn command(
+    /// Runs a verb. A request by GET must change nothing, whatever its token may do.
+    async fn run(
         &self,
         runtime: &Runtime,
         verb: &Verb,
@@ -198,45 +197,53 @@ impl HttpServer {
         let is_get = request.method() == Method::GET;
         let header = |name: HeaderName| request.headers().get(name).and_then(|value| value.to_str().ok());
         let form = Form::accepted(header(ACCEPT).unwrap_or_default());
-        let content_type = header(CONTENT_TYPE).unwrap_or_default();
-        let is_input = content_type.starts_with("application/octet-stream");
-        let mut fields = query(request.uri().query().unwrap_or_default());
-        let body = if is_input {
-            Some(request.into_body())
+        let has_input = header(CONTENT_TYPE).unwrap_or_default().starts_with("application/octet-stream");
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let (mut asked, mut input) = (Vec::new(), None);
+        if has_input {
+            input = Some(request.into_body());
         } else {
-            let limited = Limited::new(request.into_body(), FIELDS_BYTES_MAX).collect();
+            let limited = Limited::new(request.into_body(), REQUEST_BYTES_MAX).collect();
             let Ok(Ok(content)) = runtime.timeout(PATIENCE, limited).await else {
-                return refusal(StatusCode::PAYLOAD_TOO_LARGE, "the fields are too long, or come too slowly");
+                let why = "the request is too long, or comes too slowly";
+                return refusal(StatusCode::PAYLOAD_TOO_LARGE, why);
             };
-            match fields_of(&content.to_bytes()) {
-                Ok(more) => fields.extend(more),
-                Err(why) => return refusal(StatusCode::BAD_REQUEST, &why),
-            }
-            None
-        };
-        let words = match call::words(verb, &fields, form != Form::Raw) {
-            Ok(words) => words,
-            Err(error) => return refusal(StatusCode::BAD_REQUEST, &error.to_string()),
-        };
-        if !self.catalogue.only_looks(verb, &words) {
-            if is_get {
-                return by_post();
-            }
-            if access < Access::Change {
-                return may_not_change();
-            }
+            asked = content.to_bytes().to_vec();
         }
+        if asked.is_empty() {
+            match fields::request(&verb.request, &query) {
+                Ok(fields) => asked = fields.to_string().into_bytes(),
+                Err(why) => return refusal(StatusCode::BAD_REQUEST, &why.to_string()),
+            }
+        } else if !query.is_empty() {
+            let why = "the request is both in the query and in the content";
+            return refusal(StatusCode::BAD_REQUEST, why);
+        }
+        let call = Call {
+            verb: verb.row,
+            command: noted(verb, &asked),
+            request: asked,
+            rights: if is_get || access < Access::Change { Rights::Look } else { Rights::All },
+            has_input,
+            has_output: form == Form::Raw,
+        };
         let Some(room) = self.rooms.enter(runtime, connection).await else { return too_many() };
-        let started = run::start(&self.commands, words, body.is_some(), room);
-        let (running, stdin) = match started {
+        let (running, stdin) = match call.start(&self.commands, room) {
             Ok(started) => started,
             Err(error) => return refusal(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
         };
-        if let (Some(body), Some(stdin)) = (body, stdin) {
-            runtime.spawn(feed(body, stdin)).detach();
+        if let (Some(input), Some(stdin)) = (input, stdin) {
+            runtime.spawn(feed(input, stdin)).detach();
         }
-        answer::of_command(running, form).await
+        of_verb(running, form, is_get).await
     }
+}
+
+/// A request, for the pool's history.
+fn noted(verb: &Verb, request: &[u8]) -> String {
+    let request = String::from_utf8_lossy(request);
+    let end = (0..=request.len().min(NOTED_BYTES_MAX)).rev().find(|end| request.is_char_boundary(*end));
+    format!("{} {}", verb.row.name, &request[..end.unwrap_or(0)])
 }
 
 /// Refuses a connection: too many clients.
@@ -257,10 +264,6 @@ fn by_post() -> Response<Body> {
     refusal(StatusCode::METHOD_NOT_ALLOWED, "send it by POST")
 }
 
-fn may_not_change() -> Response<Body> {
-    refusal(StatusCode::FORBIDDEN, "this token may look, but not change anything")
-}
-
 fn too_many() -> Response<Body> {
     refusal(StatusCode::SERVICE_UNAVAILABLE, "too many commands are under way")
 }
@@ -274,31 +277,6 @@ fn is_of_a_browser(headers: &HeaderMap) -> bool {
     has("origin") || has("sec-fetch-site") || host.contains('.') && !is_address
 }
 
-/// Parses query fields: `name=value`, repeated for lists.
-fn query(query: &str) -> Map<String, Value> {
-    let mut fields = Map::new();
-    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        let value = Value::String(value.into_owned());
-        match fields.get_mut(&*name) {
-            None => _ = fields.insert(name.into_owned(), value),
-            Some(Value::Array(values)) => values.push(value),
-            Some(one) => *one = Value::Array(vec![one.take(), value]),
-        }
-    }
-    fields
-}
-
-fn fields_of(content: &[u8]) -> Result<Map<String, Value>, String> {
-    if content.is_empty() {
-        return Ok(Map::new());
-    }
-    match serde_json::from_slice(content) {
-        Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err("the fields are to be a JSON object".into()),
-        Err(error) => Err(format!("the fields are no JSON: {error}")),
-    }
-}
-
 /// Streams the request body to the command.
 async fn feed(mut body: Incoming, mut stdin: Sender) {
     while let Some(Ok(frame)) = body.frame().await {
@@ -307,20 +285,5 @@ async fn feed(mut body: Incoming, mut stdin: Sender) {
         if stdin.write_all(&bytes).await.is_err() {
             return;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_query_becomes_fields() {
-        let fields = query("name=tank%2Ffs&type=snapshot&type=volume&recursive=");
-        assert_eq!(
-            Value::from(fields),
-            json!({"name": "tank/fs", "type": ["snapshot", "volume"], "recursive": ""})
-        );
-        assert!(fields_of(b"[1]").is_err() && fields_of(b"{").is_err() && fields_of(b"").is_ok());
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Unit of a value. Values are stored in base units (bytes, nanoseconds, counts); only formatting scales
 /// them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Bytes.

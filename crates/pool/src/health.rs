@@ -193,6 +193,18 @@ impl PoolHealth {
         if self.standstill.is_some() { "SUSPENDED" } else { self.state().name() }
     }
 
+    /// Visits the devices of the pool, its spares and cache devices included.
+    pub fn each_leaf<'a>(&'a self, visit: &mut impl FnMut(&'a VdevStatus)) {
+        for vdev in [&self.root].into_iter().chain(&self.spares).chain(&self.l2cache) {
+            vdev.walk(&mut |vdev| {
+                let is_none = matches!(vdev.kind, VdevKind::Root | VdevKind::Hole | VdevKind::Indirect);
+                if vdev.children.is_empty() && !is_none {
+                    visit(vdev);
+                }
+            });
+        }
+    }
+
     /// Whether the pool can be opened.
     pub fn is_importable(&self) -> bool {
         self.state() >= VdevState::Degraded

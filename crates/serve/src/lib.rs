@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   hosts    --NBD, iSCSI, ublk, vhost-user--> volumes of `host`
-//!   programs --socket------------------------> verbs of `control`; commands (`Serving`)
+//!   programs --socket------------------------> verbs of `control` (`Serving`)
 //! ```
 //!
-//! Read in this order: [`socket`] and [`run`] (commands), [`listen`] (admission and limits), [`tls`],
+//! Read in this order: [`socket`], [`requests`] and [`run`] (verbs), [`listen`] (admission and limits), [`tls`],
 //! [`config`]; for volumes [`nbd`], [`iscsi`], [`vhost`], [`ublk`].
 
 pub mod config;

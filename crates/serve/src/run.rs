@@ -1,123 +1,38 @@
-//! Runs verbs and commands for a part of the daemon itself, such as HTTP: a verb returns a value ([`ask`]), a
-//! command has pipes as streams.
+//! Runs verbs for a part of the daemon itself: one by its type, for the agent and metrics ([`ask`]); one by its
+//! name, with a request in JSON, for HTTP ([`Call::start`]).
 //!
-//! Dropping the future cancels the work, as Ctrl-C would.
+//! Idea: a verb runs on a thread of its own, as for a client of the socket. What it tells, and its parts, go
+//! through a short channel, so a slow reader slows the verb. Dropping the future or [`Running`] cancels the
+//! verb, as Ctrl-C would.
+//!
+//! Locking: a console's stream has a mutex, held to clone or to drop it.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use crate::socket::{Asked, CommandLine, Peer, Serving, on_command_thread};
-use cenote_control::{Answered, Caller, Console, Input, Note, Outcome, Progress, Rights, Verb};
+use cenote_control::caller::CountedFiles;
+use cenote_control::parts::Taker;
+use cenote_control::remote::{Met, Share, Told};
+use cenote_control::table::{Json, Row};
+use cenote_control::{Answered, Caller, Console, ControlError, Input, Note, Outcome, Progress, Rights, Verb};
 use cenote_dataset::Credentials;
 use cenote_host::cancel::Cancel;
-use serde_json::Value;
+use parking_lot::Mutex;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::{Receiver, Sender};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::block_in_place;
+
+use crate::socket::{Serving, on_command_thread};
 
 /// Bytes per read.
 const CHUNK_BYTES: usize = 64 << 10;
+/// Events that wait for their reader.
+const EVENTS_AHEAD: usize = 16;
 /// Bytes of messages kept.
 const MESSAGES_BYTES_MAX: usize = 1 << 20;
-
-/// A running command.
-pub struct Running {
-    stdout: Option<Receiver>,
-    stderr: Option<Receiver>,
-    status: oneshot::Receiver<u8>,
-    _cancelled_if_dropped: Ends,
-}
-
-/// The next event of a command.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Standard output.
-    Output(Vec<u8>),
-    /// Standard error.
-    Message(Vec<u8>),
-    /// Its end, with the exit status.
-    End(u8),
-}
-
-/// Starts a command as the daemon's own user, and keeps `permit` until it ends. `stdin`: the caller writes to
-/// its standard input through the returned pipe.
-///
-/// # Errors
-/// The system has no descriptors or threads left.
-pub fn start(
-    commands: &Arc<dyn Serving>,
-    words: Vec<String>,
-    stdin: bool,
-    permit: impl Send + 'static,
-) -> io::Result<(Running, Option<Sender>)> {
-    let (stdout, its_stdout) = io::pipe()?;
-    let (stderr, its_stderr) = io::pipe()?;
-    let (its_stdin, stdin) = match stdin {
-        true => {
-            let (its_stdin, stdin) = io::pipe()?;
-            (OwnedFd::from(its_stdin), Some(Sender::from_owned_fd(stdin.into())?))
-        }
-        false => (OwnedFd::from(std::fs::File::open("/dev/null")?), None),
-    };
-    let cancel = Cancel::default();
-    let argv = std::iter::once("cenote".to_owned()).chain(words).map(String::into_bytes).collect();
-    let uid = rustix::process::getuid().as_raw();
-    let asked = Asked {
-        line: CommandLine::new(argv, b"/".to_vec(), Vec::new()),
-        peer: Peer { who: Credentials { uid, gids: Vec::new() }, pid: std::process::id() as i32 },
-        streams: [its_stdin, its_stdout.into(), its_stderr.into()],
-        files: Vec::new(),
-        is_carried: false,
-        cancel: cancel.clone(),
-    };
-    let (told, status) = oneshot::channel();
-    let commands = commands.clone();
-    on_command_thread(move || {
-        // The permit is held until the command has ended, even without a waiting caller.
-        _ = told.send(commands.run(asked));
-        drop(permit);
-    })?;
-    let stdout = Some(Receiver::from_owned_fd(stdout.into())?);
-    let stderr = Some(Receiver::from_owned_fd(stderr.into())?);
-    Ok((Running { stdout, stderr, status, _cancelled_if_dropped: Ends(cancel) }, stdin))
-}
-
-impl Running {
-    /// Waits for the next event.
-    pub async fn next(&mut self) -> Next {
-        loop {
-            let (stdout, stderr) = (self.stdout.is_some(), self.stderr.is_some());
-            // Polling the losing side reads nothing.
-            let (is_output, chunk) = tokio::select! {
-                chunk = read(&mut self.stdout), if stdout => (true, chunk),
-                chunk = read(&mut self.stderr), if stderr => (false, chunk),
-                else => return Next::End((&mut self.status).await.unwrap_or(1)),
-            };
-            match (is_output, chunk.is_empty()) {
-                (true, true) => self.stdout = None,
-                (false, true) => self.stderr = None,
-                (true, false) => return Next::Output(chunk),
-                (false, false) => return Next::Message(chunk),
-            }
-        }
-    }
-
-    /// Runs it to its end; returns output, messages and status. `None`: more output than `bytes_max`.
-    async fn collect(mut self, bytes_max: usize) -> Option<(Vec<u8>, Vec<u8>, u8)> {
-        let (mut output, mut messages) = (Vec::new(), Vec::new());
-        loop {
-            match self.next().await {
-                Next::Output(chunk) => output.extend(chunk),
-                Next::Message(chunk) => keep(&mut messages, &chunk),
-                Next::End(status) => return Some((output, messages, status)),
-            }
-            if output.len() > bytes_max {
-                return None;
-            }
-        }
-    }
-}
 
 /// A verb's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,8 +49,7 @@ where
     V::Answer: Send,
 {
     let (said, cancel) = (Arc::new(Said::default()), Cancel::default());
-    let who = Credentials { uid: rustix::process::getuid().as_raw(), gids: Vec::new() };
-    let caller = Caller::client(who, Rights::All, said.clone(), "/".into(), Vec::new(), cancel.clone());
+    let caller = own_caller(Rights::All, said.clone(), cancel.clone());
     let (told, done) = oneshot::channel();
     let (commands, command) = (commands.clone(), command.to_owned());
     let begun = on_command_thread(move || {
@@ -154,6 +68,12 @@ where
     }
 }
 
+/// The daemon's own user, without a directory or an environment.
+fn own_caller(rights: Rights, console: Arc<dyn Console>, cancel: Cancel) -> Caller {
+    let who = Credentials { uid: rustix::process::getuid().as_raw(), gids: Vec::new() };
+    Caller::client(who, rights, console, "/".into(), Vec::new(), cancel)
+}
+
 struct Ends(Cancel);
 
 impl Drop for Ends {
@@ -164,20 +84,20 @@ impl Drop for Ends {
 
 /// Collects a verb's failures, one line each.
 #[derive(Default)]
-struct Said(Mutex<Vec<u8>>);
+struct Said(Mutex<String>);
 
 impl Said {
     fn text(&self) -> String {
-        let said = self.0.lock().map(|said| String::from_utf8_lossy(&said).trim().to_owned());
-        said.unwrap_or_default()
+        self.0.lock().trim().to_owned()
     }
 }
 
 impl Console for Said {
     fn note(&self, note: Note) {
         let (Note::Said(text) | Note::Bare(text) | Note::Line(text) | Note::Failed { text, .. }) = note;
-        if let Ok(mut said) = self.0.lock() {
-            keep(&mut said, (text + "\n").as_bytes());
+        let mut said = self.0.lock();
+        if said.len() + text.len() < MESSAGES_BYTES_MAX {
+            *said += &(text + "\n");
         }
     }
 
@@ -192,121 +112,284 @@ impl Console for Said {
     }
 }
 
-/// The output of a displaying command.
-#[derive(Debug, Default, Clone, PartialEq)]
-pub struct Document {
-    /// Its JSON, if any.
-    pub value: Value,
-    /// The reasons for missing parts; the rest is in the value.
-    pub failed: Option<String>,
+/// A request to run.
+#[derive(Debug)]
+pub struct Call {
+    /// Verb.
+    pub verb: &'static Row,
+    /// Its request, as JSON.
+    pub request: Vec<u8>,
+    /// Rights of the caller, who has the daemon's identity.
+    pub rights: Rights,
+    /// For the pool's history.
+    pub command: String,
+    /// The caller writes to the verb's standard input.
+    pub has_input: bool,
+    /// The caller reads the verb's standard output.
+    pub has_output: bool,
 }
 
-/// Runs a command that only prints; returns its JSON document of at most `bytes_max`.
-pub async fn document(
-    commands: &Arc<dyn Serving>,
-    words: impl IntoIterator<Item = &str>,
-    bytes_max: usize,
-) -> Document {
-    match output(commands, words, bytes_max).await {
-        Ok((output, failed)) => {
-            Document { value: serde_json::from_slice(&output).unwrap_or_default(), failed }
+/// A running verb.
+pub struct Running {
+    events: mpsc::Receiver<Next>,
+    output: Option<Receiver>,
+    ended: Option<Result<Json, ControlError>>,
+    _cancelled_if_dropped: Ends,
+}
+
+/// The next event of a verb.
+#[derive(Debug)]
+pub enum Next {
+    /// A note or progress.
+    Told(Told),
+    /// A part of the answer, as JSON.
+    Part(Vec<u8>),
+    /// Bytes that it wrote to standard output.
+    Output(Vec<u8>),
+    /// Its end.
+    End(Result<Json, ControlError>),
+}
+
+impl Call {
+    /// Starts the verb, and keeps `permit` until it ends. The pipe is its standard input, if there is one.
+    ///
+    /// # Errors
+    /// The system has no descriptors or threads left.
+    pub fn start(
+        self,
+        commands: &Arc<dyn Serving>,
+        permit: impl Send + 'static,
+    ) -> io::Result<(Running, Option<Sender>)> {
+        let (tell, events) = mpsc::channel(EVENTS_AHEAD);
+        let (mut output, mut its_output, mut input, mut its_input) = (None, None, None, None);
+        if self.has_output {
+            let (reader, writer) = io::pipe()?;
+            output = Some(Receiver::from_owned_fd(reader.into())?);
+            its_output = Some(OwnedFd::from(writer));
         }
-        Err(why) => Document { failed: Some(why), ..Document::default() },
+        if self.has_input {
+            let (reader, writer) = io::pipe()?;
+            its_input = Some(OwnedFd::from(reader));
+            input = Some(Sender::from_owned_fd(writer.into())?);
+        }
+        let streams = Mutex::new([its_input, its_output].map(|stream| stream.map(File::from)));
+        let console = Arc::new(Teller { tell: tell.clone(), streams });
+        let cancel = Cancel::default();
+        let gives = {
+            let console = console.clone();
+            Taker::of_json(move |part| console.send(Next::Part(part)).map_err(ControlError::io("the answer")))
+        };
+        let caller = own_caller(self.rights, console.clone(), cancel.clone()).taking(gives);
+        let commands = commands.clone();
+        on_command_thread(move || {
+            let Call { verb, request, command, .. } = self;
+            let session = commands.session(caller, command, verb.sees_all);
+            let done = session.runtime().clone().block_on(verb.run(&session, &request));
+            drop(session);
+            console.end();
+            tell.blocking_send(Next::End(done)).ok();
+            // The permit is held until the verb has ended, even without a waiting caller.
+            drop(permit);
+        })?;
+        Ok((Running { events, output, ended: None, _cancelled_if_dropped: Ends(cancel) }, input))
     }
 }
 
-/// Runs a command that only prints; returns its text.
-///
-/// # Errors
-/// The command's failure, or more output than `bytes_max`.
-pub async fn text(
-    commands: &Arc<dyn Serving>,
-    words: impl IntoIterator<Item = &str>,
-    bytes_max: usize,
-) -> Result<String, String> {
-    match output(commands, words, bytes_max).await? {
-        (output, None) => Ok(String::from_utf8_lossy(&output).into_owned()),
-        (_, Some(why)) => Err(why),
-    }
-}
-
-/// The output, and the reasons for missing parts.
-async fn output(
-    commands: &Arc<dyn Serving>,
-    words: impl IntoIterator<Item = &str>,
-    bytes_max: usize,
-) -> Result<(Vec<u8>, Option<String>), String> {
-    let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-    let line = words.join(" ");
-    let (running, _) = start(commands, words, false, ()).map_err(|error| error.to_string())?;
-    match running.collect(bytes_max).await {
-        None => Err(format!("`{line}` printed too much")),
-        Some((output, _, 0)) => Ok((output, None)),
-        Some((output, messages, status)) => {
-            let why = String::from_utf8_lossy(&messages).trim().to_owned();
-            let why = if why.is_empty() { format!("`{line}` ended with status {status}") } else { why };
-            Ok((output, Some(why)))
+impl Running {
+    /// Waits for the next event.
+    pub async fn next(&mut self) -> Next {
+        loop {
+            let (runs, has_output) = (self.ended.is_none(), self.output.is_some());
+            // Polling the losing side reads nothing.
+            tokio::select! {
+                biased;
+                next = self.events.recv(), if runs => match next {
+                    Some(Next::End(done)) => self.ended = Some(done),
+                    Some(next) => return next,
+                    None => self.ended = Some(Err(did_not_end())),
+                },
+                chunk = read(&mut self.output), if has_output => match chunk.is_empty() {
+                    true => self.output = None,
+                    false => return Next::Output(chunk),
+                },
+                else => return Next::End(self.ended.take().unwrap_or_else(|| Err(did_not_end()))),
+            }
         }
     }
 }
 
-/// Appends to messages up to their limit.
-pub fn keep(messages: &mut Vec<u8>, chunk: &[u8]) {
-    if messages.len() + chunk.len() <= MESSAGES_BYTES_MAX {
-        messages.extend(chunk);
-    }
+fn did_not_end() -> ControlError {
+    ControlError::Refused("the command did not end".into())
 }
 
 async fn read(stream: &mut Option<Receiver>) -> Vec<u8> {
+    let Some(stream) = stream else { return std::future::pending().await };
     let mut chunk = Vec::with_capacity(CHUNK_BYTES);
-    if let Some(stream) = stream {
-        // A pipe within this process fails only if another part closed it: treat as the end.
-        stream.read_buf(&mut chunk).await.ok();
-    }
+    // A pipe within this process fails only if another part closed it: treat as the end.
+    stream.read_buf(&mut chunk).await.ok();
     chunk
+}
+
+/// The console of a running verb.
+///
+/// Work that outlives the verb may keep it; its streams are closed with the verb.
+struct Teller {
+    tell: mpsc::Sender<Next>,
+    streams: Mutex<[Option<File>; 2]>,
+}
+
+const INPUT: usize = 0;
+const OUTPUT: usize = 1;
+
+impl Teller {
+    /// Blocks until there is room.
+    fn send(&self, next: Next) -> io::Result<()> {
+        // On a thread of the runtime, other tasks go on meanwhile: the reader is one of them.
+        let sent = block_in_place(|| self.tell.blocking_send(next));
+        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn stream(&self, which: usize, advice: &'static str) -> io::Result<File> {
+        let streams = self.streams.lock();
+        let missing = || io::Error::new(io::ErrorKind::Unsupported, advice);
+        streams[which].as_ref().ok_or_else(missing)?.try_clone()
+    }
+
+    fn end(&self) {
+        *self.streams.lock() = [None, None];
+    }
+}
+
+impl Console for Teller {
+    fn note(&self, note: Note) {
+        self.send(Next::Told(Told::Note(note))).ok();
+    }
+
+    fn progress(&self, now: Option<Progress<'_>>) {
+        let share = now.map(|Progress { what, done_bytes, total_bytes }| Share {
+            what: what.to_owned(),
+            done_bytes,
+            total_bytes,
+        });
+        // The next one says more.
+        self.tell.try_send(Next::Told(Told::Progress(share))).ok();
+    }
+
+    fn counted(&self, now: Option<CountedFiles<'_>>) {
+        let met = now.map(|CountedFiles { what, files }| Met { what: what.to_owned(), files });
+        self.tell.try_send(Next::Told(Told::Counted(met))).ok();
+    }
+
+    fn output(&self) -> io::Result<File> {
+        self.stream(OUTPUT, "the caller takes no bytes: ask for application/octet-stream")
+    }
+
+    fn stream(&self) -> io::Result<File> {
+        Teller::stream(self, INPUT, "the request has no content of type application/octet-stream")
+    }
+
+    fn input(&self) -> Input<'_> {
+        match Teller::stream(self, INPUT, "") {
+            // Unread input stays for later.
+            Ok(input) => Input::Pipe(Box::new(io::BufReader::with_capacity(1, input))),
+            Err(_) => Input::None,
+        }
+    }
+
+    fn prompt(&self, _text: &str) -> Option<String> {
+        None
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::io::Write;
 
-    use cenote_runtime::Runtime;
-    use serde_json::json;
-
-    use cenote_control::Session;
     use cenote_control::remote::Asking;
+    use cenote_control::{Options, Session, table};
+    use cenote_runtime::Runtime;
 
     use super::*;
-    use crate::socket::Replies;
+    use crate::socket::{Asked, Replies};
 
-    struct Half;
+    /// A daemon without pools.
+    struct Empty(Runtime);
 
-    impl Serving for Half {
-        fn run(&self, asked: Asked) -> u8 {
-            let [_, out, messages] = asked.streams;
-            File::from(out).write_all(br#"{"pools": {"a": {}}}"#).unwrap();
-            File::from(messages).write_all(b"b: I/O error\n").unwrap();
-            1
-        }
-
+    impl Serving for Empty {
         fn carry_out(&self, _: Asking, _: Asked, _: Replies) -> u8 {
             1
         }
 
-        fn session(&self, _: Caller, _: String, _: bool) -> Session {
-            unreachable!("it has no pools")
+        fn session(&self, caller: Caller, command: String, sees_all: bool) -> Session {
+            let options = Options::in_daemon(Default::default(), command, sees_all);
+            Session::new(&self.0, caller, options)
+        }
+    }
+
+    fn call(request: &str, rights: Rights) -> Call {
+        Call {
+            verb: table::row("tunable").unwrap(),
+            request: request.into(),
+            rights,
+            command: String::new(),
+            has_input: false,
+            has_output: true,
         }
     }
 
     #[test]
-    fn what_could_be_shown_is_kept_and_what_could_not_is_said() {
-        let commands: Arc<dyn Serving> = Arc::new(Half);
-        Runtime::real(Some(1)).block_on(async {
-            let listed = document(&commands, ["zpool", "list"], 1 << 10).await;
-            assert_eq!(listed.value, json!({"pools": {"a": {}}}));
-            assert_eq!(listed.failed.as_deref(), Some("b: I/O error"));
-            assert_eq!(text(&commands, ["zpool", "list"], 1 << 10).await.unwrap_err(), "b: I/O error");
+    fn a_request_that_is_none_or_not_permitted_is_refused() {
+        let runtime = Runtime::real(Some(1));
+        let commands: Arc<dyn Serving> = Arc::new(Empty(runtime.clone()));
+        let set = r#"{"settings": [{"name": "zfs_arc_max", "value": "1"}]}"#;
+        for (request, rights, why) in [
+            ("{", Rights::All, "this is not its request"),
+            (r#"{"nmaes": []}"#, Rights::All, "no field 'nmaes'"),
+            (set, Rights::Look, "may look, but not change"),
+            (set, Rights::All, "no daemon runs"),
+        ] {
+            runtime.block_on(async {
+                let (mut running, _) = call(request, rights).start(&commands, ()).unwrap();
+                let Next::End(Err(error)) = running.next().await else { panic!("{request}") };
+                assert!(error.to_string().contains(why), "{request}: {error}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_slow_reader_gets_all_notes_and_all_output() {
+        let runtime = Runtime::real(Some(1));
+        runtime.block_on(async {
+            let (tell, events) = mpsc::channel(EVENTS_AHEAD);
+            let (reader, writer) = io::pipe().unwrap();
+            let output = Receiver::from_owned_fd(reader.into()).unwrap();
+            let streams = Mutex::new([None, Some(File::from(OwnedFd::from(writer)))]);
+            let console = Arc::new(Teller { tell: tell.clone(), streams });
+            let works = move || {
+                let mut out = console.output().unwrap();
+                for number in 0..100 {
+                    console.note(Note::Said(number.to_string()));
+                    out.write_all(&[number; 1000]).unwrap();
+                }
+                drop(out);
+                console.end();
+                tell.blocking_send(Next::End(Ok((b"{}".to_vec(), Outcome::Done)))).ok();
+            };
+            let worker = std::thread::spawn(works);
+            let ends = Ends(Cancel::default());
+            let mut running =
+                Running { events, output: Some(output), ended: None, _cancelled_if_dropped: ends };
+            let (mut notes, mut bytes) = (0, 0);
+            loop {
+                match running.next().await {
+                    Next::Told(_) => notes += 1,
+                    Next::Output(chunk) => bytes += chunk.len(),
+                    Next::Part(_) => panic!("it has no parts"),
+                    Next::End(done) => break assert_eq!(done.unwrap().1, Outcome::Done),
+                }
+            }
+            assert_eq!((notes, bytes), (100, 100_000));
+            worker.join().unwrap();
         });
     }
 }

@@ -1,5 +1,4 @@
-//! The daemon's socket. A client sends a verb's request and gets its answer, or sends a command line with its
-//! standard streams and gets the exit status.
+//! The daemon's socket: a client sends a verb's request and gets its answer.
 //!
 //! ```text
 //!   client                                   daemon
@@ -7,24 +6,18 @@
 //!            cwd, environment
 //!            + standard input and output, opened files (SCM_RIGHTS)
 //!                                    <-----  notes, progress, parts; answer or failure; exit status
-//!
-//!   Request: argv, cwd, environment  ----->  identifies the client, runs the command on these streams
-//!            + stdin, stdout, stderr (SCM_RIGHTS)
 //!   Cancel (Ctrl-C), or end of stream ---->  cancels it
-//!                                    <-----  output and messages (`attendant`), then the exit status
 //! ```
 //!
-//! Idea: the command's own streams travel to the daemon as descriptors. So output, messages, terminals, pipes
-//! and `Broken pipe` behave as if the command ran alone, and the socket copies nothing. This holds for root
-//! and the daemon's user; of other users' streams, the daemon uses standard input only.
-//!
-//! Value verbs (`cenote_control::table`) arrive as requests; the others are still command lines.
+//! Idea: the client's standard input and output travel to the daemon as descriptors. So streams of `zfs send`
+//! and `receive`, terminals, pipes and `Broken pipe` behave as if the verb ran in the client, and the socket
+//! copies nothing.
 //!
 //! Layout of a request: length (4 bytes, little endian), then JSON; of an answer: `answers`. Source:
 //! `docs/protocol.md`.
 //!
-//! Rights: the kernel identifies the client (`SO_PEERCRED`, `SO_PEERGROUPS`); [`Serving::run`] decides its
-//! rights.
+//! Rights: the kernel identifies the client (`SO_PEERCRED`, `SO_PEERGROUPS`); [`Serving::carry_out`]
+//! decides its rights.
 //!
 //! Limits: a command that never ends keeps its seat, so each user gets only some of the seats ([`Crowd`]). A
 //! client must send its request promptly, and a small one unless it is trusted. If the system has no
@@ -39,7 +32,6 @@ mod groups;
 mod link;
 mod replies;
 
-use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -87,7 +79,7 @@ const NO_SEAT: &str = "too many commands are under way; try again when one has e
 /// Commands expect a main thread's stack; unused pages cost no memory.
 const STACK_BYTES: usize = 32 << 20;
 /// Raised when requests change.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// Files of a verb's request. Only root and the daemon's user may send any.
 const FILES_MAX: u32 = 64 << 10;
 /// Files per message; Linux allows 253 (`SCM_MAX_FD`).
@@ -95,41 +87,26 @@ const FILES_AT_ONCE: usize = 128;
 
 /// A request and its context.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct CommandLine {
+pub struct Request {
     version: u32,
-    /// A verb's request; none: a command line.
-    pub asking: Option<Asking>,
-    /// The program's name and arguments.
-    pub argv: Vec<Vec<u8>>,
-    /// Working directory.
-    pub cwd: Vec<u8>,
-    /// Environment variables used by commands.
-    pub env: Vec<(String, Vec<u8>)>,
-    /// Sizes of standard output and error if they are terminals.
-    pub screens: Screens,
+    /// The verb and its request.
+    pub asking: Asking,
+    /// The client's context.
+    pub here: Here,
     /// Number of files sent for the verb. Their descriptors follow.
     #[serde(default)]
     files: u32,
 }
 
-/// Columns and rows of standard output and standard error; none: no terminal.
-pub type Screens = [Option<(u16, u16)>; 2];
-
-impl CommandLine {
-    /// A command line in this protocol version.
-    pub fn new(argv: Vec<Vec<u8>>, cwd: Vec<u8>, env: Vec<(String, Vec<u8>)>) -> CommandLine {
-        CommandLine { version: VERSION, asking: None, argv, cwd, env, screens: [None; 2], files: 0 }
-    }
-
-    /// A verb's request instead.
-    pub fn asking(self, asking: Asking) -> CommandLine {
-        CommandLine { asking: Some(asking), argv: Vec::new(), ..self }
-    }
-
-    /// The same, at terminals of these sizes.
-    pub fn at_screens(self, screens: Screens) -> CommandLine {
-        CommandLine { screens, ..self }
-    }
+/// A client's context.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Here {
+    /// Working directory.
+    pub cwd: Vec<u8>,
+    /// Environment variables used by verbs.
+    pub env: Vec<(String, Vec<u8>)>,
+    /// Its standard error is a terminal, where it can be asked for secrets.
+    pub has_screen: bool,
 }
 
 /// The client's identity.
@@ -141,29 +118,24 @@ pub struct Peer {
     pub pid: i32,
 }
 
-/// A command to run.
+/// A client's side of a verb.
 #[derive(Debug)]
 pub struct Asked {
-    /// Request.
-    pub line: CommandLine,
+    /// Context.
+    pub here: Here,
     /// Client.
     pub peer: Peer,
-    /// Its standard input, output and error.
-    pub streams: [OwnedFd; 3],
+    /// Its standard input and output.
+    pub streams: [OwnedFd; 2],
     /// Files opened by the client.
     pub files: Vec<OwnedFd>,
-    /// The client copies output and messages to its streams, which may be terminals.
-    pub is_carried: bool,
     /// Set when the client interrupts or disconnects.
     pub cancel: Cancel,
 }
 
-/// Runs commands and verbs.
+/// Runs verbs.
 pub trait Serving: Send + Sync + 'static {
-    /// Runs a command; returns its exit status.
-    fn run(&self, asked: Asked) -> u8;
-
-    /// Runs a verb; returns its exit status. Messages go to `replies`, not to the streams.
+    /// Runs a verb for a client; returns its exit status.
     fn carry_out(&self, asking: Asking, asked: Asked, replies: Replies) -> u8;
 
     /// The session of a verb called by a part of the daemon itself. With `sees_all`, its pools include
@@ -288,33 +260,21 @@ pub fn answer(stream: &UnixStream, serving: &impl Serving) -> io::Result<()> {
     let bytes_max = if is_trusted { REQUEST_BYTES_MAX } else { STRANGERS_REQUEST_BYTES_MAX };
     stream.set_write_timeout(Some(Attendant::PATIENCE))?;
     let deadline = Instant::now() + REQUEST_PATIENCE;
-    let received = receive(stream, bytes_max, deadline).and_then(|(line, streams)| {
-        let files = receive_files(stream, line.files, is_trusted, deadline)?;
-        Ok((line, streams, files))
+    let received = receive(stream, bytes_max, deadline).and_then(|(request, streams)| {
+        let files = receive_files(stream, request.files, is_trusted, deadline)?;
+        Ok((request, streams, files))
     });
-    let (mut line, mut streams, files) = received.inspect_err(|error| {
+    let (Request { asking, here, .. }, streams, files) = received.inspect_err(|error| {
         answers::send(stream, Kind::Refused, error.to_string().as_bytes()).ok();
     })?;
     let mut gids = groups::of_peer(stream)?;
     gids.insert(0, peer.gid.as_raw());
     let who = Credentials { uid: peer.uid.as_raw(), gids };
     let peer = Peer { who, pid: peer.pid.as_raw_nonzero().get() };
-    let mut outputs = Vec::new();
-    let asking = line.asking.take();
-    if !is_trusted && asking.is_none() {
-        for (kind, stream) in [Kind::Output, Kind::Message].into_iter().zip(&mut streams[1..]) {
-            let (reader, writer) = io::pipe()?;
-            *stream = writer.into();
-            outputs.push((kind, reader));
-        }
-    }
     let cancel = Cancel::default();
-    let attendant = Attendant::start(stream.try_clone()?, outputs, cancel.clone())?;
-    let asked = Asked { line, peer, streams, files, is_carried: !is_trusted, cancel };
-    let status = match asking {
-        None => serving.run(asked),
-        Some(asking) => serving.carry_out(asking, asked, Replies::to(stream.try_clone()?)),
-    };
+    let attendant = Attendant::start(stream.try_clone()?, cancel.clone())?;
+    let asked = Asked { here, peer, streams, files, cancel };
+    let status = serving.carry_out(asking, asked, Replies::to(stream.try_clone()?));
     if attendant.end() {
         answers::send(stream, Kind::Status, &[status])?;
     }
@@ -322,14 +282,10 @@ pub fn answer(stream: &UnixStream, serving: &impl Serving) -> io::Result<()> {
 }
 
 /// Descriptors come with the request's first bytes.
-fn receive(
-    stream: &UnixStream,
-    bytes_max: u32,
-    deadline: Instant,
-) -> io::Result<(CommandLine, [OwnedFd; 3])> {
+fn receive(stream: &UnixStream, bytes_max: u32, deadline: Instant) -> io::Result<(Request, [OwnedFd; 2])> {
     let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
     let mut length = [0; 4];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
     wait_until(stream, deadline)?;
@@ -347,7 +303,7 @@ fn receive(
     if length > bytes_max {
         return Err(invalid("the command is too long: only root and the daemon's user may send that much"));
     }
-    let streams = descriptors.try_into().map_err(|_| invalid("a request comes with three streams"))?;
+    let streams = descriptors.try_into().map_err(|_| invalid("a request comes with two streams"))?;
     let mut json = vec![0; length as usize];
     let mut rest = &mut json[..];
     while !rest.is_empty() {
@@ -359,10 +315,10 @@ fn receive(
             Err(error) => return Err(error),
         }
     }
-    let line: CommandLine = serde_json::from_slice(&json)
+    let request: Request = serde_json::from_slice(&json)
         .map_err(|error| invalid(&format!("the client is of another version: {error}")))?;
-    match line.version == VERSION {
-        true => Ok((line, streams)),
+    match request.version == VERSION {
+        true => Ok((request, streams)),
         false => Err(invalid("the client is of another version")),
     }
 }
@@ -420,55 +376,6 @@ fn wait_until(stream: &UnixStream, deadline: Instant) -> io::Result<()> {
     }
 }
 
-/// A command that a daemon runs for this program.
-#[derive(Debug)]
-pub struct Forwarded {
-    stream: UnixStream,
-}
-
-impl Forwarded {
-    /// Sends a command to the daemon at `path`. `Ok(None)`: no daemon.
-    ///
-    /// # Errors
-    /// The daemon can't be reached.
-    pub fn send(path: &Path, line: &CommandLine) -> Result<Option<Forwarded>, SocketError> {
-        let Some(stream) = connect(path)? else { return Ok(None) };
-        send(&stream, line, &[])
-            .map_err(|source| SocketError::Io { path: path.display().to_string(), source })?;
-        Ok(Some(Forwarded { stream }))
-    }
-
-    /// A handle to cancel the command from another thread.
-    ///
-    /// # Errors
-    /// No descriptors are left.
-    pub fn canceller(&self) -> io::Result<Canceller> {
-        Ok(Canceller(File::from(OwnedFd::from(self.stream.try_clone()?))))
-    }
-
-    /// Waits for the exit status, and writes the output sent by the daemon.
-    ///
-    /// # Errors
-    /// No exit status arrives.
-    pub fn status(self) -> Result<u8, NoStatus> {
-        loop {
-            match answers::receive(&self.stream).map_err(|_| NoStatus::Ended)? {
-                (Kind::Status, status) => return status.first().copied().ok_or(NoStatus::Ended),
-                (Kind::Output, bytes) => {
-                    let mut out = io::stdout().lock();
-                    out.write_all(&bytes).and_then(|()| out.flush()).map_err(NoStatus::Output)?;
-                }
-                (Kind::Message, bytes) => io::stderr().write_all(&bytes).unwrap_or_default(),
-                (Kind::Refused, why) => {
-                    return Err(NoStatus::Refused(String::from_utf8_lossy(&why).into_owned()));
-                }
-                // Only for verbs.
-                (Kind::Told | Kind::Answer | Kind::Failed | Kind::Part, _) => {}
-            }
-        }
-    }
-}
-
 fn connect(path: &Path) -> Result<Option<UnixStream>, SocketError> {
     match UnixStream::connect(path) {
         Ok(stream) => Ok(Some(stream)),
@@ -479,13 +386,14 @@ fn connect(path: &Path) -> Result<Option<UnixStream>, SocketError> {
     }
 }
 
-fn send(stream: &UnixStream, line: &CommandLine, files: &[OwnedFd]) -> io::Result<()> {
+fn send(stream: &UnixStream, asking: &Asking, here: &Here, files: &[OwnedFd]) -> io::Result<()> {
     let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
-    let json = serde_json::to_vec(&CommandLine { files: count, ..line.clone() })?;
+    let (asking, here) = (asking.clone(), here.clone());
+    let json = serde_json::to_vec(&Request { version: VERSION, asking, here, files: count })?;
     let length = (json.len() as u32).to_le_bytes();
-    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
-    let streams = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let (stdin, stdout) = (io::stdin(), io::stdout());
+    let streams = [stdin.as_fd(), stdout.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(&streams));
     let sent = sendmsg(stream, &[IoSlice::new(&length)], &mut ancillary, SendFlags::NOSIGNAL);
@@ -496,29 +404,6 @@ fn send(stream: &UnixStream, line: &CommandLine, files: &[OwnedFd]) -> io::Resul
             Ok(())
         }
         sent => sent,
-    }
-}
-
-/// Why a forwarded command has no exit status.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs)] // the messages say it
-pub enum NoStatus {
-    #[error("the daemon ended before the command was done")]
-    Ended,
-    #[error("{0}")]
-    Refused(String),
-    #[error("{0}")]
-    Output(io::Error),
-}
-
-/// Cancels a forwarded command.
-#[derive(Debug)]
-pub struct Canceller(File);
-
-impl Canceller {
-    /// Requests cancellation.
-    pub fn cancel(&self) {
-        (&self.0).write_all(&[1]).ok();
     }
 }
 
@@ -534,13 +419,6 @@ mod tests {
     struct Echo;
 
     impl Serving for Echo {
-        fn run(&self, asked: Asked) -> u8 {
-            let [_, out, _] = asked.streams;
-            let text = asked.line.argv.concat();
-            File::from(out).write_all(&text).unwrap();
-            asked.line.argv.len() as u8
-        }
-
         fn carry_out(&self, asking: Asking, _asked: Asked, replies: Replies) -> u8 {
             replies.tell(&Told::Note(Note::Said(asking.command)));
             match asking.verb.as_str() {
@@ -571,24 +449,6 @@ mod tests {
         assert!(matches!(Listener::bind(&path), Err(SocketError::NotSocket { .. })));
     }
 
-    #[test]
-    fn a_command_goes_out_and_its_status_comes_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("sock");
-        let line = CommandLine::new(vec![b"a".to_vec(), b"\xff".to_vec()], b"/".to_vec(), Vec::new());
-        assert!(Forwarded::send(&path, &line).unwrap().is_none(), "no daemon");
-        let (listener, stop) = (Listener::bind(&path).unwrap(), Cancel::default());
-        thread::scope(|scope| {
-            scope.spawn(|| listener.serve(Arc::new(Echo), &stop));
-            let sent = Forwarded::send(&path, &line).unwrap().unwrap();
-            assert_eq!(sent.status().unwrap(), 2);
-            stop.cancel();
-            // Removing the file does not keep the daemon from stopping.
-            std::fs::remove_file(&path).unwrap();
-            listener.wake();
-        });
-    }
-
     /// Stores messages.
     #[derive(Default)]
     struct Kept(Mutex<Vec<Note>>);
@@ -613,7 +473,7 @@ mod tests {
     fn requests_go_out_and_notes_answers_and_failures_come_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sock");
-        let here = CommandLine::new(Vec::new(), b"/".to_vec(), Vec::new());
+        let here = Here::default();
         assert!(Link::open(&path, here.clone()).unwrap().is_none(), "no daemon");
         let (listener, stop) = (Listener::bind(&path).unwrap(), Cancel::default());
         thread::scope(|scope| {

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 
 use crate::outcome::{CliError, Outcome, Printed};
 use crate::session::{Session, Target, TargetParser, raw_stdout};
-use crate::streams::{local, streams};
+use crate::streams::streams;
 
 /// `cenote scan`
 #[derive(Debug, Args)]
@@ -95,7 +95,7 @@ impl Scan {
             // No moving progress line among rows on the same terminal.
             streams().show_progress(false);
         }
-        let Some(path) = self.output.as_deref().map(local) else {
+        let Some(path) = self.output.clone() else {
             return self.ask(session, None).await;
         };
         let named = || CliError::io(self.output_name());

@@ -12,7 +12,6 @@
 //! and replays their logs. Stale mounts are removed when their mount points are used again.
 
 mod agent;
-mod api;
 mod config;
 mod doors;
 mod opening;
@@ -28,6 +27,7 @@ use cenote_host::cancel::Cancel;
 use cenote_host::kstat::files::keep_kstats;
 use cenote_host::lock::StateLock;
 use cenote_host::record;
+use cenote_serve::requests::Verbs;
 use cenote_serve::socket::Listener;
 use clap::{Args, ValueEnum};
 use opening::Opening;
@@ -35,7 +35,7 @@ use room::{export_all, room_for_pools};
 
 use crate::args::common::Common;
 use crate::command::guard;
-use crate::daemon::{Commands, SOCKET, VARIABLE, described};
+use crate::daemon::{SOCKET, VARIABLE};
 use crate::message::{say, use_json};
 use crate::outcome::{CliError, Outcome};
 use crate::sandbox;
@@ -216,9 +216,9 @@ impl Serve {
             no_mount: self.no_mount,
         };
         let outcome = opening.begin(&self.pools).await;
-        let commands = Arc::new(Commands { runtime: session.runtime().clone(), pools: pools.clone() });
-        let doors = doors.let_in(session.runtime(), &pools, commands.clone(), described());
-        let agent = agent.map(|agent| agent.start(session.runtime(), commands.clone(), pools.events.clone()));
+        let verbs = Arc::new(Verbs { runtime: session.runtime().clone(), pools: pools.clone() });
+        let doors = doors.let_in(session.runtime(), &pools, verbs.clone());
+        let agent = agent.map(|agent| agent.start(session.runtime(), verbs.clone(), pools.events.clone()));
         let stop = Cancel::default();
         let kstats = self.kstat.clone().map(|dir| {
             let (runtime, pools) = (session.runtime(), Arc::downgrade(&pools));
@@ -227,7 +227,7 @@ impl Serve {
         let opening = opening.keep(stop.clone()).map_err(CliError::io("a thread"))?;
         let serving = {
             let (listener, stop) = (listener.clone(), stop.clone());
-            std::thread::spawn(move || listener.serve(commands, &stop))
+            std::thread::spawn(move || listener.serve(verbs, &stop))
         };
         let names: Vec<String> = pools.all().iter().map(|pool| pool.name.clone()).collect();
         let names = if names.is_empty() { "no pool yet".into() } else { names.join(", ") };

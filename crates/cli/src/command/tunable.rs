@@ -26,11 +26,6 @@ pub struct TunableCommand {
 }
 
 impl TunableCommand {
-    /// Whether it sets nothing.
-    pub fn only_looks(&self) -> bool {
-        self.words.iter().all(|word| !word.contains('='))
-    }
-
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let (mut names, mut settings) = (Vec::new(), Vec::new());

@@ -17,7 +17,6 @@ use serde_json::json;
 use super::files::cp::print_summary;
 use crate::outcome::{CliError, Outcome, Printed};
 use crate::session::{Session, Target, print_json};
-use crate::streams::local;
 
 /// `cenote volume` and its verbs.
 #[derive(Debug, Subcommand)]
@@ -106,7 +105,7 @@ impl VolumeCp {
         let feed = match &*self.source {
             "-" => Feed::Stream,
             path => {
-                let file = File::open(local(Path::new(path)));
+                let file = File::open(path);
                 let opened = file.and_then(|file| Ok((file.metadata()?.is_dir(), file)));
                 let (is_folder, file) = opened.map_err(CliError::io(path))?;
                 if is_folder {
@@ -137,7 +136,7 @@ impl VolumeCp {
             };
         }
         let shown = destination.display().to_string();
-        let path = local(destination);
+        let path = destination;
         match std::fs::metadata(&path) {
             Ok(found) if found.file_type().is_block_device() && !self.force => {
                 Err(CliError::Usage(format!("{shown} is a device: -f overwrites its content")))
@@ -151,7 +150,7 @@ impl VolumeCp {
             Ok(_) if !self.force => Err(CliError::Usage(format!("{shown} exists already; -f replaces it"))),
             Ok(_) | Err(_) => {
                 let (folder, name) = split_destination(destination)?;
-                files.push(open_folder(&local(folder), folder)?);
+                files.push(open_folder(folder, folder)?);
                 Ok(Sink::File { folder: files.len() - 1, name })
             }
         }

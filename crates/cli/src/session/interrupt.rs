@@ -15,8 +15,3 @@ pub async fn unless_interrupted<T>(
 ) -> Result<T, CliError> {
     caller().unless_interrupted(work, left).await
 }
-
-/// Runs a client's command, or a part of it. Work that is cancelled and does not end by itself is dropped.
-pub async fn until_cancelled<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
-    caller().until_cancelled(work).await
-}

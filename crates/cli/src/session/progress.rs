@@ -1,7 +1,6 @@
 //! Progress of long operations on standard error: done, rate, time left. Silent if that is not a terminal.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::time::Duration;
 
 use cenote_runtime::Runtime;
@@ -10,7 +9,7 @@ use indicatif::{
 };
 
 use crate::render::{counted, escape_terminal, nice_bytes};
-use crate::streams::{Streams, streams};
+use crate::streams::streams;
 
 /// How often progress is polled.
 const TICK: Duration = Duration::from_millis(250);
@@ -56,24 +55,16 @@ pub struct Progress {
 impl Progress {
     /// Progress over `total` bytes.
     pub fn bytes(total: u64, force: bool) -> Progress {
-        Progress::new(streams(), Some(total), Progress::of_bytes(), force)
-    }
-
-    /// The same at these streams.
-    pub fn bytes_at(streams: Arc<Streams>, total: u64) -> Progress {
-        Progress::new(streams, Some(total), Progress::of_bytes(), false)
-    }
-
-    fn of_bytes() -> ProgressStyle {
-        ProgressStyle::with_template("{msg} {bytes}")
+        let style = ProgressStyle::with_template("{msg} {bytes}")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .with_key("bytes", |state: &ProgressState, w: &mut dyn std::fmt::Write| {
                 let _ = w.write_str(&describe_bytes(state.pos(), state.len(), state.per_sec()));
-            })
+            });
+        Progress::new(Some(total), style, force)
     }
 
-    /// Progress over a number of files that is not known in advance, at these streams.
-    pub fn files_at(streams: Arc<Streams>) -> Progress {
+    /// Progress over a number of files that is not known in advance.
+    pub fn files() -> Progress {
         let style = ProgressStyle::with_template("{msg} {files}, {rate}")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .with_key("files", |state: &ProgressState, w: &mut dyn std::fmt::Write| {
@@ -82,23 +73,21 @@ impl Progress {
             .with_key("rate", |state: &ProgressState, w: &mut dyn std::fmt::Write| {
                 let _ = w.write_str(&per_second(state.per_sec()));
             });
-        Progress::new(streams, None, style, false)
+        Progress::new(None, style, false)
     }
 
     /// Progress with a free text.
     pub fn text() -> Progress {
         let style = ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
-        Progress::new(streams(), None, style, false)
+        Progress::new(None, style, false)
     }
 
-    fn new(streams: Arc<Streams>, total: Option<u64>, style: ProgressStyle, force: bool) -> Progress {
-        let has_screen = || streams.stderr_screen().is_some();
-        let shown = force || streams.progress.get().copied().unwrap_or_else(has_screen);
+    fn new(total: Option<u64>, style: ProgressStyle, force: bool) -> Progress {
+        let has_screen = || streams().stderr_screen().is_some();
+        let shown = force || streams().progress.get().copied().unwrap_or_else(has_screen);
         let target = match shown {
             // Code that draws on standard error itself draws only on a terminal.
-            true if streams.client.is_some() || !has_screen() => {
-                ProgressDrawTarget::term_like_with_hz(Box::new(Terminal(streams)), 5)
-            }
+            true if !has_screen() => ProgressDrawTarget::term_like_with_hz(Box::new(Drawn), 5),
             true => ProgressDrawTarget::stderr_with_hz(5),
             false => ProgressDrawTarget::hidden(),
         };
@@ -153,13 +142,13 @@ mod tests {
     }
 }
 
-/// A client's terminal.
+/// Standard error, drawn on whether or not it is a terminal.
 #[derive(Debug)]
-struct Terminal(Arc<Streams>);
+struct Drawn;
 
-impl Terminal {
+impl Drawn {
     fn put(&self, text: &str) -> io::Result<()> {
-        (&*self.0.stderr).write_all(text.as_bytes())
+        (&*streams().stderr).write_all(text.as_bytes())
     }
 
     /// A control sequence with a count; none for 0.
@@ -168,9 +157,9 @@ impl Terminal {
     }
 }
 
-impl TermLike for Terminal {
+impl TermLike for Drawn {
     fn width(&self) -> u16 {
-        self.0.stderr_screen().map_or(80, |(columns, _)| columns.max(1))
+        streams().stderr_screen().map_or(80, |(columns, _)| columns.max(1))
     }
     fn move_cursor_up(&self, n: usize) -> io::Result<()> {
         self.control(n, 'A')

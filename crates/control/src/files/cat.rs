@@ -18,7 +18,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 /// Zeros written at a time for holes.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// A `cat` request.
+/// Write files' contents to standard output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cat {
     /// Files.

@@ -23,7 +23,7 @@ use crate::text::counted;
 use crate::verb::{Answered, Looks, Needs, Verb};
 use losses::Summary;
 
-/// A `cp` request.
+/// Copy files or trees out of a pool or into one, with times, modes, owners, links, xattrs, ACLs and holes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cp {
     /// Sources.
@@ -79,6 +79,7 @@ pub enum Destination {
         folder: usize,
         /// The name of the only copy; none: sources keep theirs.
         #[serde(default, with = "text_or_bytes::maybe")]
+        #[schemars(with = "Option<cenote_format::text_or_bytes::TextOrBytes>")]
         name: Option<Vec<u8>>,
     },
 }

@@ -21,7 +21,7 @@ use crate::parts::Part;
 use crate::session::Session;
 use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 
-/// A `du` request.
+/// Show the space that folders use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Du {
     /// Folders, or files.

@@ -45,6 +45,7 @@ pub struct File {
     pub attr: Option<Attr>,
     /// The target of a symbolic link, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "text_or_bytes::maybe")]
+    #[schemars(with = "Option<cenote_format::text_or_bytes::TextOrBytes>")]
     pub link: Option<Vec<u8>>,
 }
 

@@ -13,7 +13,7 @@ use crate::error::{ControlError, Outcome};
 use crate::session::Session;
 use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 
-/// An `ls` request. A target that is no folder has a row of its own.
+/// List a folder of a dataset or snapshot. A target that is no folder has a row of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ls {
     /// Folders.

@@ -15,7 +15,7 @@ use crate::session::Session;
 use crate::text::escape_terminal;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `mkdir` request.
+/// Create folders in a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Mkdir {
     /// Folders.

@@ -14,7 +14,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// An `rm` request.
+/// Remove files or trees from a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rm {
     /// Files.

@@ -22,7 +22,7 @@ use crate::session::Session;
 use crate::text::quoted;
 use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 
-/// A `stat` request.
+/// Show all attributes of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stat {
     /// Files.

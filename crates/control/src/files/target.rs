@@ -21,17 +21,52 @@ use serde::{Deserialize, Serialize};
 use crate::session::pool_of;
 use crate::text::{quoted, unquoted};
 
-/// A dataset, with an optional path in it.
+/// A dataset, with an optional path in it. In JSON, `"pool/dataset:/path"` stands for it, too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Written")]
 pub struct Target {
     /// `pool/dataset[@snapshot]`.
     pub dataset: String,
     /// The path from the dataset's root, if given.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "maybe")]
+    #[schemars(with = "Option<cenote_format::text_or_bytes::TextOrBytes>")]
     pub path: Option<Vec<u8>>,
     /// The path as a shell would expand it, if that differs.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "maybe")]
+    #[schemars(with = "Option<cenote_format::text_or_bytes::TextOrBytes>")]
     unquoted: Option<Vec<u8>>,
+}
+
+/// A target in JSON.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Written {
+    /// As typed.
+    Text(String),
+    /// In parts, which may be other than UTF-8.
+    Parts {
+        /// `pool/dataset[@snapshot]`.
+        dataset: String,
+        /// The path from the dataset's root.
+        #[serde(default, with = "maybe")]
+        #[schemars(with = "Option<cenote_format::text_or_bytes::TextOrBytes>")]
+        path: Option<Vec<u8>>,
+        /// The path as a shell would expand it, if that differs.
+        #[serde(default, with = "maybe")]
+        #[schemars(with = "Option<cenote_format::text_or_bytes::TextOrBytes>")]
+        unquoted: Option<Vec<u8>>,
+    },
+}
+
+impl TryFrom<Written> for Target {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Target, String> {
+        match written {
+            Written::Text(text) => text.parse(),
+            Written::Parts { dataset, path, unquoted } => Ok(Target { dataset, path, unquoted }),
+        }
+    }
 }
 
 impl Target {

@@ -20,7 +20,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 /// Maximum depth of folders in a summary.
 const MOST_LEVELS: u32 = 1 << 16;
 
-/// A `scan` request.
+/// List every file of datasets and snapshots, straight from the disks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Scan {
     /// Pools, datasets or snapshots.

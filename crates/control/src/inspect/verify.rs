@@ -18,7 +18,7 @@ pub use cenote_inspect::verify::{
 /// Maximum findings in an answer.
 const MOST_FINDINGS: u64 = 1_000_000;
 
-/// A `verify` request.
+/// Read and check every copy and parity column of every block, and check space accounting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verify {
     /// Name or guid.

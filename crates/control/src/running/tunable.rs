@@ -10,7 +10,7 @@ use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 
 pub use cenote_host::tuning::Tunable as Tuned;
 
-/// A `tunable` request. With neither names nor settings, shows all.
+/// Show or set what holds for open pools: memory, policies, queues. With neither names nor settings, shows all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Tunable {
@@ -32,10 +32,14 @@ pub struct Setting {
 impl Verb for Tunable {
     const NAME: &'static str = "tunable";
     const NEEDS: Needs = Needs::Delegated;
-    const LOOKS: Looks = Looks::Sometimes(Needs::Nothing);
+    const LOOKS: Looks = Looks::Sometimes;
     const RUNS: Runs = Runs::InDaemon;
     /// The tunables shown, by name.
     type Answer = Vec<Tuned>;
+
+    fn only_looks(&self) -> bool {
+        self.settings.is_empty()
+    }
 
     /// Setting is for administrators: it can't be delegated.
     async fn permissions(&self, _session: &Session) -> Result<Permissions, ControlError> {

@@ -7,11 +7,11 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zpool version` request.
+/// Show the version of this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OfZpool {}
 
-/// A `zfs version` request.
+/// Show the version of this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OfZfs {}
 

@@ -25,7 +25,7 @@ use cenote_dataset::{Credentials, EncryptionInfo, KeySource, UserKey};
 use cenote_fuse::mount::hand;
 use serde::{Deserialize, Serialize};
 
-use crate::caller::{Caller, Input};
+use crate::caller::{Caller, Input, Rights};
 use crate::error::ControlError;
 
 /// One byte more than the longest key, to detect longer ones.
@@ -160,16 +160,19 @@ fn from_file(info: &EncryptionInfo, caller: &Caller, follows: bool) -> Option<Us
 
 /// Reads a key from a regular file with the caller's rights.
 pub fn read_key(path: &Path, caller: &Caller) -> io::Result<UserKey> {
-    match caller.delegated() {
-        Some(who) => material(open_as(path, who)?),
-        None if std::fs::metadata(path)?.is_file() => material(File::open(path)?),
+    match caller.rights {
         // The path may come from the pool: it may be a pipe without a writer.
-        None => Err(not_regular()),
+        Rights::All if !std::fs::metadata(path)?.is_file() => Err(not_regular()),
+        _ => material(opened(path, caller)?),
     }
 }
 
 fn opened(path: &Path, caller: &Caller) -> io::Result<File> {
-    caller.delegated().map_or_else(|| File::open(path), |who| open_as(path, who))
+    match caller.rights {
+        Rights::All => File::open(path),
+        Rights::Look => Err(io::ErrorKind::PermissionDenied.into()),
+        Rights::Delegated => open_as(path, &caller.who),
+    }
 }
 
 /// Opens a file with the rights of an unprivileged user.

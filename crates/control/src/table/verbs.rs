@@ -1,9 +1,6 @@
 //! The rows.
 
 use super::Row;
-use crate::verb::Looks::Always;
-use crate::verb::Needs::Nothing;
-use crate::verb::Runs::AsWordsSay;
 use crate::{files, inspect, running, volume, zfs, zpool};
 
 /// All of them, by name.
@@ -11,16 +8,16 @@ pub static VERBS: [Row; 82] = [
     Row::of::<running::arcstat::Arcstat>(),
     Row::of::<files::cat::Cat>(),
     Row::of::<files::copy::Cp>(),
-    Row::of::<files::du::Du>(),
-    Row::of::<files::find::Find>(),
+    Row::in_parts::<files::du::Du>(),
+    Row::in_parts::<files::find::Find>(),
     Row::of::<running::inject::Inject>(),
     Row::of::<running::kstat::Kstat>(),
-    Row::asking("lab advise", Nothing, Always, AsWordsSay),
-    Row::of::<files::ls::Ls>(),
+    Row::of::<running::advise::Advise>(),
+    Row::in_parts::<files::ls::Ls>(),
     Row::of::<files::mkdir::Mkdir>(),
     Row::of::<files::rm::Rm>(),
     Row::of::<inspect::scan::Scan>(),
-    Row::of::<files::stat::Stat>(),
+    Row::in_parts::<files::stat::Stat>(),
     Row::of::<running::top::Top>(),
     Row::of::<running::record::Record>(),
     Row::of::<running::tunable::Tunable>(),
@@ -33,7 +30,7 @@ pub static VERBS: [Row; 82] = [
     Row::of::<zfs::tree::clone::Clone>(),
     Row::of::<zfs::tree::create::Create>(),
     Row::of::<zfs::tree::destroy::Destroy>(),
-    Row::of::<zfs::points::diff::Diff>(),
+    Row::in_parts::<zfs::points::diff::Diff>(),
     Row::of::<zfs::get::Get>(),
     Row::of::<zfs::space::groupspace::Groupspace>(),
     Row::of::<zfs::points::hold::Hold>(),

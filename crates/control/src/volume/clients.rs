@@ -7,7 +7,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `volume clients` request.
+/// Show who uses the volumes that the daemon serves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Clients {
     /// Pools by name; empty: all of the daemon's.

@@ -19,7 +19,7 @@ use crate::remote::Failure;
 use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `volume cp` request.
+/// Copy a volume's content out or in, preserving holes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Copy {
     /// The volume, or when copying out, a snapshot of one.

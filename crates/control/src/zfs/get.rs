@@ -11,13 +11,14 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zfs get` request.
+/// Show properties and the source of each value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Get {
     /// Pools, datasets, snapshots, bookmarks, or paths in mounted file systems; empty: all pools.
     #[serde(default)]
     pub names: Vec<String>,
     /// Types and depth.
+    #[serde(default)]
     pub scope: Scope,
     /// Properties by name or column; empty: all.
     #[serde(default)]

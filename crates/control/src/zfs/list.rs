@@ -10,13 +10,14 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zfs list` request.
+/// List datasets, snapshots, bookmarks and their sizes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct List {
     /// Pools, datasets, snapshots, bookmarks, or paths in mounted file systems; empty: all pools.
     #[serde(default)]
     pub names: Vec<String>,
     /// Types and depth.
+    #[serde(default)]
     pub scope: Scope,
     /// Properties by name or column.
     pub properties: Vec<String>,

@@ -26,7 +26,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::properties::settings::{Setting, read_all};
 use here::Here;
 
-/// A `zfs receive` request.
+/// Read a stream from standard input, and make snapshots of it.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Receive {

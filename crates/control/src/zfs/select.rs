@@ -25,7 +25,8 @@ use crate::error::{ControlError, Outcome};
 use crate::session::{Session, dataset};
 
 /// The types selected by `-t`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Types {
     filesystems: bool,
     volumes: bool,
@@ -264,11 +265,19 @@ pub fn by_name(a: (&str, Txg), b: (&str, Txg)) -> std::cmp::Ordering {
 
 /// How far to descend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct Scope {
     /// Which types to keep.
     pub types: Types,
     /// Levels below the named datasets; `None` means all.
     pub depth: Option<u32>,
+}
+
+/// All live datasets below.
+impl Default for Scope {
+    fn default() -> Scope {
+        Scope { types: Types::HEADS, depth: None }
+    }
 }
 
 /// The result of a selection.

@@ -39,7 +39,7 @@ const RECV_CLONE_NAME: &str = "%recv";
 /// Interval between progress reports.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A `zfs send` request.
+/// Write streams of snapshots to standard output.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Send {

@@ -36,7 +36,7 @@ impl Activity {
     }
 }
 
-/// A `zfs wait` request.
+/// Wait until files that were removed are freed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wait {
     /// File system.

@@ -1,13 +1,13 @@
-// Commands that change something: the command line is shown, and runs if it is confirmed.
+// Verbs that change something: the command line is shown, and the verb runs if it is confirmed.
 
 import { mayChange, run } from "./api.js";
 import { make, note } from "./dom.js";
 
 /**
- * A button that asks before it runs a command; none with a token that may only look. `line`: as it is typed.
+ * A button that asks before it runs a verb; none with a token that may only look. `line`: as it is typed.
  * `before`: more to be shown.
  */
-export function action(label, { line, command, fields, before, done, danger }) {
+export function action(label, { line, verb, request, before, done, danger }) {
   if (!mayChange()) return null;
   const ask = async () => {
     const said = before ? await before() : null;
@@ -21,8 +21,8 @@ export function action(label, { line, command, fields, before, done, danger }) {
     dialog.addEventListener("close", async () => {
       dialog.remove();
       if (dialog.returnValue !== "run") return;
-      const { messages } = await run(command, fields);
-      note(messages || `Done: ${line}`);
+      const { words } = await run(verb, request);
+      note(words || `Done: ${line}`);
       done?.();
     });
     dialog.showModal();

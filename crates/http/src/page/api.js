@@ -1,4 +1,5 @@
-// Commands of the daemon. Those that only look go by GET, which every token may; others by POST.
+// Verbs of the daemon: a request and an answer, as /v1/openapi.json describes them. Those that only look go by GET,
+// which every token may send; others by POST.
 
 const KEY = "cenote-token";
 const ACCESS = "cenote-access";
@@ -13,13 +14,20 @@ export const mayChange = () => sessionStorage.getItem(ACCESS) === "change";
 /** No token, or one that is not known. */
 export class NeedsToken extends Error {}
 
-function query(fields) {
+/** A request as a query: lists repeat their field, other values that are no text are JSON. */
+function query(request) {
   const search = new URLSearchParams();
-  for (const [name, value] of Object.entries(fields)) {
-    for (const one of Array.isArray(value) ? value : [value]) search.append(name, one);
+  for (const [name, value] of Object.entries(request)) {
+    for (const one of Array.isArray(value) ? value : [value]) {
+      search.append(name, typeof one === "object" ? JSON.stringify(one) : one);
+    }
   }
   return search.size ? `?${search}` : "";
 }
+
+/** JSON whose numbers may have 64 bits, such as guids: those that a number can't hold become their digits. */
+const parse = (text) => JSON.parse(text, (_, value, context) =>
+  (typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? "") ? context.source : value));
 
 async function send(target, options) {
   if (!token()) throw new NeedsToken();
@@ -30,47 +38,41 @@ async function send(target, options) {
   return answer;
 }
 
-/** Documents of an answer; an error with the command's own words if it failed. */
-async function documents(answer) {
-  const { output = [], messages = [], status, error } = await answer.json();
-  const words = error ?? messages.map((said) => said.error ?? said.message ?? said).join("; ");
+/** An answer with its parts and notes; an error with the verb's own words if it failed. */
+async function answered(response) {
+  const { answer, parts = [], notes = [], status, error } = parse(await response.text());
+  const words = [error, ...notes.map(({ text }) => text)].filter(Boolean).join("; ");
   // 3: what could be read is there, and damage was found.
   if (error || ![0, 3].includes(status)) throw new Error(words || `the command ended with ${status}`);
-  return { output, messages: words };
+  return { answer, parts, words };
 }
 
-/** Runs a command that only looks; answers its first document. */
-export async function look(command, fields = {}, signal) {
-  const answer = await send(`/v1/${command}${query(fields)}`, { signal });
-  return (await documents(answer)).output[0] ?? {};
+/** Runs a verb that only looks. */
+export async function look(verb, request = {}, signal) {
+  return (await answered(await send(`/v1/${verb}${query(request)}`, { signal }))).answer;
 }
 
-/** Runs any command. */
-export async function run(command, fields = {}) {
+/** Runs any verb. */
+export async function run(verb, request = {}) {
   const headers = { "content-type": "application/json" };
-  return documents(await send(`/v1/${command}`, { method: "POST", headers, body: JSON.stringify(fields) }));
+  return answered(await send(`/v1/${verb}`, { method: "POST", headers, body: JSON.stringify(request) }));
 }
 
-/** Fetches the bytes that a command writes. */
-export async function raw(command, fields) {
-  const answer = await send(`/v1/${command}${query(fields)}`, { method: "POST", headers: { accept: "application/octet-stream" } });
-  if (!answer.ok) await documents(answer);
-  return answer.blob();
+/** Fetches the bytes that a verb writes. */
+export async function raw(verb, request) {
+  const headers = { "content-type": "application/json", accept: "application/octet-stream" };
+  const response = await send(`/v1/${verb}`, { method: "POST", headers, body: JSON.stringify(request) });
+  if (!response.ok) await answered(response);
+  return response.blob();
 }
 
-/** Calls `seen` with each document of a command that goes on, until the signal or its end. */
-export async function watch(command, fields, seen, signal) {
-  const headers = { accept: "text/event-stream" };
-  const answer = await send(`/v1/${command}${query(fields)}`, { headers, signal });
-  if (!answer.ok) await documents(answer);
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  for (let text = ""; ; ) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    text += value;
-    for (let end; (end = text.indexOf("\n\n")) >= 0; text = text.slice(end + 2)) {
-      const [kind, data] = text.slice(0, end).split("\ndata: ");
-      if (kind === "event: output") seen(JSON.parse(data));
-    }
+/** Looks each second until the signal; `seen` gets an answer, the one before it, and the seconds between them. */
+export async function watch(verb, request, seen, signal) {
+  for (let before = null, at = 0; !signal.aborted; ) {
+    const answer = await look(verb, request, signal);
+    const now = performance.now();
+    seen(answer, before, (now - at) / 1000);
+    [before, at] = [answer, now];
+    await new Promise((done) => setTimeout(done, 1000));
   }
 }

@@ -8,24 +8,28 @@ import { bytes, date, longTable, make } from "./dom.js";
 export async function browse(place) {
   if (!mayChange()) throw new Error("This token shows names, states and properties, but no files.");
   const [dataset, path] = split(place);
-  const { output } = await run("ls", { targets: [place], long: true });
-  const files = output.flat().sort((one, other) => (other.type === "d") - (one.type === "d") || one.path.localeCompare(other.path));
+  const { parts } = await run("ls", { targets: [place] });
+  const files = parts.flatMap(({ files }) => files).sort((one, other) =>
+    isFolder(other) - isFolder(one) || text(one.path).localeCompare(text(other.path)));
   const [live, snapshot] = dataset.split("@");
   const heads = [["Name"], ["Size", "number"], ["Changed", "optional"], ["Mode", "optional"], ["Actions"]];
   const row = (file) => {
-    const [, at] = split(file.path);
-    const name = at.slice(at.lastIndexOf("/") + 1);
-    const isFolder = file.type === "d";
-    const label = isFolder ? make("a", { href: link(dataset, at) }, `${name}/`) : name;
+    const name = text(file.path), at = `${path.replace(/\/$/, "")}/${name}`, full = `${dataset}:${at}`;
+    const { mode, size_bytes: size, mtime } = file.attr;
+    const label = isFolder(file) ? make("a", { href: link(dataset, at) }, `${name}/`) : name;
     const actions = [];
-    if (file.type === "f") actions.push(make("button", { type: "button", onclick: () => download(file.path, name) }, "Download"));
-    if (snapshot) {
-      const fields = { paths: [file.path, `${live}:${at}`], recursive: isFolder, force: true };
-      const line = `cp ${isFolder ? "-r " : ""}--force ${file.path} ${live}:${at}`;
-      actions.push(action("Restore", { line, command: "cp", fields }));
+    // Other names than UTF-8 can't be written in a browser's address.
+    if (typeof file.path === "string") {
+      if (kind(file) === REGULAR) actions.push(make("button", { type: "button", onclick: () => download(full, name) }, "Download"));
+      if (snapshot) {
+        const to = `${live}:${at}`;
+        const request = { sources: [{ in_pool: full }], destination: { in_pool: to }, recursive: isFolder(file), replace: true };
+        const line = `cp ${isFolder(file) ? "-r " : ""}--force ${full} ${to}`;
+        actions.push(action("Restore", { line, verb: "cp", request }));
+      }
     }
-    return [make("th", { scope: "row" }, label), make("td", { class: "number" }, isFolder ? "" : bytes(file.size)),
-      make("td", { class: "optional" }, date(file.mtime)), make("td", { class: "optional" }, file.mode), make("td", {}, actions)];
+    return [make("th", { scope: "row" }, label), make("td", { class: "number" }, isFolder(file) ? "" : bytes(size)),
+      make("td", { class: "optional" }, date(mtime[0])), make("td", { class: "optional" }, (mode & 0o7777).toString(8).padStart(4, "0")), make("td", {}, actions)];
   };
   return [
     make("h1", {}, make("a", { href: `#/dataset/${encodeURIComponent(live)}` }, live), snapshot ? `@${snapshot}` : ""),
@@ -33,6 +37,13 @@ export async function browse(place) {
     files.length ? longTable(`Files of ${place}`, heads, files, row) : make("p", { class: "faint" }, "The folder is empty."),
   ];
 }
+
+const REGULAR = 0o10, FOLDER = 0o04;
+const kind = ({ attr }) => attr.mode >> 12;
+const isFolder = (file) => kind(file) === FOLDER;
+
+/** A name as text: one that is not UTF-8 comes as a list of bytes. */
+const text = (name) => (typeof name === "string" ? name : new TextDecoder().decode(new Uint8Array(name)));
 
 const split = (place) => {
   const at = place.indexOf(":");
@@ -47,7 +58,7 @@ function crumbs(dataset, path) {
 }
 
 async function download(path, name) {
-  const url = URL.createObjectURL(await raw("cat", { targets: path }));
+  const url = URL.createObjectURL(await raw("cat", { targets: [path] }));
   make("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60000);
 }

@@ -2,57 +2,59 @@
 
 import { action } from "./action.js";
 import { look, mayChange, run } from "./api.js";
-import { bytes, count, date, facts, longTable, make } from "./dom.js";
+import { bytes, count, date, facts, longTable, make, ratio, values } from "./dom.js";
 
 /** Parts of the line of time. */
 const PARTS = 160;
 
 export async function dataset(name, signal) {
-  const [{ datasets: own = {} }, { datasets: found = {} }] = await Promise.all([
-    look("zfs/get", { parsable: true, properties: "all", names: [name] }, signal),
-    look("zfs/list", { types: "snapshot", depth: 1, columns: "name,creation,used,referenced,written", parsable: true, names: [name] }, signal),
+  const snapshotsOf = { names: [name], scope: { types: { snapshots: true }, depth: 1 }, properties: ["creation", "used", "referenced", "written"] };
+  const [{ datasets: [own] }, { datasets: found }] = await Promise.all([
+    look("zfs/get", { names: [name], scope: { types: { filesystems: true, volumes: true }, depth: 0 } }, signal),
+    look("zfs/list", snapshotsOf, signal),
   ]);
-  const { properties = {}, type } = own[name] ?? {};
-  const value = (property) => properties[property]?.value;
-  const snapshots = Object.values(found).map(({ name: full, snapshot_name: label, createtxg, properties: of }) => ({
-    full, label, at: Number(of.creation.value), txg: Number(createtxg), used: of.used.value, referenced: of.referenced.value, written: of.written?.value,
-  })).sort((one, other) => other.txg - one.txg);
+  const of = values(own.properties);
+  const snapshots = found.map(({ name: full, createtxg: txg, properties }) => {
+    const { creation: at, used, referenced, written } = values(properties);
+    return { full, label: full.split("@")[1], at, txg, used, referenced, written };
+  }).sort((one, other) => other.txg - one.txg);
   const again = () => dispatchEvent(new HashChangeEvent("hashchange"));
   const stamp = new Date().toISOString().slice(0, 19).replace("T", "_").replaceAll(":", "");
   const now = `${name}@${stamp}`;
-  const live = hasFiles(type) ? make("a", { href: browseLink(name, "/") }, "Browse files") : null;
+  const live = hasFiles(own.kind) ? make("a", { href: browseLink(name, "/") }, "Browse files") : null;
   return [
     make("h1", {}, name),
     make("section", { class: "card", "aria-label": "Space" },
-      make("div", { class: "row" }, make("h2", {}, type === "VOLUME" ? "Volume" : "File system"), live, make("span", { class: "push" }),
-        action("Take snapshot", { line: `zfs snapshot ${now}`, command: "zfs/snapshot", fields: { snapshots: [now] }, done: again })),
+      make("div", { class: "row" }, make("h2", {}, own.kind === "volume" ? "Volume" : "File system"), live, make("span", { class: "push" }),
+        action("Take snapshot", { line: `zfs snapshot ${now}`, verb: "zfs/snapshot", request: { snapshots: [now] }, done: again })),
       facts([
-        ["Used", bytes(value("used"))], ["Available", bytes(value("available"))], ["By itself", bytes(value("usedbydataset"))],
-        ["By snapshots", bytes(value("usedbysnapshots"))], ["By those below", bytes(value("usedbychildren"))],
-        ["Compression", `${value("compressratio")} ×, ${value("compression")}`],
+        ["Used", bytes(of.used)], ["Available", bytes(of.available)], ["By itself", bytes(of.usedbydataset)],
+        ["By snapshots", bytes(of.usedbysnapshots)], ["By those below", bytes(of.usedbychildren)],
+        ["Compression", `${ratio(of.compressratio)}, ${of.compression}`],
       ])),
-    snapshotList(name, type, snapshots, again),
-    propertyList(properties),
+    snapshotList(name, own.kind, snapshots, again),
+    propertyList(own.properties),
   ];
 }
 
 /** Whether there are files that this token may see. */
-const hasFiles = (type) => type !== "VOLUME" && mayChange();
+const hasFiles = (kind) => kind !== "volume" && mayChange();
 
 const browseLink = (dataset, path) => `#/browse/${encodeURIComponent(`${dataset}:${path}`)}`;
 
-function snapshotList(name, type, all, again) {
+function snapshotList(name, kind, all, again) {
   const place = make("div"), said = make("span", { class: "faint" });
   const heads = [["Snapshot"], ["Taken"], ["Its own", "number"], ["Written", "number optional"], ["Referenced", "number optional"], ["Actions"]];
   const destroy = ({ full }) => action("Destroy", {
-    line: `zfs destroy ${full}`, command: "zfs/destroy", fields: { target: full }, danger: true, done: again,
+    line: `zfs destroy ${full}`, verb: "zfs/destroy", request: { target: full }, danger: true, done: again,
     before: async () => {
-      const { output, messages } = await run("zfs/destroy", { target: full, "dry-run": true, verbose: true });
-      return [...output.map((document) => JSON.stringify(document, null, 1)), messages].filter(Boolean).join("\n") || null;
+      const { answer, words } = await run("zfs/destroy", { target: full, dry_run: true, measure: true });
+      const frees = answer.reclaim_bytes === null ? "" : `\nfrees ${bytes(answer.reclaim_bytes)}`;
+      return [`destroys ${[...answer.names, ...answer.clones].join(", ")}${frees}`, words].filter(Boolean).join("\n");
     },
   });
   const row = (snapshot) => [
-    make("th", { scope: "row" }, hasFiles(type) ? make("a", { href: browseLink(snapshot.full, "/") }, snapshot.label) : snapshot.label),
+    make("th", { scope: "row" }, hasFiles(kind) ? make("a", { href: browseLink(snapshot.full, "/") }, snapshot.label) : snapshot.label),
     make("td", {}, date(snapshot.at)), make("td", { class: "number" }, bytes(snapshot.used)),
     make("td", { class: "number optional" }, bytes(snapshot.written)), make("td", { class: "number optional" }, bytes(snapshot.referenced)),
     make("td", {}, destroy(snapshot)),
@@ -90,9 +92,10 @@ function timeline(all, show) {
 }
 
 function propertyList(properties) {
-  const where = ({ type, data }) => (type === "INHERITED" ? `from ${data}` : type === "NONE" ? "–" : type.toLowerCase());
-  const rows = Object.entries(properties).map(([name, { value, source }]) => make("tr", {},
-    make("th", { scope: "row" }, name), make("td", {}, value), make("td", { class: "faint" }, where(source))));
+  const where = (source) => (source.inherited ? `from ${source.inherited}` : source === "none" ? "–" : source);
+  const shown = ({ name, value, word }) => word ?? value.text ?? (name.endsWith("ratio") ? ratio(value.number) : value.number);
+  const rows = properties.map((property) => make("tr", {}, make("th", { scope: "row" }, property.name),
+    make("td", {}, shown(property)), make("td", { class: "faint" }, where(property.source))));
   const heads = ["Property", "Value", "Source"].map((text) => make("th", { scope: "col" }, text));
   return make("details", { class: "card" }, make("summary", {}, `${rows.length} properties`),
     make("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Properties" },

@@ -1,14 +1,13 @@
 // All file systems and volumes: a tree that folds, and a search.
 
 import { look } from "./api.js";
-import { bytes, longTable, make } from "./dom.js";
+import { bytes, longTable, make, ratio, values } from "./dom.js";
 
-const COLUMNS = ["name", "used", "available", "referenced", "compressratio", "mountpoint", "volsize"];
+const PROPERTIES = ["used", "available", "referenced", "compressratio", "mountpoint", "volsize"];
 
 export async function datasets(_, signal) {
-  const fields = { types: "filesystem,volume", columns: COLUMNS.join(","), parsable: true };
-  const { datasets: found = {} } = await look("zfs/list", fields, signal);
-  const all = Object.values(found);
+  const { datasets } = await look("zfs/list", { properties: PROPERTIES }, signal);
+  const all = datasets.map(({ name, kind, properties }) => ({ name, kind, of: values(properties) }));
   const parents = new Set(all.map(({ name }) => name.slice(0, name.lastIndexOf("/"))));
   const open = new Set(all.filter(({ name }) => !name.includes("/")).map(({ name }) => name));
   const search = make("input", { type: "search", id: "search", placeholder: "part of a name" });
@@ -28,8 +27,7 @@ export async function datasets(_, signal) {
     place.replaceChildren(longTable("Datasets", heads, shown, (item) => row(item, wanted)));
     if (focus) place.querySelector(`[data-name="${CSS.escape(focus)}"]`)?.focus();
   };
-  const row = ({ name, type, properties }, flat) => {
-    const value = (property) => properties[property]?.value;
+  const row = ({ name, kind, of }, flat) => {
     const depth = flat ? 0 : name.split("/").length - 1;
     const toggle = () => {
       if (!open.delete(name)) open.add(name);
@@ -44,10 +42,10 @@ export async function datasets(_, signal) {
     const link = make("a", { href: `#/dataset/${encodeURIComponent(name)}` }, flat ? name : name.split("/").pop());
     const label = make("th", { scope: "row" }, fold, link);
     label.style.paddingInlineStart = `${0.4 + depth * 1.2}rem`;
-    const number = (property, kind = "") => make("td", { class: `number ${kind}` }, bytes(value(property)));
-    const where = type === "VOLUME" ? `volume, ${bytes(value("volsize"))}` : value("mountpoint");
+    const number = (property, kind = "") => make("td", { class: `number ${kind}` }, bytes(of[property]));
+    const where = kind === "volume" ? `volume, ${bytes(of.volsize)}` : of.mountpoint;
     return [label, number("used"), number("available", "optional"), number("referenced", "optional"),
-      make("td", { class: "number optional" }, `${value("compressratio")} ×`), make("td", { class: "optional" }, where)];
+      make("td", { class: "number optional" }, ratio(of.compressratio)), make("td", { class: "optional" }, where)];
   };
   search.addEventListener("input", () => draw());
   draw();

@@ -60,6 +60,13 @@ export function state(name) {
 export const facts = (pairs) =>
   make("dl", { class: "facts" }, pairs.map(([term, value]) => make("div", {}, make("dt", {}, term), make("dd", {}, value))));
 
+/** A ratio, which comes in hundredths. */
+export const ratio = (hundredths) => (hundredths === undefined ? "–" : `${(hundredths / 100).toFixed(2)} ×`);
+
+/** Properties by name: their numbers, texts, or the names of their numbers. */
+export const values = (properties) =>
+  Object.fromEntries(properties.map(({ name, value, word }) => [name, word ?? value.text ?? value.number]));
+
 const ROW_PIXELS = 34;
 
 /** A table of many rows, of which only those in sight exist. `row(item)` makes the cells of one. */

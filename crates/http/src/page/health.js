@@ -8,8 +8,7 @@ let kept = null;
 /** The verdicts on the daemon's pools, at most so old. */
 export async function review(signal, milliseconds = 0) {
   if (!kept || Date.now() - kept.at > milliseconds) {
-    const [found] = await look("lab/advise", {}, signal);
-    kept = { at: Date.now(), found };
+    kept = { at: Date.now(), found: await look("lab/advise", {}, signal) };
   }
   return kept.found;
 }

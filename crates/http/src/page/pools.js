@@ -2,134 +2,148 @@
 
 import { action } from "./action.js";
 import { look, watch } from "./api.js";
-import { bar, bytes, count, date, facts, make, span, state, time } from "./dom.js";
+import { bar, bytes, count, date, facts, make, span, state, time, values } from "./dom.js";
 import { review, summary } from "./health.js";
 
 const SAMPLES = 90;
 
 export async function pools(_, signal) {
-  const [{ pools: status = {} }, { pools: space = {} }] = await Promise.all([
-    look("zpool/status", { "json-int": true, parsable: true }, signal),
-    look("zpool/list", { "json-int": true, parsable: true }, signal),
+  const [{ pools: status, waiting }, { pools: space }] = await Promise.all([
+    look("zpool/status", {}, signal), look("zpool/list", {}, signal),
   ]);
-  const names = Object.keys(status);
-  if (!names.length) {
+  const waits = waiting.map(({ name, why, seconds }) => make("section", { class: "card", "aria-label": `Pool ${name}` },
+    make("div", { class: "row" }, make("h2", {}, name), state("UNAVAIL")),
+    make("p", { class: "warn" }, `It does not open, and the daemon has tried for ${span(seconds)}: ${why}`)));
+  if (!status.length && !waits.length) {
     return [make("h1", {}, "Pools"), make("p", {}, "No pool is open. ", make("code", {}, "cenote zpool import"), " lists those on the disks.")];
   }
-  const cards = names.map((name) => card(name, status[name], space[name]?.properties ?? {}, signal));
-  watch("zpool/iostat", { verbose: true, pools: ["1"] }, ({ pools: now }) => {
-    cards.forEach((card) => now[card.name] && card.traffic(now[card.name]));
-  }, signal);
+  const properties = new Map(space.map(({ head, properties }) => [head.name, values(properties)]));
+  const cards = status.map((pool) => card(pool, properties.get(pool.name) ?? {}));
+  watch("zpool/iostat", {}, (now, before, seconds) => cards.forEach((card) => {
+    const of = (all) => all?.find(({ pool }) => pool === card.name);
+    if (of(now) && of(before)) card.traffic(of(now), of(before), seconds);
+  }), signal);
   const refresh = setInterval(async () => {
-    const { pools: now = {} } = await look("zpool/status", { "json-int": true, parsable: true }, signal);
-    cards.forEach((card) => now[card.name] && card.status(now[card.name]));
+    const { pools: now } = await look("zpool/status", {}, signal);
+    cards.forEach((card) => now.filter(({ name }) => name === card.name).forEach(card.status));
   }, 3000);
   signal.addEventListener("abort", () => clearInterval(refresh));
   review(signal, 60000).then((found) => cards.forEach((card) => card.advice(summary(found, card.name))));
-  return [make("h1", {}, "Pools"), ...cards.map((card) => card.element)];
+  return [make("h1", {}, "Pools"), ...cards.map((card) => card.element), ...waits];
 }
 
-function card(name, first, properties, signal) {
-  const value = (property) => properties[property]?.value;
-  const size = Number(value("size")), used = Number(value("allocated"));
+const STATES = { online: "ONLINE", degraded: "DEGRADED", faulted: "FAULTED", offline: "OFFLINE", removed: "REMOVED", unavailable: "UNAVAIL" };
+const shownState = ({ standstill, root }) => (standstill ? "SUSPENDED" : STATES[root.state]);
+
+function card(first, properties) {
+  const { name } = first;
   const badge = make("span"), scan = make("div"), trouble = make("div"), advised = make("div");
   const trend = makeTrend();
   const cells = new Map();
-  const vdevs = make("tbody", {}, rows(first, name, cells));
+  const vdevs = make("tbody", {}, rows(first.health, cells));
   const heads = ["Device", "State", "Errors", "Reads/s", "Writes/s", "Read", "Write", "Read wait", "Write wait"];
   const head = make("tr", {}, heads.map((text, at) => make("th", { scope: "col", class: at > 1 ? "number" : null }, text)));
-  const status = (now) => {
-    badge.replaceChildren(state(now.state));
-    scan.replaceChildren(...scanOf(name, now.scan_stats));
-    const said = [now.status, now.action].filter(Boolean).join(" ");
-    const errors = Number(now.error_count ?? 0);
+  const status = ({ health, reason, opened }) => {
+    badge.replaceChildren(state(shownState(health)));
+    scan.replaceChildren(...scanOf(name, opened?.work));
+    const said = reason ? `${reason.status} ${reason.action}` : "";
+    const errors = opened?.data_errors ?? 0;
     trouble.replaceChildren(...(said || errors
       ? [make("p", { class: "warn" }, [said, errors ? `${count(errors)} data errors.` : ""].join(" "))] : []));
-    update(now, name, cells);
+    update(health, cells);
   };
   status(first);
+  const { size, allocated: used, free, fragmentation, dedupratio } = properties;
   const element = make("section", { class: "card", "aria-label": `Pool ${name}` },
     make("div", { class: "row" }, make("h2", {}, make("a", { href: `#/dataset/${encodeURIComponent(name)}` }, name)), badge,
       make("span", { class: "push" }),
-      action("Scrub", { line: `zpool scrub ${name}`, command: "zpool/scrub", fields: { pools: [name] } })),
+      action("Scrub", { line: `zpool scrub ${name}`, verb: "zpool/scrub", request: { pools: [name] } })),
     trouble, advised,
     facts([
       ["Used", make("span", {}, `${bytes(used)} of ${bytes(size)}`, bar(used / size, "Space used"))],
-      ["Free", bytes(value("free"))],
-      ["Fragmentation", `${value("fragmentation") ?? "–"} %`],
-      ["Dedup", `${Number(value("dedupratio") ?? 1).toFixed(2)} ×`],
+      ["Free", bytes(free)],
+      ["Fragmentation", `${fragmentation ?? "–"} %`],
+      ["Dedup", `${((dedupratio ?? 100) / 100).toFixed(2)} ×`],
     ]),
     scan, trend.element,
     make("div", { class: "wide", tabindex: 0, role: "region", "aria-label": `Devices of ${name}` },
       make("table", { "aria-label": `Devices of ${name}` }, make("thead", {}, head), vdevs)));
-  const traffic = (now) => {
-    trend.add(now.read.bytes_per_second, now.write.bytes_per_second);
-    const show = (vdev) => {
-      const row = cells.get(vdev.name);
-      if (!row || !vdev.read) return;
-      const { read, write } = vdev;
-      row.traffic.forEach((cell, at) => { cell.textContent = [
-        count(read.operations_per_second), count(write.operations_per_second),
-        `${bytes(read.bytes_per_second)}/s`, `${bytes(write.bytes_per_second)}/s`,
-        time(read.average_wait_ns), time(write.average_wait_ns)][at]; });
-    };
-    show(now);
-    now.vdevs?.forEach(show);
+  const traffic = (now, before, seconds) => {
+    for (const [guid, of] of Object.entries(now.traffic)) {
+      const [read, write] = ["read", "write"].map((kind) => rates(of[kind], before.traffic[guid]?.[kind], seconds));
+      if (guid === String(now.health.root.guid)) trend.add(read.bytes, write.bytes);
+      const shown = [count(read.operations), count(write.operations), `${bytes(read.bytes)}/s`, `${bytes(write.bytes)}/s`, time(read.wait), time(write.wait)];
+      cells.get(guid)?.traffic.forEach((cell, at) => { cell.textContent = shown[at]; });
+    }
   };
   const advice = (words) => advised.replaceChildren(...(words
     ? [make("p", {}, "Advice: ", make("a", { href: "#/health" }, words))] : []));
   return { name, element, status, traffic, advice };
 }
 
-const GROUPS = ["vdevs", "special", "dedup", "logs", "l2cache", "spares"];
-
-/** Calls `each(vdev, depth)` for all vdevs of a pool as `zpool status` has them. */
-function walk(pool, each) {
-  const down = (vdevs, depth) => Object.values(vdevs ?? {}).forEach((vdev) => {
-    each(vdev, depth);
-    down(vdev.vdevs, depth + 1);
-  });
-  GROUPS.forEach((group) => down(pool[group], group === "vdevs" ? 0 : 1));
+/** Operations and bytes a second, and the mean time of one, from two counts. */
+function rates(now, before = { operations: 0, bytes: 0, busy_ns: 0 }, seconds) {
+  const [operations, of, busy] = ["operations", "bytes", "busy_ns"].map((kind) => now[kind] - before[kind]);
+  return { operations: Math.round(operations / seconds), bytes: of / seconds, wait: operations ? busy / operations : null };
 }
 
-const errors = (vdev) => [vdev.read_errors, vdev.write_errors, vdev.checksum_errors].map((n) => count(n)).join(" / ");
+/** Calls `each(vdev, depth, isSpare)` for all vdevs of a pool, in the order of `zpool status`. */
+function walk({ root, l2cache, spares }, each) {
+  const down = (vdevs, depth, isSpare) => vdevs.filter(({ kind }) => !["hole", "indirect"].includes(kind)).forEach((vdev) => {
+    each(vdev, depth, isSpare);
+    down(vdev.children, depth + 1, isSpare);
+  });
+  const data = root.children.filter((top) => top.class === "normal");
+  const special = root.children.filter((top) => top.class !== "normal");
+  each(root, 0, false);
+  down([...data, ...special, ...l2cache], 1, false);
+  down(spares, 1, true);
+}
 
-function rows(pool, name, cells) {
+const errorsOf = ({ errors: { read, write, checksum } }) => [read, write, checksum].map(count).join(" / ");
+
+function stateOf(vdev, isSpare) {
+  if (isSpare && vdev.trouble === "in_use") return "INUSE";
+  return isSpare && vdev.state === "online" ? "AVAIL" : STATES[vdev.state];
+}
+
+function rows(health, cells) {
   const made = [];
-  walk(pool, (vdev, depth) => {
-    const label = make("th", { scope: "row" }, vdev.name);
+  walk(health, (vdev, depth) => {
+    const label = make("th", { scope: "row" }, vdev.name, vdev.class === "normal" || depth !== 1 ? "" : ` (${vdev.class})`);
     label.style.paddingInlineStart = `${0.6 + depth}rem`;
     const traffic = Array.from({ length: 6 }, () => make("td", { class: "number" }, "–"));
     const row = { state: make("td"), errors: make("td", { class: "number", title: "read / write / checksum" }), traffic };
-    cells.set(vdev.name, row);
+    cells.set(String(vdev.guid), row);
     made.push(make("tr", {}, label, row.state, row.errors, traffic));
   });
   return made;
 }
 
-function update(pool, name, cells) {
-  walk(pool, (vdev) => {
-    const row = cells.get(vdev.name);
-    row?.state.replaceChildren(state(vdev.state));
-    if (row) row.errors.textContent = errors(vdev);
+function update(health, cells) {
+  walk(health, (vdev, _, isSpare) => {
+    const row = cells.get(String(vdev.guid));
+    row?.state.replaceChildren(state(vdev === health.root ? shownState(health) : stateOf(vdev, isSpare)));
+    if (row) row.errors.textContent = errorsOf(vdev);
   });
 }
 
-function scanOf(name, scan) {
-  if (!scan) return [];
-  const what = scan.function === "SCRUB" ? "Scrub" : "Resilver";
-  const number = (value) => Number(value ?? 0);
-  if (scan.state === "SCANNING") {
-    const part = number(scan.issued) / Math.max(1, number(scan.to_examine) - number(scan.skipped));
-    const seconds = Date.now() / 1000 - number(scan.pass_start ?? scan.start_time);
-    const left = part > 0 ? (seconds / part) * (1 - part) : Infinity;
-    const stop = action("Stop", { line: `zpool scrub -s ${name}`, command: "zpool/scrub", fields: { pools: [name], stop: true } });
-    const pause = action("Pause", { line: `zpool scrub -p ${name}`, command: "zpool/scrub", fields: { pools: [name], pause: true } });
+const SCANS = { 1: "Scrub", 2: "Resilver" }, SCAN_STATES = { 1: "running", 2: "finished", 3: "canceled" };
+
+function scanOf(name, work) {
+  const { scan, pace } = work ?? {};
+  const what = SCANS[scan?.func];
+  if (!what) return [];
+  if (SCAN_STATES[scan.state] === "running") {
+    const all = Math.max(1, scan.to_examine_bytes - scan.skipped_bytes);
+    const part = Math.min(1, scan.examined_bytes / all);
+    const left = pace?.done_bytes ? ((1 - part) * all * pace.seconds) / pace.done_bytes : Infinity;
+    const order = (label, letter) => action(label, { line: `zpool scrub -${letter} ${name}`, verb: "zpool/scrub", request: { pools: [name], order: label.toLowerCase() } });
     return [make("div", { class: "row" }, make("span", {}, `${what}: ${(part * 100).toFixed(1)} %, ${span(left)} left, ${count(scan.errors)} errors`),
-      make("span", { class: "push" }), ...(what === "Scrub" ? [pause, stop] : [])), bar(part, what)];
+      make("span", { class: "push" }), ...(what === "Scrub" ? [order("Pause", "p"), order("Stop", "s")] : [])), bar(part, what)];
   }
-  const end = number(scan.end_time);
-  return [make("p", { class: "faint" }, `${what} ${String(scan.state).toLowerCase()}${end ? `, ${date(end)}` : ""}: ${count(scan.errors)} errors, ${bytes(scan.processed ?? 0)} repaired`)];
+  const end = scan.end_time_s;
+  return [make("p", { class: "faint" }, `${what} ${SCAN_STATES[scan.state] ?? "unknown"}${end ? `, ${date(end)}` : ""}: ${count(scan.errors)} errors, ${bytes(scan.processed_bytes)} repaired`)];
 }
 
 /** The last minutes of reads and writes. */

@@ -1,7 +1,7 @@
 //! Known facts about a machine and its pools, as plain values, with a list of the facts that are missing.
 //!
 //! Facts come from `zpool`, `zfs`, kstats and SMART records: read from this machine ([`Facts::gather`]), from
-//! Cenote's daemon on it ([`Facts::gather_from`]), from recorded output ([`Facts::recorded`]) or from a
+//! Cenote's daemon on it ([`Facts::of_daemon`]), from recorded output ([`Facts::recorded`]) or from a
 //! result ([`Facts::of_result`]). Facts are not judged here; the rules do that.
 //!
 //! Counters start at boot, at pool import or at mount; [`Facts::since`] gives their growth between two sets
@@ -84,11 +84,9 @@ impl Facts {
         }
     }
 
-    /// Command that copies a snapshot of a pool to another pool; None for Cenote, which has no `zfs send`
-    /// yet.
-    pub fn send_command(&self, pool: &Pool, snapshot: &str) -> Option<String> {
-        let line = || format!("zfs send -R {}@{snapshot} | zfs receive -d NEWPOOL", pool.name);
-        (!self.is_of_daemon).then(line)
+    /// Command that copies a snapshot of a pool to another pool.
+    pub fn send_command(pool: &Pool, snapshot: &str) -> String {
+        format!("zfs send -R {}@{snapshot} | zfs receive -d NEWPOOL", pool.name)
     }
 
     /// These facts with counters reduced to their growth since `earlier`. Counters that restarted in between

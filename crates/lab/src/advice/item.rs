@@ -1,11 +1,12 @@
 //! A piece of advice, and its parts.
 
-use serde::{Deserialize, Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::unit::Unit;
 
 /// Urgency.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Something could be better; no hurry.
@@ -17,7 +18,7 @@ pub enum Severity {
 }
 
 /// Risk of a remedy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
     /// Only reads.
@@ -31,7 +32,7 @@ pub enum Risk {
 }
 
 /// Commands that solve a problem, and their risk.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Remedy {
     /// Command lines in order; the reader replaces the words in capitals.
     pub commands: Vec<String>,
@@ -41,8 +42,9 @@ pub struct Remedy {
     pub caution: String,
 }
 
-/// Fact that a piece of advice rests on.
-#[derive(Debug, Clone, PartialEq)]
+/// Fact that a piece of advice rests on. As JSON, it also has its value with its unit (`shown`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "Told", into = "Told")]
 pub struct Evidence {
     /// Name: `capacity`, `log writes to the SLOG`.
     pub what: String,
@@ -50,22 +52,33 @@ pub struct Evidence {
     pub value: EvidenceValue,
 }
 
-/// Programs get the raw value; people see the formatted one.
-impl Serialize for Evidence {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Told<'a> {
-            what: &'a str,
-            #[serde(flatten)]
-            value: &'a EvidenceValue,
-            shown: String,
-        }
-        Told { what: &self.what, value: &self.value, shown: self.shown() }.serialize(serializer)
+/// Evidence as JSON.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Evidence")]
+struct Told {
+    /// Name.
+    what: String,
+    #[serde(flatten)]
+    value: EvidenceValue,
+    /// For people.
+    shown: String,
+}
+
+impl From<Evidence> for Told {
+    fn from(evidence: Evidence) -> Told {
+        let shown = evidence.shown();
+        Told { what: evidence.what, value: evidence.value, shown }
+    }
+}
+
+impl From<Told> for Evidence {
+    fn from(Told { what, value, .. }: Told) -> Evidence {
+        Evidence { what, value }
     }
 }
 
 /// Value of a piece of evidence.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum EvidenceValue {
     /// A number.
@@ -84,7 +97,7 @@ pub enum EvidenceValue {
 
 /// A number that a rule watches, with two levels: bad from `raise` on, and good again only from `clear` on.
 /// In between the state stays the same, so that a value wavering about a level gives a single alert.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gauge {
     /// Current value, in the base unit.
     pub value: f64,
@@ -97,10 +110,10 @@ pub struct Gauge {
 }
 
 /// One piece of advice.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Advice {
     /// Rule id: `fill-80`.
-    pub rule: &'static str,
+    pub rule: String,
     /// Urgency.
     pub severity: Severity,
     /// Pool, vdev, dataset or cache: `tank`, `tank/mirror-0/sda`, `tank/db`, `arc`.
@@ -110,9 +123,9 @@ pub struct Advice {
     /// Facts behind it.
     pub evidence: Vec<Evidence>,
     /// Why the problem matters.
-    pub reason: &'static str,
+    pub reason: String,
     /// Documentation or measurements that support it.
-    pub sources: &'static [&'static str],
+    pub sources: Vec<String>,
     /// Solution.
     pub remedy: Remedy,
     /// Number that the rule watches.

@@ -1,6 +1,7 @@
 //! The outcome of a review: three lists, and how a rule's findings fill them.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::facts::Facts;
 use super::item::{Advice, Gauge};
@@ -8,10 +9,10 @@ use super::rules::rule::{Finding, Rule, Verdict};
 use crate::load::samples::Missing;
 
 /// A rule that found nothing wrong with a subject.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fine {
     /// Rule id.
-    pub rule: &'static str,
+    pub rule: String,
     /// Subject checked.
     pub subject: String,
     /// Number that the rule watches.
@@ -19,10 +20,10 @@ pub struct Fine {
 }
 
 /// A rule that could not reach a verdict.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Unknown {
     /// Rule id.
-    pub rule: &'static str,
+    pub rule: String,
     /// Subject checked.
     pub subject: String,
     /// Missing fact, and how to obtain it.
@@ -30,7 +31,7 @@ pub struct Unknown {
 }
 
 /// All verdicts on a set of facts.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Review {
     /// Most urgent first.
     pub advice: Vec<Advice>,
@@ -58,17 +59,18 @@ impl Review {
 
     fn add(&mut self, rule: &'static Rule, finding: Finding) {
         let Finding { subject, gauge, verdict } = finding;
+        let id = rule.id.to_owned();
         match verdict {
-            Verdict::Fine => self.fine.push(Fine { rule: rule.id, subject, gauge }),
-            Verdict::Unknown(why) => self.unknown.push(Unknown { rule: rule.id, subject, why }),
+            Verdict::Fine => self.fine.push(Fine { rule: id, subject, gauge }),
+            Verdict::Unknown(why) => self.unknown.push(Unknown { rule: id, subject, why }),
             Verdict::Bad(problem) => self.advice.push(Advice {
-                rule: rule.id,
+                rule: id,
                 severity: problem.severity,
                 subject,
                 summary: problem.summary,
                 evidence: problem.evidence,
-                reason: rule.reason,
-                sources: rule.sources,
+                reason: rule.reason.to_owned(),
+                sources: rule.sources.iter().map(|source| (*source).to_owned()).collect(),
                 remedy: problem.remedy,
                 gauge,
             }),

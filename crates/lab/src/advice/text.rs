@@ -84,7 +84,7 @@ fn one(out: &mut String, advice: &Advice, layout: Layout) {
         let gap = widest - evidence.what.chars().count();
         _ = writeln!(out, "{:INDENT$}  {}{:gap$}  {}", "", evidence.what, "", evidence.shown());
     }
-    line(out, "  why", advice.reason, layout);
+    line(out, "  why", &advice.reason, layout);
     if layout.verbose {
         advice.sources.iter().for_each(|source| line(out, "  source", source, layout));
     }

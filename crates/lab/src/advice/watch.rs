@@ -92,7 +92,7 @@ pub fn watch(settings: &Settings, world: &mut dyn World, control: &Control) -> R
                 let lately = before.as_ref().map_or_else(|| facts.clone(), |before| facts.since(before));
                 let mut review = review(&lately);
                 before = Some(facts.clone());
-                review.fine.push(Fine { rule: BLIND, subject: MACHINE.into(), gauge: None });
+                review.fine.push(Fine { rule: BLIND.into(), subject: MACHINE.into(), gauge: None });
                 (facts, review)
             }
             Err(error) => {
@@ -119,13 +119,13 @@ const MACHINE: &str = "machine";
 
 fn blind(error: &LabError) -> Advice {
     Advice {
-        rule: BLIND,
+        rule: BLIND.into(),
         severity: Severity::Warning,
         subject: MACHINE.into(),
         summary: format!("The pools cannot be inspected: {error}"),
         evidence: vec![Evidence::word("error", error.to_string())],
-        reason: "Without facts, pools may fail unnoticed.",
-        sources: &[],
+        reason: "Without facts, pools may fail unnoticed.".into(),
+        sources: Vec::new(),
         remedy: Remedy {
             commands: vec!["zpool status".into()],
             risk: Risk::None,

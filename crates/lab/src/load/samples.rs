@@ -33,7 +33,7 @@ pub struct Series {
 }
 
 /// A source that could not be sampled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Missing {
     /// Name of the source.
     pub source: String,

@@ -11,9 +11,7 @@ pub(super) const CONTENT_BYTES_MAX: usize = 64 << 10;
 pub(super) enum Kind {
     /// The command ended; one byte: its exit status.
     Status = 0,
-    /// Standard output of the command.
-    Output = 1,
-    /// Standard error of the command.
+    /// The prompt for a secret.
     Message = 2,
     /// The command does not run; the reason.
     Refused = 3,
@@ -28,16 +26,8 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 8] = [
-        Kind::Status,
-        Kind::Output,
-        Kind::Message,
-        Kind::Refused,
-        Kind::Told,
-        Kind::Answer,
-        Kind::Failed,
-        Kind::Part,
-    ];
+    const ALL: [Kind; 7] =
+        [Kind::Status, Kind::Message, Kind::Refused, Kind::Told, Kind::Answer, Kind::Failed, Kind::Part];
 }
 
 /// Sends a frame of at most [`CONTENT_BYTES_MAX`].

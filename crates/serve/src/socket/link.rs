@@ -16,13 +16,13 @@ use serde::de::DeserializeOwned;
 
 use super::answers::{self, CONTENT_BYTES_MAX, Kind};
 use super::replies::{ANSWER_BYTES_MAX, PART_BYTES_MAX};
-use super::{CommandLine, SocketError, connect, send};
+use super::{Here, SocketError, connect, send};
 
 /// A daemon that answers at a socket.
 pub struct Link {
     path: PathBuf,
-    /// This program's context, without a command line.
-    here: CommandLine,
+    /// This program's context.
+    here: Here,
     /// The connection, before its first request.
     first: Mutex<Option<UnixStream>>,
     /// The connection of the running verb.
@@ -34,15 +34,14 @@ impl Link {
     ///
     /// # Errors
     /// The daemon can't be reached.
-    pub fn open(path: &Path, here: CommandLine) -> Result<Option<Link>, SocketError> {
+    pub fn open(path: &Path, here: Here) -> Result<Option<Link>, SocketError> {
         let Some(stream) = connect(path)? else { return Ok(None) };
         let (first, current) = (Mutex::new(Some(stream)), Mutex::default());
         Ok(Some(Link { path: path.to_owned(), here, first, current }))
     }
 
     fn exchange(&self, stream: &UnixStream, asking: &Asking, caller: &Caller) -> Result<Json, ControlError> {
-        let line = self.here.clone().asking(asking.clone());
-        send(stream, &line, caller.files()).map_err(|error| refused(&error))?;
+        send(stream, asking, &self.here, caller.files()).map_err(|error| refused(&error))?;
         let (mut answer, mut part, mut failed) = (Vec::new(), Vec::new(), None);
         loop {
             let (kind, content) = answers::receive(stream).map_err(|error| match error.kind() {
@@ -70,7 +69,6 @@ impl Link {
                 Kind::Failed => failed = Some(parse(&content)?),
                 // The prompt for a secret.
                 Kind::Message => io::stderr().write_all(&content).unwrap_or_default(),
-                Kind::Output => {}
                 Kind::Refused => return Err(refused(&String::from_utf8_lossy(&content))),
                 Kind::Status => {
                     let status = content.first().copied().unwrap_or(1);

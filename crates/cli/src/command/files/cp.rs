@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::outcome::{CliError, Outcome, Printed};
 use crate::render::json_name;
 use crate::session::{Session, Target, print_json};
-use crate::streams::{local, streams};
+use crate::streams::streams;
 
 /// `cenote cp`
 #[derive(Debug, Args)]
@@ -125,7 +125,7 @@ impl Cp {
             return Source::InPool(target);
         }
         // A link given as a source is followed, unless whole trees are copied.
-        let file = Opened::of(open_source(&local(path), path, !self.recursive), files);
+        let file = Opened::of(open_source(path, path, !self.recursive), files);
         Source::Host { path: path.as_os_str().as_bytes().to_vec(), file }
     }
 }
@@ -143,7 +143,7 @@ fn open_destination(
     sources: usize,
     files: &mut Vec<OwnedFd>,
 ) -> Result<Destination, CliError> {
-    let (path, name) = match local(destination).is_dir() {
+    let (path, name) = match destination.is_dir() {
         true => (destination, None),
         false if sources > 1 => {
             let shown = destination.display();
@@ -154,7 +154,7 @@ fn open_destination(
             (folder, Some(name))
         }
     };
-    files.push(open_folder(&local(path), path)?);
+    files.push(open_folder(path, path)?);
     Ok(Destination::Host { folder: files.len() - 1, name })
 }
 

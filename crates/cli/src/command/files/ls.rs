@@ -14,7 +14,7 @@ use super::line::{FileJson, FileLine, colored, in_columns};
 use crate::outcome::{CliError, Outcome};
 use crate::render::quoted;
 use crate::session::{JsonArray, Session, print, print_bytes};
-use crate::streams::{streams, variable};
+use crate::streams::streams;
 
 /// How files are shown.
 #[derive(Clone, Copy)]
@@ -70,7 +70,7 @@ impl Ls {
             long: self.long,
             human: self.human,
             inodes: self.inode,
-            colors: streams().stdout_screen().is_some() && variable("NO_COLOR").is_none(),
+            colors: streams().stdout_screen().is_some() && std::env::var_os("NO_COLOR").is_none(),
         };
         let recursive = self.recursive && !self.directory;
         let listing = Listing {

@@ -2,7 +2,6 @@
 //!
 //! With a daemon, the facts are those of its open pools; without one, of the kernel module's pools.
 
-mod daemon;
 mod metrics;
 mod world;
 
@@ -11,6 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cenote_control::running::advise::Advise as Request;
 use cenote_lab::advice::facts::Look;
 use cenote_lab::advice::watch::{Settings, watch};
 use cenote_lab::advice::{Facts, Review, Severity, review, rules, text};
@@ -90,43 +90,31 @@ impl Advise {
 
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        if session.pools().is_some() && (self.rules || self.watch || self.smart.is_some()) {
-            return Err(CliError::Usage("the daemon answers only for its pools".into()));
-        }
         if self.rules {
             return self.list_rules(session);
         }
         if self.watch {
             return self.go_on(session.json()).await;
         }
-        let facts = match session.control().is_with_daemon() {
-            true => vec![self.daemons_facts(session).await?],
-            false => self.facts()?,
-        };
-        let mut outcome = Outcome::Done;
-        let mut reviews = Vec::new();
-        for facts in facts {
-            let review = review(&facts);
-            if review.advice.iter().any(|advice| advice.severity == Severity::Critical) {
-                outcome = Outcome::Damaged;
+        let (reviews, outcome) = match session.control().is_with_daemon() {
+            true => {
+                let (pools, window_s) = (self.subjects.clone(), self.window);
+                let answered = session.control().run(Request { pools, window_s }).await?;
+                (vec![answered.answer], answered.outcome)
             }
-            reviews.push(review);
-        }
+            false => {
+                let reviews: Vec<Review> = self.facts()?.iter().map(review).collect();
+                let mut advice = reviews.iter().flat_map(|review| &review.advice);
+                let is_critical = advice.any(|advice| advice.severity == Severity::Critical);
+                (reviews, if is_critical { Outcome::Damaged } else { Outcome::Done })
+            }
+        };
         if session.json() {
             print_json(&reviews)?
         } else {
             print_bytes(self.shown(&reviews))?
         }
         Ok(outcome)
-    }
-
-    /// The facts about the daemon's pools: all, or those named.
-    async fn daemons_facts(&self, session: &Session) -> Result<Facts, CliError> {
-        let look =
-            Look { pools: self.subjects.clone(), window: self.window.map(Duration::from_secs), smart: None };
-        let engine = Arc::new(daemon::Held::new(session).await?);
-        let gathered = tokio::task::spawn_blocking(move || Facts::gather_from(engine, &look)).await;
-        gathered.map_err(|error| CliError::Refused(error.to_string()))?.map_err(failed)
     }
 
     /// Separates folders (a result or a recording) from pools.

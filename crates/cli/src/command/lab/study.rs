@@ -9,17 +9,16 @@ use crate::message::say;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, duration};
 use crate::session::{Progress as Line, Session, print, print_json, unless_interrupted};
-use crate::streams::local;
 
 /// Runs a study, and writes its report into the new folder `out`, if given.
 pub async fn run<S: Study>(session: &Session, study: S, out: Option<PathBuf>) -> Result<Outcome, CliError> {
     let failed = |out: &Path| CliError::io(out.display().to_string());
     if let Some(out) = &out {
-        std::fs::create_dir(local(out)).map_err(failed(out))?;
+        std::fs::create_dir(out).map_err(failed(out))?;
     }
     let answer = unless_interrupted(answer(session, study), || "nothing was written".into()).await?;
     if let Some(out) = &out {
-        write(&answer, &local(out)).map_err(failed(out))?;
+        write(&answer, out).map_err(failed(out))?;
     }
     match session.json() {
         // In the order of names, like other documents of the lab.

@@ -20,11 +20,10 @@ use cenote_serve::tls::Tls;
 use cenote_serve::ublk::UblkServer;
 use cenote_serve::vhost::VhostServer;
 use cenote_ublk::Server;
-use clap::Command;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::{Serve, api};
+use super::Serve;
 use crate::message::say;
 use crate::outcome::CliError;
 
@@ -179,14 +178,8 @@ struct Protocol {
 }
 
 impl Doors {
-    /// Accepts clients until the returned value is dropped. `all`: the description of every command.
-    pub fn let_in(
-        self,
-        runtime: &Runtime,
-        pools: &Arc<Pools>,
-        commands: Arc<dyn Serving>,
-        all: Command,
-    ) -> Open {
+    /// Accepts clients until the returned value is dropped.
+    pub fn let_in(self, runtime: &Runtime, pools: &Arc<Pools>, verbs: Arc<dyn Serving>) -> Open {
         let places = self.iscsi.iter().map(|door| door.place.clone()).collect();
         let (crowd, limits) =
             (|| Crowd::new(self.connections), || Limits::new(runtime, MEMORY_BYTES, self.connections));
@@ -241,7 +234,7 @@ impl Doors {
             return open;
         }
         let (crowd, has_tls) = (crowd(), self.tls.is_some());
-        let http = HttpServer::new(commands, pools.clone(), api::catalogue(all), self.tokens, self.tls);
+        let http = HttpServer::new(verbs, pools.clone(), self.tokens, self.tls);
         let http = Arc::new(http);
         // Only root and the daemon's user can open a socket in the file system.
         let (owner, anybody) = self.http.into_iter().partition(|door| matches!(door.place, Place::Unix(_)));

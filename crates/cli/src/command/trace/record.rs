@@ -11,7 +11,6 @@ use serde_json::json;
 use super::around::Around;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_json};
-use crate::streams::local;
 
 /// `cenote trace record`
 #[derive(Debug, Args)]
@@ -40,7 +39,7 @@ pub struct Record {
 impl Record {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let (path, shown) = (local(&self.file), self.file.display().to_string());
+        let (path, shown) = (self.file.clone(), self.file.display().to_string());
         let failed = || CliError::io(shown.clone());
         let file = File::create_new(&path).map_err(failed())?;
         let watched = file.try_clone().map_err(failed())?;

@@ -166,7 +166,7 @@ impl Whom {
 
 impl Allow {
     /// Whether it only shows permissions.
-    pub fn only_looks(&self) -> bool {
+    fn only_looks(&self) -> bool {
         let Whom { user, group, everyone, creator, set, .. } = self.whom;
         self.words.len() == 1 && ![user, group, everyone, creator, set].contains(&true)
     }

@@ -75,11 +75,6 @@ fn list(session: &Session, mounted: Vec<Mounted>) -> Result<(), CliError> {
 }
 
 impl Mount {
-    /// Whether it only lists mounts.
-    pub fn only_looks(&self) -> bool {
-        self.name.is_none() && !self.all
-    }
-
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         // Only one file system can have options of its own.

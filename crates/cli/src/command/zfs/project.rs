@@ -22,7 +22,6 @@ use crate::command::json::document;
 use crate::outcome::{CliError, Outcome, Say};
 use crate::render::escape_terminal;
 use crate::session::{Session, print, print_bytes, print_json};
-use crate::streams::is_in_daemon;
 
 /// `zfs project`
 #[derive(Debug, Args)]
@@ -81,10 +80,6 @@ enum Action {
 impl Project {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        if is_in_daemon() {
-            let why = "zfs project: runs where it is typed, not in the daemon: it is about paths there";
-            return Err(CliError::Refused(why.into()));
-        }
         if self.set_flag && self.check {
             return Err(CliError::Usage("-c and -s exclude each other".into()));
         }

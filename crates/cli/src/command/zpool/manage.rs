@@ -9,7 +9,6 @@ use serde_json::json;
 
 use crate::outcome::{CliError, Outcome, Printed};
 use crate::session::{Session, print, print_json};
-use crate::streams::local;
 
 /// `zpool export`
 #[derive(Debug, Args)]
@@ -100,7 +99,7 @@ impl Sync {
 impl LabelClear {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let device = FileDevice::open(local(&self.device), OpenOptions::EXCLUSIVE, session.runtime());
+        let device = FileDevice::open(&self.device, OpenOptions::EXCLUSIVE, session.runtime());
         let device = device.await.map_err(PoolError::from)?;
         let labels = read_labels(&device).await;
         let config = labels.iter().find_map(|label| label.config.as_ref());

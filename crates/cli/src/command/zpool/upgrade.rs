@@ -37,11 +37,6 @@ pub struct Upgrade {
 }
 
 impl Upgrade {
-    /// Whether it only lists features.
-    pub fn only_looks(&self) -> bool {
-        self.features || self.pools.is_empty() && !self.all
-    }
-
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         if !session.json() {

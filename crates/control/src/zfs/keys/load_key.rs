@@ -10,7 +10,7 @@ use crate::permissions::Permissions;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zfs load-key` request.
+/// Load keys of encrypted datasets into the daemon, or check them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadKey {
     /// An encryption root; none: all.

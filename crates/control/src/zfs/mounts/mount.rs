@@ -12,7 +12,7 @@ use crate::permissions::{FOR_ADMINS, Permissions};
 use crate::session::{Session, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zfs mount` request.
+/// Mount file systems of pools that the daemon holds, or list what is mounted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Mount {
     /// File systems to mount; none: list mounts.
@@ -95,9 +95,13 @@ impl From<MountOptions> for Temporary {
 impl Verb for Mount {
     const NAME: &'static str = "zfs mount";
     const NEEDS: Needs = Needs::Delegated;
-    const LOOKS: Looks = Looks::Sometimes(Needs::Nothing);
+    const LOOKS: Looks = Looks::Sometimes;
     /// Mounts, if a list was requested.
     type Answer = Vec<Mounted>;
+
+    fn only_looks(&self) -> bool {
+        self.which.is_none()
+    }
 
     /// Mounting is for administrators: it can't be delegated.
     async fn permissions(&self, _session: &Session) -> Result<Permissions, ControlError> {

@@ -10,7 +10,7 @@ use crate::permissions::{FOR_ADMINS, Permissions};
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zfs unmount` request.
+/// Unmount file systems.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unmount {
     /// The file system or its mount point; none: all.

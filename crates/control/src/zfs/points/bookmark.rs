@@ -10,7 +10,7 @@ use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::head_of;
 
-/// A `zfs bookmark` request.
+/// Remember a snapshot's point in time, so that it can be destroyed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bookmark {
     /// Full name of a snapshot or bookmark.

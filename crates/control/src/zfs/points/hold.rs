@@ -11,7 +11,7 @@ use crate::refusal::cannot;
 use crate::session::{Session, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zfs hold` request.
+/// Keep snapshots from being destroyed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hold {
     /// Tag of the hold.

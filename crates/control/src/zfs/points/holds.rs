@@ -8,7 +8,7 @@ use crate::error::{ControlError, Outcome};
 use crate::session::{Session, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zfs holds` request.
+/// List user holds of snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Holds {
     /// Full names.

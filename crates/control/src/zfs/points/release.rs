@@ -11,7 +11,7 @@ use crate::refusal::cannot;
 use crate::session::{Session, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zfs release` request.
+/// Remove holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Release {
     /// Tag of the hold.

@@ -15,7 +15,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::head_of;
 use crate::zfs::properties::settings::{self, Setting};
 
-/// A `zfs snapshot` request. If one snapshot fails, none is taken.
+/// Take snapshots, all at the same moment. If one snapshot fails, none is taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Snapshot {
     /// `DATASET@NAME`, all in one pool.

@@ -13,7 +13,7 @@ use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::to_set_one;
 
-/// A `zfs inherit` request.
+/// Clear properties, so that inherited values apply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Inherit {
     /// Property.

@@ -17,7 +17,7 @@ use crate::refusal::cannot;
 use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zfs set` request.
+/// Set properties.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Set {
     /// Properties and values.

@@ -12,7 +12,7 @@ use crate::refusal::cannot;
 use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zfs allow` request.
+/// Delegate permissions to users who are not administrators, or show what is delegated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Allow {
     /// Dataset.
@@ -34,9 +34,13 @@ pub struct Delegation {
 impl Verb for Allow {
     const NAME: &'static str = "zfs allow";
     const NEEDS: Needs = Needs::Delegated;
-    const LOOKS: Looks = Looks::Sometimes(Needs::Nothing);
+    const LOOKS: Looks = Looks::Sometimes;
     /// Delegations of the dataset and its ancestors, where any exist.
     type Answer = Vec<Delegation>;
+
+    fn only_looks(&self) -> bool {
+        self.grants.is_none()
+    }
 
     async fn permissions(&self, session: &Session) -> Result<Permissions, ControlError> {
         let name = &self.dataset;

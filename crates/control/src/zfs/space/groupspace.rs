@@ -10,7 +10,7 @@ use crate::permissions::Permissions;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zfs groupspace` request.
+/// Show the space and quota of groups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Groupspace {
     /// The file system or snapshot.

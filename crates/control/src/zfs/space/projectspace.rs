@@ -10,7 +10,7 @@ use crate::permissions::Permissions;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zfs projectspace` request.
+/// Show the space and quota of projects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Projectspace {
     /// The file system or snapshot.

@@ -10,7 +10,7 @@ use crate::permissions::Permissions;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zfs userspace` request.
+/// Show the space and quota of users in a file system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Userspace {
     /// The file system or snapshot.

@@ -16,7 +16,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::properties::settings::{self, Setting};
 use crate::zfs::properties::volume_size::{self, DEFAULT_BLOCK_BYTES};
 
-/// A `zfs create` request. The daemon mounts new file systems.
+/// Create a file system or volume. The daemon mounts new file systems.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Create {
     /// New dataset.

@@ -28,7 +28,7 @@ use crate::text::nice_bytes;
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::head_of;
 
-/// A `zfs destroy` request.
+/// Destroy datasets, snapshots or bookmarks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Destroy {
     /// A dataset, `DATASET#BOOKMARK`, or `DATASET@SNAPSHOTS`: comma-separated names and ranges `FIRST%LAST`.

@@ -10,7 +10,7 @@ use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::MOUNT;
 
-/// A `zfs promote` request.
+/// Make a clone the owner of the snapshots it depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Promote {
     /// Clone.

@@ -13,7 +13,7 @@ use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::MOUNT;
 
-/// A `zfs rename` request. A dataset is renamed with its descendants; a snapshot stays in its dataset.
+/// Rename a dataset or snapshot. A dataset is renamed with its descendants; a snapshot stays in its dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rename {
     /// Dataset or snapshot.

@@ -18,7 +18,7 @@ use crate::zpool::leaves::meant::leaf;
 use crate::zpool::work::LOOK_INTERVAL;
 use crate::zpool::work::scans::scan;
 
-/// A `zpool attach` request.
+/// Attach a device to a device of the pool, forming a mirror.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Attach {
     /// Pool.

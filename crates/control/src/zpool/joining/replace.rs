@@ -16,7 +16,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zpool::leaves::meant::{leaf, meant};
 use crate::zpool::work::scans::scan;
 
-/// A `zpool replace` request.
+/// Put a device, or a hot spare, in the place of another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Replace {
     /// Pool.

@@ -16,7 +16,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zpool::work::scans::scan;
 
-/// A `zpool online` request.
+/// Bring devices back into use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Online {
     /// Pool.

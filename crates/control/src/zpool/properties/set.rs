@@ -19,7 +19,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::properties::settings::Setting;
 use crate::zpool::shown::vdev_properties::named;
 
-/// A `zpool set` request.
+/// Set a property or enable a feature.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Set {
     /// The property and its value.

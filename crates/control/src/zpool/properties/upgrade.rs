@@ -15,7 +15,7 @@ use crate::refusal::cannot;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zpool upgrade` request.
+/// Enable all features, or list the missing ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Upgrade {
     /// Pools to upgrade to all features that `compatibility` allows; empty: all pools. None: list missing
@@ -73,8 +73,12 @@ pub struct Upgraded {
 impl Verb for Upgrade {
     const NAME: &'static str = "zpool upgrade";
     const NEEDS: Needs = Needs::All;
-    const LOOKS: Looks = Looks::Sometimes(Needs::All);
+    const LOOKS: Looks = Looks::Sometimes;
     type Answer = Features;
+
+    fn only_looks(&self) -> bool {
+        self.pools.is_none()
+    }
 
     /// # Errors
     /// A pool is missing. Failed upgrades are reported.

@@ -15,7 +15,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zpool events` request.
+/// Show events recorded on the disks: the history and the error log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Events {
     /// Pools by name; empty: all.
@@ -86,8 +86,12 @@ pub enum What {
 impl Verb for Events {
     const NAME: &'static str = "zpool events";
     const NEEDS: Needs = Needs::All;
-    const LOOKS: Looks = Looks::Sometimes(Needs::All);
+    const LOOKS: Looks = Looks::Sometimes;
     type Answer = Seen;
+
+    fn only_looks(&self) -> bool {
+        self.order != Order::Clear
+    }
 
     /// # Errors
     /// Events on disk can be neither followed nor cleared. Unreadable pools are reported.

@@ -15,7 +15,7 @@ use crate::error::{ControlError, Outcome};
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zpool get` request.
+/// Show properties and features.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Get {
     /// Pools by name or guid; empty: all. Or one pool, then its vdevs by name, path or guid, `root`, or

@@ -18,7 +18,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zpool iostat` request.
+/// Show what passes to and from the devices of the daemon's pools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Iostat {
     /// Name or guid; empty: all of the daemon's pools.

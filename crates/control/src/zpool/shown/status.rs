@@ -31,7 +31,7 @@ use reason::{Reason, judge};
 use unopened::Unopened;
 use work::Work;
 
-/// A `zpool status` request.
+/// Show the state of pools and their devices, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// By name or guid; none: all.
@@ -46,7 +46,7 @@ pub struct Status {
 }
 
 /// The answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Statuses {
     /// Pools.
     pub pools: Vec<PoolStatus>,

@@ -26,7 +26,7 @@ use crate::zpool::properties::options::PoolProperties;
 /// The txg that creates a pool, `TXG_INITIAL`.
 const FIRST_TXG: Txg = Txg(4);
 
-/// A `zpool create` request.
+/// Create a pool on devices or files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Create {
     /// Name.

@@ -8,7 +8,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zpool destroy` request.
+/// Destroy a pool; its devices may then be reused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Destroy {
     /// Pool.

@@ -8,7 +8,7 @@ use crate::error::{ControlError, Outcome};
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zpool export` request.
+/// Mark pools as exported, or take them over with -f.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Export {
     /// Pools; none: all.

@@ -21,7 +21,7 @@ use crate::session::{Session, WayBack, check_kernel};
 use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 use found::Found;
 
-/// A `zpool import` request.
+/// List pools on the disks, check that one opens, rewind or rename it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Import {

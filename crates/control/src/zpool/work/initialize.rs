@@ -10,7 +10,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zpool initialize` request.
+/// Write free space once, before it is needed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Initialize {
     /// Pool.

@@ -12,7 +12,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 
-/// A `zpool prefetch` request.
+/// Read the tables of shared blocks into memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Prefetch {
     /// Daemon's pool.

@@ -18,7 +18,7 @@ use crate::refusal::cannot;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zpool scrub` request.
+/// Verify every block and repair what is damaged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Scrub {
     /// Pools.

@@ -10,7 +10,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// A `zpool trim` request.
+/// Tell devices what is free.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Trim {
     /// Pool.

@@ -4,11 +4,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Facts, Health};
-use crate::load::machine::zpool::{Counters, Engine, Latencies, Pool, Zpool, named};
+use crate::load::machine::zpool::{Counters, Latencies, Pool, Zpool, named};
 use crate::load::machine::{Machine, Root, disks_under};
 use crate::load::sample::smart::{History, Smart};
 use crate::load::samples::Missing;
@@ -42,17 +41,19 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Gathers the facts of pools open in another engine than the kernel's on this machine.
-    ///
-    /// # Errors
-    /// The engine does not have a pool, or a command failed.
-    pub fn gather_from(engine: Arc<dyn Engine>, look: &Look) -> Result<Facts> {
-        let zpool = Zpool::of_engine(engine.clone());
-        let names = wanted(&zpool, look)?;
-        let mut facts = Facts::of_zpool(&zpool, &names, &Root::default(), look.window)?;
-        facts.add_kstats(&engine.kstats());
-        (facts.counted_s, facts.is_of_daemon) = (Some(engine.counted_s()), true);
-        Ok(facts)
+    /// Facts about pools that Cenote's daemon has open on this machine. `kstats`: texts by path below
+    /// `/proc/spl/kstat/zfs`, which cover `counted_s` seconds.
+    pub fn of_daemon(pools: Vec<Pool>, kstats: &BTreeMap<String, String>, counted_s: f64) -> Facts {
+        let root = Root::default();
+        let nothing = Err(LabError::Refused("the daemon knows its pools".into()));
+        let mut facts = Facts::of_machine(&Machine::describe_at(&root, nothing, &[]));
+        facts.missing.retain(|missing| missing.source != "zpool");
+        facts.pools = pools;
+        facts.find_disks(&root);
+        facts.read_time(&root);
+        facts.add_kstats(kstats);
+        (facts.counted_s, facts.is_of_daemon) = (Some(counted_s), true);
+        facts
     }
 
     /// Reads facts from a folder with the recorded output of one pool.
@@ -83,11 +84,15 @@ impl Facts {
                 }
             }
         }
-        let leaves = facts.pools.iter().flat_map(|pool| &pool.vdevs).flat_map(|vdev| vdev.leaves());
-        let paths = leaves.filter_map(|leaf| leaf.path.clone());
-        facts.under = paths.map(|path| (path.clone(), disks_under(root, path.as_ref()))).collect();
+        facts.find_disks(root);
         facts.read_time(root);
         Ok(facts)
+    }
+
+    fn find_disks(&mut self, root: &Root) {
+        let leaves = self.pools.iter().flat_map(|pool| &pool.vdevs).flat_map(|vdev| vdev.leaves());
+        let paths = leaves.filter_map(|leaf| leaf.path.clone());
+        self.under = paths.map(|path| (path.clone(), disks_under(root, path.as_ref()))).collect();
     }
 
     pub(super) fn of_machine(machine: &Machine) -> Facts {

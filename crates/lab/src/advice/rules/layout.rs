@@ -57,7 +57,7 @@ fn ashift_of(facts: &Facts, pool: &Pool, vdev: &Vdev) -> Finding {
     }));
     let new = most.unwrap_or(12).clamp(12, 14);
     let mut commands = vec![format!("zpool create -n -o ashift={new} NEWPOOL VDEV...")];
-    commands.extend(facts.send_command(pool, "SNAPSHOT"));
+    commands.push(Facts::send_command(pool, "SNAPSHOT"));
     Finding::bad(
         subject,
         Problem {

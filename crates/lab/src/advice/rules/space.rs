@@ -93,10 +93,10 @@ pub(super) const FRAGMENTATION: Rule = Rule {
         "zfs(4): zfs_mg_fragmentation_threshold",
         "zpoolprops(7): fragmentation",
     ],
-    check: |facts| facts.pools.iter().map(|pool| fragmentation(facts, pool)).collect(),
+    check: |facts| facts.pools.iter().map(fragmentation).collect(),
 };
 
-fn fragmentation(facts: &Facts, pool: &Pool) -> Finding {
+fn fragmentation(pool: &Pool) -> Finding {
     let Some(percent) = pool.fragmentation_percent else {
         return Finding::unknown(
             &pool.name,
@@ -105,10 +105,11 @@ fn fragmentation(facts: &Facts, pool: &Pool) -> Finding {
         );
     };
     let gauge = Gauge { value: percent as f64, unit: Unit::Percent, raise: 50.0, clear: 45.0 };
-    let send = facts.send_command(pool, "move");
-    let mut commands: Vec<String> =
-        send.map(|send| format!("zfs snapshot -r {}@move; {send}", pool.name)).into_iter().collect();
-    commands.push(format!("zpool add -n {} VDEV...", pool.name));
+    let send = Facts::send_command(pool, "move");
+    let commands = [
+        format!("zfs snapshot -r {}@move; {send}", pool.name),
+        format!("zpool add -n {} VDEV...", pool.name),
+    ];
     Finding::measured(&pool.name, gauge, || Problem {
         severity: if percent >= 71 { Severity::Warning } else { Severity::Notice },
         summary: format!("The pool's free space is fragmented: {percent}%."),

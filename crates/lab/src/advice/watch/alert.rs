@@ -128,21 +128,21 @@ impl Alerts {
 
 fn now(review: &Review, alert: &Alert) -> Now {
     let is_it = |rule: &str, subject: &str| rule == alert.rule && subject == alert.subject;
-    if review.advice.iter().any(|advice| is_it(advice.rule, &advice.subject)) {
+    if review.advice.iter().any(|advice| is_it(&advice.rule, &advice.subject)) {
         return Now::Bad;
     }
-    if let Some(fine) = review.fine.iter().find(|fine| is_it(fine.rule, &fine.subject)) {
+    if let Some(fine) = review.fine.iter().find(|fine| is_it(&fine.rule, &fine.subject)) {
         return if fine.gauge.is_none_or(|gauge| gauge.good()) { Now::Good } else { Now::Neither };
     }
-    if review.unknown.iter().any(|unknown| is_it(unknown.rule, &unknown.subject)) {
+    if review.unknown.iter().any(|unknown| is_it(&unknown.rule, &unknown.subject)) {
         return Now::Neither;
     }
     // The rule is silent about the subject. If it reports others in the same pool, the subject is gone (a
     // disk was replaced); otherwise the pool is.
     let pool = |subject: &str| subject.split('/').next().map(str::to_owned);
     let is_gone = |rule: &str, subject: &str| rule == alert.rule && pool(subject) == pool(&alert.subject);
-    let told = review.advice.iter().any(|advice| is_gone(advice.rule, &advice.subject))
-        || review.fine.iter().any(|fine| is_gone(fine.rule, &fine.subject));
+    let told = review.advice.iter().any(|advice| is_gone(&advice.rule, &advice.subject))
+        || review.fine.iter().any(|fine| is_gone(&fine.rule, &fine.subject));
     if told { Now::Good } else { Now::Neither }
 }
 

@@ -114,9 +114,9 @@ fn arc(registry: &mut Registry, facts: &Facts) {
 
 fn told(registry: &mut Registry, review: &Review, alerts: &Alerts) {
     let levels = Family::<OfRule, Float>::default();
-    let gauges = review.advice.iter().map(|advice| (advice.rule, &advice.subject, advice.gauge));
+    let gauges = review.advice.iter().map(|advice| (&*advice.rule, &advice.subject, advice.gauge));
     for (rule, subject, gauge) in
-        gauges.chain(review.fine.iter().map(|fine| (fine.rule, &fine.subject, fine.gauge)))
+        gauges.chain(review.fine.iter().map(|fine| (&*fine.rule, &fine.subject, fine.gauge)))
     {
         if let Some(gauge) = gauge {
             levels.get_or_create(&OfRule { rule: rule.into(), subject: subject.clone() }).set(gauge.value);

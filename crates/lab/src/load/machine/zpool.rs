@@ -1,8 +1,7 @@
 //! The programs `zpool` and `zfs`: runs them and parses their reports about pools into plain values.
 //!
-//! A [`Zpool`] runs this machine's programs, asks an [`Engine`] that has the same commands, or reads a folder
-//! with their recorded output (one file for each [`Question`]; crates/lab/tests/recorded/zfs has such
-//! folders). From OpenZFS 2.3 on, `zpool status` prints JSON; the text output of older versions is converted
+//! A [`Zpool`] runs this machine's programs, or reads a folder with their recorded output (one file for each
+//! [`Question`]; crates/lab/tests/recorded/zfs has such folders). From OpenZFS 2.3 on, `zpool status` prints JSON; the text output of older versions is converted
 //! to the same shape, so that one parser suffices.
 //!
 //! This module changes no pool.
@@ -14,19 +13,16 @@ mod properties;
 mod status;
 mod vdev;
 
-use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
 pub use counters::{Counters, named};
 pub use dataset::{Dataset, DatasetKind};
-pub use pool::{Pool, Scan};
+pub use pool::{PROPERTIES as POOL_PROPERTIES, Pool, Scan};
 pub use properties::Properties;
 pub use vdev::{Class, Latencies, Vdev, VdevKind};
 
@@ -38,28 +34,10 @@ const JSON_SINCE: (u32, u32) = (2, 3);
 /// First version with vdev properties.
 const VDEV_PROPERTIES_SINCE: (u32, u32) = (2, 2);
 
-/// An engine beside the kernel's that holds pools open, with commands that print the same as OpenZFS's:
-/// Cenote's daemon.
-pub trait Engine: Debug + Send + Sync {
-    /// Output of a command line (`zpool list -H`, by its words).
-    ///
-    /// # Errors
-    /// The command failed.
-    fn command(&self, words: &[&str]) -> Result<String>;
-
-    /// Texts of its kstats, by path below `/proc/spl/kstat/zfs`.
-    fn kstats(&self) -> BTreeMap<String, String>;
-
-    /// Seconds that the kstats cover.
-    fn counted_s(&self) -> f64;
-}
-
 #[derive(Debug, Clone)]
 enum Source {
     /// Programs of this machine.
     Programs,
-    /// Another engine than the kernel's.
-    Engine(Arc<dyn Engine>),
     /// Recorded output, as files.
     Recorded(PathBuf),
 }
@@ -92,7 +70,6 @@ enum Question {
     Properties,
     VdevProperties,
     Datasets,
-    DatasetsForRules,
     Histogram(Histogram),
     Latencies,
 }
@@ -111,10 +88,6 @@ impl Question {
             Question::Datasets => {
                 ("zfs", &["get", "-Hp", "-r", "-t", "filesystem,volume", "all"], &[], "datasets.tsv")
             }
-            Question::DatasetsForRules => {
-                let before = &["get", "-Hp", "-r", "-t", "filesystem,volume", RULED_PROPERTIES];
-                ("zfs", before, &[], "datasets.tsv")
-            }
             Question::Latencies => ("zpool", &["iostat", "-Hpvl"], &[], "iostat-vl.tsv"),
             Question::Histogram(Histogram::Latency) => ("zpool", &["iostat", "-wHpv"], &[], "iostat-w.tsv"),
             Question::Histogram(Histogram::Size) => ("zpool", &["iostat", "-rHpv"], &[], "iostat-r.tsv"),
@@ -125,10 +98,6 @@ impl Question {
 /// Columns of `zpool list` that this module reads.
 const LIST_COLUMNS: &str =
     "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,dedupratio,health,altroot";
-
-/// Properties of datasets that rules use. Reading all properties of thousands of datasets takes seconds.
-const RULED_PROPERTIES: &str = "type,recordsize,volblocksize,sync,logbias,compression,compressratio,\
-    special_small_blocks,usedbydataset,logicalused";
 
 impl Zpool {
     /// Finds the programs of this machine.
@@ -145,12 +114,6 @@ impl Zpool {
     /// The folder has no `version.txt`.
     pub fn recorded(folder: &Path) -> Result<Zpool> {
         Zpool::from(Source::Recorded(folder.to_owned()))
-    }
-
-    /// Asks another engine, which has all features of the newest OpenZFS.
-    pub fn of_engine(engine: Arc<dyn Engine>) -> Zpool {
-        let source = Source::Engine(engine);
-        Zpool { source, userland: String::new(), kernel: String::new(), speaks_json: true }
     }
 
     fn from(source: Source) -> Result<Zpool> {
@@ -177,9 +140,6 @@ impl Zpool {
     }
 
     fn is_since(&self, (major, minor): (u32, u32)) -> bool {
-        if matches!(self.source, Source::Engine(_)) {
-            return true;
-        }
         let mut numbers = self.userland.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>());
         match (numbers.next(), numbers.next()) {
             (Some(Ok(a)), Some(Ok(b))) => (a, b) >= (major, minor),
@@ -211,12 +171,7 @@ impl Zpool {
             let properties = Properties::parse(&self.ask(Question::VdevProperties, name)?);
             pool.vdevs.iter_mut().for_each(|vdev| vdev.add_properties(&properties));
         }
-        let question = match self.source {
-            // An engine is only asked for advice. Older programs refuse properties that they don't know.
-            Source::Engine(_) => Question::DatasetsForRules,
-            _ => Question::Datasets,
-        };
-        let datasets = Properties::parse(&self.ask(question, name)?);
+        let datasets = Properties::parse(&self.ask(Question::Datasets, name)?);
         pool.datasets =
             datasets.names.iter().filter_map(|name| Dataset::from_properties(name, &datasets)).collect();
         Ok(pool)
@@ -255,9 +210,6 @@ impl Zpool {
         };
         let seconds = format!("{:.3}", window.as_secs_f64());
         let words = ["iostat", "-Hpvly", pool, &seconds, "1"];
-        if let Source::Engine(engine) = &self.source {
-            return engine.command(&[&["zpool"], &words[..]].concat());
-        }
         let output = command("zpool")?.args(words).output();
         Ok(String::from_utf8_lossy(&output.map_err(LabError::io("zpool iostat"))?.stdout).into_owned())
     }
@@ -286,11 +238,6 @@ impl Zpool {
         if let Source::Recorded(folder) = &self.source {
             let path = folder.join(file);
             return fs::read_to_string(&path).map_err(LabError::io(path.display().to_string()));
-        }
-        if let Source::Engine(engine) = &self.source {
-            let pool = (!pool.is_empty()).then_some(pool);
-            let words: Vec<&str> = [program].iter().chain(before).copied().chain(pool).collect();
-            return engine.command(&[&words, after].concat());
         }
         let output = command(program)?
             .args(before)

@@ -3,6 +3,7 @@
 //! Source: OpenZFS `zpool_get_errlog`, `zpool_obj_to_path`.
 
 use cenote_dataset::{Dataset, Mos};
+use cenote_format::text_or_bytes;
 use cenote_format::units::{DatasetId, ObjectId};
 use cenote_fs::{Filesystem, PathFinder};
 

@@ -22,7 +22,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 
 /// All finished and unfinished work.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
     /// Time in seconds since 1970, if the daemon does the work.
     pub now_s: Option<u64>,

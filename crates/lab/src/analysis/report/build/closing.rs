@@ -142,7 +142,7 @@ fn recommendation(advice: &Advice, document: &mut Document) {
         })
         .collect();
     let mut items = vec![
-        Text::new().strong("Why: ").plain(advice.reason).dim(format!(" ({})", advice.sources.join("; "))),
+        Text::new().strong("Why: ").plain(&*advice.reason).dim(format!(" ({})", advice.sources.join("; "))),
     ];
     if !evidence.is_empty() {
         items.push(Text::new().strong("Evidence: ").plain(format!("{}.", evidence.join(", "))));
@@ -155,7 +155,7 @@ fn recommendation(advice: &Advice, document: &mut Document) {
     };
     items.push(Text::new().strong("Risk: ").plain(format!("{risk}. {}", advice.remedy.caution)));
     items.push(
-        Text::new().strong("Severity: ").plain(advice.severity.name()).plain(", rule ").code(advice.rule),
+        Text::new().strong("Severity: ").plain(advice.severity.name()).plain(", rule ").code(&*advice.rule),
     );
     document.list(items);
     if !advice.remedy.commands.is_empty() {
