@@ -227,7 +227,7 @@ async def web():
     # Half of the room for each user.
     for number in range(64):
         reader, writer = await connect(HTTP, f"127.0.0.{2 + number % 2}", limit=1 << 10)
-        writer.write(f"POST /v1/cat?targets=tank/files:/large HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n"
+        writer.write(f"POST /v1/cat?targets=%22tank/files:/large%22 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n"
                      f"Authorization: Bearer {TOKEN}\r\nAccept: application/octet-stream\r\n\r\n".encode())
         reader._transport.pause_reading()
         held.append((reader, writer))

@@ -83,14 +83,23 @@ class Client:
             f"{self.folder}/scrap/{random.choice('ab')}", "%n", "{}", "null", "[" * 100])
 
     def field(self, schema, pool):
-        random, kind = self.random, schema.get("type")
+        random, kind = self.random, schema.get("type") if isinstance(schema, dict) else None
         if random.random() < 0.1:
             kind = random.choice(["string", "boolean", "array", "integer", "object", "null"])
-        if "enum" in schema and random.random() < 0.8:
-            return random.choice(schema["enum"])
+        elif choices := schema.get("oneOf") or schema.get("anyOf"):
+            return self.field(random.choice(choices), pool)
+        elif "const" in schema or "enum" in schema:
+            return schema.get("const") or random.choice(schema["enum"])
+        if isinstance(kind, list):
+            kind = random.choice(kind)
+        if kind == "object":
+            known = schema.get("properties") or {"a": {"type": "array"}}
+            required = schema.get("required", [])
+            return {name: self.field(of, pool) for name, of in known.items() if name in required or random.random() < 0.3}
+        if kind == "array":
+            return [self.field(schema.get("items", {"type": "string"}), pool) for _ in range(random.choice([0, 1, 1, 2, 50]))]
         return {"boolean": random.choice([True, False]), "integer": random.choice([0, 1, -1, 3, 1 << 63, 1e300]),
-                "array": [self.text(pool) for _ in range(random.choice([0, 1, 1, 2, 50]))], "null": None,
-                "object": {"a": {"b": [[[]]]}}}.get(kind, self.text(pool))
+                "null": None}.get(kind, self.text(pool))
 
     def fields(self, verb, pool):
         post = self.verbs[verb].get("post", {})
@@ -102,16 +111,16 @@ class Client:
         if self.random.random() < 0.05:
             fields[self.text(pool)] = 1
         # A client that leaves ends these; they are not to be many at once.
-        if verb in ("zpool/wait", "zpool/events", "zpool/iostat", "arcstat"):
-            fields.pop("follow", None)
+        if verb == "zpool/events":
+            fields.pop("order", None)
         return fields
 
     def query(self, fields):
         pairs = []
         for name, value in fields.items():
             for one in value if isinstance(value, list) else [value]:
-                one = {True: "true", False: "false"}.get(one, one) if isinstance(one, bool) else one
-                pairs.append(f"{quote(name)}={quote(str(one))}")
+                one = one if isinstance(one, str) else json.dumps(one)
+                pairs.append(f"{quote(name)}={quote(one)}")
         return "?" + "&".join(pairs) if pairs else ""
 
     # The last request.
@@ -216,7 +225,7 @@ class Client:
     def leavers(self):
         """Asks for much, and leaves; or asks many times at once."""
         verb = self.random.choice(["zpool/iostat", "zpool/events", "zpool/wait", "zfs/list", "zpool/status", "kstat"])
-        target = f"/v1/{verb}" + {"zpool/iostat": "?words=1", "zpool/events": "?follow=true"}.get(verb, "")
+        target = f"/v1/{verb}" + {"zpool/events": "?order=await&after=1000000"}.get(verb, "")
         stream = self.connect()
         head = self.head("GET", target, LOOK, Accept="text/event-stream")
         if self.random.random() < 0.5:

@@ -43,13 +43,9 @@ use crate::forged::{POOL, devices, forge};
 struct Idle;
 
 impl Serving for Idle {
-    fn run(&self, asked: Asked) -> u8 {
-        consume((&asked.line.argv, &asked.line.cwd, &asked.line.env, &asked.line.screens));
-        0
-    }
-
-    fn carry_out(&self, asking: Asking, _asked: Asked, replies: Replies) -> u8 {
+    fn carry_out(&self, asking: Asking, asked: Asked, replies: Replies) -> u8 {
         replies.answer(asking.request.get().as_bytes());
+        consume((&asked.here.cwd, &asked.here.env, asked.here.has_screen));
         consume((&asking.keys, &asking.command, table::row(&asking.verb).is_some()));
         0
     }

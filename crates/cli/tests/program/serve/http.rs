@@ -91,8 +91,8 @@ fn bench() -> Bench {
 }
 
 impl Bench {
-    fn post(&self, command: &str, fields: Value) -> Answer {
-        self.http("POST", &format!("/v1/{command}"), &[], fields.to_string().as_bytes())
+    fn post(&self, verb: &str, request: Value) -> Answer {
+        self.http("POST", &format!("/v1/{verb}"), &[], request.to_string().as_bytes())
     }
 
     fn look(&self, target: &str) -> Answer {
@@ -105,43 +105,70 @@ impl Bench {
 }
 
 #[test]
-fn commands_run_over_http_as_they_do_in_a_shell() {
+fn verbs_are_values_over_http() {
     let bench = bench();
-    let made = bench.post("zfs/create", json!({"options": ["compression=lz4"], "name": "tank/fs"}));
-    assert_eq!((made.status, made.json()), (200, json!({"output": [], "messages": [], "status": 0})));
+    let lz4 = json!([{"property": "compression", "value": "lz4"}]);
+    let made = bench.post("zfs/create", json!({"settings": lz4, "name": "tank/fs"}));
+    let nothing = json!({"answer": made.json()["answer"], "notes": [], "status": 0});
+    assert_eq!((made.status, made.json()), (200, nothing));
     assert_eq!(bench.get("compression", "tank/fs"), "lz4");
+    assert!(bench.done("zpool history tank").contains("zfs create {\"name\":\"tank/fs\""), "it is recorded");
 
-    let listed = bench.look("/v1/zfs/list?recursive=true&columns=name,used&names=tank").json();
-    let typed: Value = serde_json::from_str(&bench.done("zfs list -j -r -o name,used tank")).unwrap();
-    assert_eq!(listed, json!({"output": [typed], "messages": [], "status": 0}));
+    // By GET, by POST, and in a shell.
+    let listed = bench.look("/v1/zfs/list?properties=used&properties=compression&names=tank/fs").json();
+    let request = json!({"names": ["tank/fs"], "properties": ["used", "compression"]});
+    assert_eq!(bench.post("zfs/list", request).json(), listed);
+    let [used, compression] = [0, 1].map(|at| &listed["answer"]["datasets"][0]["properties"][at]);
+    assert_eq!(used["value"]["number"].to_string(), bench.done("zfs list -Hpo used tank/fs").trim());
+    assert_eq!((&compression["word"], &compression["source"]), (&json!("lz4"), &json!("local")));
 
-    // A file's content survives both ways; content that looks like an option is not one.
+    // A file's content survives; a name that looks like an option is none.
     let content: Vec<u8> = (0..300_000u32).flat_map(u32::to_le_bytes).collect();
     std::fs::write(bench.path("file"), &content).unwrap();
-    let copied = bench.post("cp", json!({"paths": [bench.text("file"), "tank/fs:/-rf"]}));
-    assert_eq!(copied.status, 200, "{}", copied.text());
-    for files in ["[\"tank/fs:/\"]", "[\"tank/fs:/\", \"tank/fs:/\"]"] {
-        let listed = bench.http("POST", "/v1/ls", &[], format!("{{\"targets\":{files}}}").as_bytes()).json();
-        assert_eq!(listed["output"][0][0]["path"], "tank/fs:/-rf", "{listed}");
+    bench.done(&format!("cp {} tank/fs:/-rf", bench.text("file")));
+    let copy =
+        json!({"sources": [{"in_pool": "tank/fs:/-rf"}], "destination": {"in_pool": "tank/fs:/two"}});
+    assert_eq!(bench.post("cp", copy).status, 200);
+    for targets in [json!(["tank/fs:/"]), json!(["tank/fs:/", {"dataset": "tank/fs", "path": "/"}])] {
+        let listed = bench.post("ls", json!({ "targets": targets })).json();
+        let parts = listed["parts"].as_array().unwrap();
+        assert_eq!(parts.len(), targets.as_array().unwrap().len(), "{listed}");
+        assert_eq!((&parts[0]["files"][0]["path"], &parts[0]["files"][1]["path"]), (&json!("-rf"), &json!("two")));
+        assert_eq!((&listed["answer"], &listed["status"]), (&Value::Null, &json!(0)));
     }
     let raw = ["Accept: application/octet-stream"];
-    let read = bench.http("POST", "/v1/cat?targets=tank/fs:/-rf", &raw, b"");
-    assert!(read.status == 200 && read.content == content, "{}", read.status);
-    let read = bench.http("POST", "/v1/cat?targets=tank/fs:/none", &raw, b"");
+    let cat = |path: &str| {
+        let request = json!({"targets": [format!("tank/fs:/{path}")]}).to_string();
+        bench.http("POST", "/v1/cat", &raw, request.as_bytes())
+    };
+    for path in ["-rf", "two"] {
+        let read = cat(path);
+        assert!(read.status == 200 && read.content == content, "{}", read.status);
+    }
+    let read = cat("none");
     assert_eq!(read.status, 409);
     assert!(read.text().contains("none"), "{}", read.text());
+    let no_bytes = bench.post("cat", json!({"targets": ["tank/fs:/two"]}));
+    assert!(no_bytes.status == 409 && no_bytes.text().contains("ask for application/octet-stream"));
 
-    // The status of a failed command tells why it failed.
+    // The status of a failed verb tells why it failed.
     let refused = bench.post("zfs/create", json!({"name": "tank/fs"}));
     assert!(refused.status == 409 && refused.text().contains("already exists"), "{}", refused.text());
-    let refused = bench.post("zfs/create", json!({"name": "tank/x", "disks": ["/"]}));
-    assert!(refused.status == 400 && refused.text().contains("no field 'disks'"), "{}", refused.text());
-    for content in ["{", "[]", "\"x\""] {
-        assert_eq!(bench.http("POST", "/v1/zfs/list", &[], content.as_bytes()).status, 400, "{content}");
+    for (request, why) in [
+        (json!({"name": "tank/x", "disks": ["/"]}), "no field 'disks'"),
+        (json!({"name": "tank/x", "settings": [{"property": "a:b", "value": "", "force": 1}]}), "settings.0.force"),
+        (json!({"name": 7}), "expected a string"),
+        (json!({}), "missing field `name`"),
+        (json!([1]), "this is not its request"),
+    ] {
+        let refused = bench.post("zfs/create", request);
+        assert!(refused.status == 400 && refused.text().contains(why), "{}", refused.text());
     }
     for (method, target, status) in [
-        ("GET", "/v1/zfs/destroy?targets=tank/fs", 405),
-        ("DELETE", "/v1/zfs/list", 405),
+        ("GET", "/v1/zpool/status?damaged=perhaps", 400),
+        ("GET", "/v1/zpool/status?nmae=tank", 400),
+        ("GET", "/v1/zfs/destroy?target=tank/fs", 405),
+        ("DELETE", "/v1/zfs/list?properties=name", 405),
         ("GET", "/v1/zfs", 404),
         ("GET", "/v1/serve", 404),
         ("GET", "/../etc/passwd", 404),
@@ -152,23 +179,53 @@ fn commands_run_over_http_as_they_do_in_a_shell() {
     }
 }
 
+/// No path of the machine is opened for a client, and a stream comes as the content.
 #[test]
-fn commands_that_go_on_send_events_until_the_client_leaves() {
+fn streams_come_and_go_as_content() {
+    let bench = bench();
+    bench.done("zfs create tank/fs");
+    std::fs::write(bench.path("file"), vec![7; 1 << 20]).unwrap();
+    bench.done(&format!("cp {} tank/fs:/file", bench.text("file")));
+    bench.done("zfs snapshot tank/fs@a");
+    let raw = ["Accept: application/octet-stream"];
+    let sent = bench.http("POST", "/v1/zfs/send", &raw, json!({"target": "tank/fs@a"}).to_string().as_bytes());
+    assert!(sent.status == 200 && sent.content.len() > 1 << 20, "{}", sent.text());
+    let stream = ["Content-Type: application/octet-stream"];
+    let target = "/v1/zfs/receive?target=tank/copy";
+    let received = bench.http("POST", target, &stream, &sent.content);
+    assert_eq!(received.status, 200, "{}", received.text());
+    let read = bench.http("POST", "/v1/cat", &raw, br#"{"targets": ["tank/copy@a:/file"]}"#);
+    assert_eq!(read.content, vec![7; 1 << 20]);
+    let path = bench.text("file");
+    for source in [json!({"host": {"path": path, "file": {"at": 0}}}), json!({ "host": path })] {
+        let copy = json!({"sources": [source], "destination": {"in_pool": "tank/fs:/stolen"}});
+        let refused = bench.post("cp", copy);
+        assert!([400, 409].contains(&refused.status), "{}", refused.text());
+    }
+}
+
+#[test]
+fn verbs_that_go_on_send_events_until_the_client_leaves() {
     let bench = bench();
     let events = ["Accept: text/event-stream"];
-    let text = bench.http("GET", "/v1/zpool/iostat?pools=tank&pools=0.2&pools=2", &events, b"").text();
-    assert_eq!(text.matches("event: output\ndata: {\"output_version\"").count(), 2, "{text}");
+    let text = bench.http("GET", "/v1/zpool/iostat?pools=tank", &events, b"").text();
+    assert!(text.starts_with("event: answer\ndata: [{\"pool\":\"tank\""), "{text}");
     assert!(text.ends_with("event: end\ndata: {\"status\":0}\n\n"), "{text}");
+    bench.done("zfs create tank/fs");
+    let text = bench.http("POST", "/v1/ls", &events, br#"{"targets": ["tank/fs:/", "tank/none:/"]}"#).text();
+    assert!(text.contains("event: part\ndata: {\"target\":0"), "{text}");
+    assert!(text.contains("event: note\ndata: {\"status\":1,\"text\":"), "{text}");
+    assert!(text.ends_with("event: end\ndata: {\"status\":1}\n\n"), "{text}");
 
-    // The command ends with its client: the pool, now unused, can be exported.
-    let mut stream = UnixStream::connect(bench.path("http")).unwrap();
-    let request =
-        "GET /v1/zpool/iostat?pools=tank&pools=1 HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n";
-    stream.write_all(format!("{request}\r\n").as_bytes()).unwrap();
-    let mut first = [0; 1024];
-    assert!(stream.read(&mut first).unwrap() > 0);
-    drop(stream);
-    bench.done("zpool export tank");
+    // A verb that waits ends with its client, whose room is free again.
+    let rooms = 64;
+    for _ in 0..rooms + 1 {
+        let mut stream = UnixStream::connect(bench.path("http")).unwrap();
+        let request = "GET /v1/zpool/events?order=await&after=1000000 HTTP/1.1\r\nHost: x\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(bench.look("/v1/zpool/list").status, 200);
 }
 
 #[test]
@@ -197,7 +254,7 @@ fn clients_of_the_network_need_a_token() {
         let header = format!("Authorization: Bearer {token}");
         ask(TcpStream::connect(("127.0.0.1", port)).unwrap(), method, target, &[&header], b"").status
     };
-    for target in ["/v1/zfs/list", "/metrics"] {
+    for target in ["/v1/zfs/list?properties=name", "/metrics"] {
         assert_eq!(
             [ask("GET", target, ""), ask("GET", target, &look), ask("GET", target, &change)],
             [401, 200, 200]
@@ -234,9 +291,9 @@ fn a_command_that_only_looks_answers_get_and_a_token_that_may_only_look() {
         "zpool/upgrade",
         "zfs/diff?from=tank/fs@a",
         "zfs/mount",
-        "zfs/allow?words=tank",
+        "zfs/allow?dataset=tank",
         "tunable",
-        "tunable?words=zfs_arc_max",
+        "tunable?names=zfs_arc_max",
     ] {
         for method in ["GET", "POST"] {
             let answer = ask(method, &format!("/v1/{target}"));
@@ -244,12 +301,12 @@ fn a_command_that_only_looks_answers_get_and_a_token_that_may_only_look() {
         }
     }
     for target in [
-        "zpool/events?clear=true",
-        "zpool/upgrade?all=true",
-        "zfs/mount?all=true",
-        "zfs/mount?name=tank/fs",
-        "zfs/allow?everyone=true&words=snapshot&words=tank",
-        "tunable?words=zfs_arc_max%3D1G",
+        "zpool/events?order=clear",
+        "zpool/upgrade?pools=[]",
+        "zfs/mount?which=all",
+        "zfs/mount?which=%7B%22one%22:%22tank/fs%22%7D",
+        "zfs/allow?dataset=tank&grants=[]",
+        "tunable?settings=%7B%22name%22:%22zfs_arc_max%22,%22value%22:%221%22%7D",
     ] {
         let statuses = ["GET", "POST"].map(|method| ask(method, &format!("/v1/{target}")).status);
         assert_eq!(statuses, [405, 403], "{target}");
@@ -279,16 +336,16 @@ fn a_browser_can_do_nothing_for_a_page_of_another_site() {
     let asks = ["Origin: http://elsewhere.example", "Access-Control-Request-Headers: authorization"];
     assert_eq!(at_port("OPTIONS", destroy, &asks), 401);
     // A host name that resolves to this machine gets no further than any other.
-    assert_eq!(at_port("GET", "/v1/zfs/list", &["Host: elsewhere.example"]), 401);
+    assert_eq!(at_port("GET", "/v1/zfs/list?properties=name", &["Host: elsewhere.example"]), 401);
 
     // The owner's programs need no token at the socket; a browser's request through a proxy does.
-    let at_socket = |headers: &[&str]| bench.http("GET", "/v1/zfs/list", headers, b"").status;
+    let at_socket = |headers: &[&str]| bench.http("GET", "/v1/zfs/list?properties=name", headers, b"").status;
     assert_eq!(at_socket(&[]), 200);
     for of_browser in ["Origin: http://localhost", "Sec-Fetch-Site: none"] {
         assert_eq!(at_socket(&[of_browser]), 401, "{of_browser}");
     }
     let stream = UnixStream::connect(bench.path("http")).unwrap();
-    assert_eq!(ask_of(stream, "rebound.example", "GET", "/v1/zfs/list", &[], b"").status, 401);
+    assert_eq!(ask_of(stream, "rebound.example", "GET", "/v1/zfs/list?properties=name", &[], b"").status, 401);
 }
 
 #[test]
@@ -298,7 +355,7 @@ fn who_finds_no_room_is_told_so() {
     let (http, nbd) = (format!("unix:{}", bench.text("http")), format!("unix:{}", bench.text("nbd")));
     bench.start(&["--http", &http, "--nbd", &nbd, "--connections", "1"]);
     let held = [bench.path("http"), bench.path("nbd")].map(|path| UnixStream::connect(path).unwrap());
-    let told = bench.look("/v1/zfs/list");
+    let told = bench.look("/v1/zfs/list?properties=name");
     assert!(told.status == 503 && told.text().contains("too many clients"), "{told:?}");
 
     let mut second = UnixStream::connect(bench.path("nbd")).unwrap();
@@ -313,7 +370,7 @@ fn who_finds_no_room_is_told_so() {
     assert!(head[12..16] == [0x80, 0, 0, 2] && why.starts_with(b"too many clients"), "{head:?}");
 
     drop(held);
-    while bench.look("/v1/zfs/list").status != 200 {
+    while bench.look("/v1/zfs/list?properties=name").status != 200 {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }
@@ -322,7 +379,7 @@ fn who_finds_no_room_is_told_so() {
 fn the_daemons_pools_are_judged_by_the_labs_rules() {
     let bench = bench();
     let told = |answer: Value| {
-        let advice = answer["output"][0][0]["advice"].as_array().cloned().unwrap_or_default();
+        let advice = answer["answer"]["advice"].as_array().cloned().unwrap_or_default();
         let rules = advice.iter().map(|advice| format!("{} {}", advice["subject"], advice["rule"]));
         rules.map(|rule| rule.replace('"', "")).collect::<Vec<_>>()
     };
@@ -331,11 +388,11 @@ fn the_daemons_pools_are_judged_by_the_labs_rules() {
     assert!(judged.to_string().contains("cenote serve --agent"), "a remedy of the kernel's: {judged}");
     assert!(bench.done("lab advise").contains("The pool has never been scrubbed."));
     bench.done("zpool scrub -w tank");
-    let judged = bench.look("/v1/lab/advise?subjects=tank").json();
+    let judged = bench.look("/v1/lab/advise?pools=tank").json();
     assert!(!told(judged.clone()).contains(&"tank unscrubbed".into()), "{judged}");
 
     // A client with a read-only token sees no files, starts no watch, queries no disks.
-    for target in ["subjects=/etc", "smart=/etc", "watch=true", "rules=true", "webhook=http://localhost"] {
+    for target in ["pools=/etc", "smart=/etc", "watch=true", "rules=true", "webhook=http://localhost"] {
         let answer = bench.look(&format!("/v1/lab/advise?{target}"));
         assert!([400, 409].contains(&answer.status), "{target}: {}", answer.text());
     }
