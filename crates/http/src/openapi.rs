@@ -33,7 +33,7 @@ pub fn document(catalogue: &Catalogue) -> Value {
                     "required": ["output", "messages", "status"],
                     "properties": {
                         "output": {"type": "array", "items": {}, "description": "The command's documents."},
-                        "messages": {"type": "array", "items": {}, "description": "What it said besides."},
+                        "messages": {"type": "array", "items": {}, "description": "The command's messages."},
                         "status": {
                             "type": "integer",
                             "description": "Exit status: 0 done, 1 failed, 2 bad usage, 3 damaged data found."
@@ -43,7 +43,7 @@ pub fn document(catalogue: &Catalogue) -> Value {
             },
             "responses": {
                 "Answer": {
-                    "description": "The command ran. `status` says how it went.",
+                    "description": "The command ran. `status` is its exit status.",
                     "content": {
                         "application/json": {"schema": {"$ref": "#/components/schemas/Answer"}},
                         "text/event-stream": {"schema": {"type": "string"}},
