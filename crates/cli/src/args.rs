@@ -27,7 +27,8 @@ use crate::command;
 #[command(name = "cenote", version, propagate_version = true)]
 #[command(arg_required_else_help = true, disable_help_flag = true)]
 #[command(
-    after_help = "Exit status: 0 done, 1 failed, 2 bad usage, 3 damaged data found, or a scan lacks datasets."
+    after_help = "Exit status: 0 done, 1 failed, 2 used incorrectly, 3 damaged data or lost redundancy \
+        found, or a scan without some datasets."
 )]
 pub struct Cli {
     /// The command to run.

@@ -25,9 +25,9 @@ use crate::session::{self, Session};
 /// `cenote dump`
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-        cenote dump label -u /dev/sdb1\n  \
-        cenote dump uberblock tank\n  \
-        cenote dump object --json tank/home 7")]
+    cenote dump label -u /dev/sdb1\n  \
+    cenote dump uberblock tank\n  \
+    cenote dump object --json tank/home 1")]
 pub struct Dump {
     /// The structure to show
     #[command(subcommand)]

@@ -15,15 +15,14 @@ use crate::session::{Session, print, print_json};
 
 /// `cenote inject`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Needs a daemon (`cenote serve`) that holds the pool. Without a fault, lists the faults. \
-        They last until they are cleared or the pool is exported. Reads from the cache are not affected.\n\n\
+#[command(after_help = "Needs a daemon (`cenote serve`) that holds the pool. Without a fault, lists the \
+        faults. They last until they are cleared or the pool is exported. Reads from the cache are not \
+        affected.\n\n\
         Examples:\n  \
         cenote inject tank b --error read --sectors 0.5  # a worn disk: 0.5 % of it can't be read\n  \
         cenote inject tank b --delay 200 --seconds 60    # slow for a minute\n  \
-        cenote inject tank/home:/mail b --corrupt        # wrong bits in that file's part of b\n  \
-        cenote inject --clear tank"
-)]
+        cenote inject tank/home:/notes.txt b --corrupt   # wrong bits in that file's part of b\n  \
+        cenote inject --clear tank")]
 pub struct Inject {
     /// Fail these operations with EIO
     #[arg(long, value_name = "OPERATION", value_delimiter = ',')]
