@@ -27,7 +27,8 @@ use crate::command;
 #[command(name = "cenote", version, propagate_version = true)]
 #[command(arg_required_else_help = true, disable_help_flag = true)]
 #[command(
-    after_help = "Exit status: 0 done, 1 failed, 2 bad usage, 3 damaged data found, or a scan lacks datasets."
+    after_help = "Exit status: 0 done, 1 failed, 2 used incorrectly, 3 damaged data or lost redundancy \
+        found, or a scan without some datasets."
 )]
 pub struct Cli {
     /// The command to run.
@@ -47,11 +48,10 @@ pub struct Cli {
 /// All commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Pools: create, add, attach, set, upgrade, export, destroy...; import, status, list, get, history,
-    /// events
+    /// Manage pools: create, import, export, status, scrub, replace and other verbs of zpool
     #[command(subcommand)]
     Zpool(Deferred<command::zpool::Zpool>),
-    /// Datasets: create, destroy, snapshot, clone, set, hold...; list, get, diff, holds
+    /// Manage datasets: create, list, snapshot, clone, send, receive and other verbs of zfs
     #[command(subcommand)]
     Zfs(Deferred<command::zfs::Zfs>),
     /// List a folder of a dataset or snapshot
@@ -60,7 +60,7 @@ pub enum Command {
     Stat(Deferred<command::files::Stat>),
     /// Write files' contents to standard output
     Cat(Deferred<command::files::Cat>),
-    /// Copy files or trees out of a pool or into one, with times, modes, owners, links, xattrs, ACLs and
+    /// Copy files or trees out of a pool or into one, with owners, modes, times, links, xattrs, ACLs and
     /// holes
     Cp(Deferred<command::files::cp::Cp>),
     /// Create folders in a pool
@@ -71,47 +71,47 @@ pub enum Command {
     Find(Deferred<command::files::find::Find>),
     /// Show the space that folders use
     Du(Deferred<command::files::Du>),
-    /// Mount a dataset or snapshot on a local directory, until it is unmounted
+    /// Mount a dataset or snapshot on a local directory until it is unmounted
     Mount(Deferred<command::mount::MountCommand>),
-    /// Hold pools open and serve them: mounts, and commands of others, as the kernel module would
+    /// Run the daemon: keep pools imported, mount their file systems, serve other commands
     Serve(Deferred<command::serve::Serve>),
-    /// Volumes: copy one out or in; see who uses those that are served
+    /// Copy volumes out or in; list clients of served volumes
     #[command(subcommand)]
     Volume(Deferred<command::volume::VolumeCommand>),
     /// List every file of datasets and snapshots, straight from the disks
     Scan(Deferred<command::scan::Scan>),
     /// Read and check every copy and parity column of every block, and check space accounting
     Verify(Deferred<command::verify::Verify>),
-    /// Copy out everything that can still be read from a damaged pool
+    /// Copy everything that can still be read out of a damaged pool
     Rescue(Deferred<command::rescue::Rescue>),
-    /// Measure storage: studies with their evidence, comparisons, advice, reports
+    /// Measure storage: run studies, compare results, recommend changes, write reports
     #[command(subcommand)]
     Lab(Deferred<command::lab::Lab>),
-    /// Replay recorded loads against cache policies and sizes
+    /// Record loads, and replay them against cache policies and sizes
     #[command(subcommand)]
     Trace(Deferred<command::trace::TraceCommand>),
-    /// Show what the caches of open pools do, like arcstat
+    /// Show cache statistics of open pools, like arcstat
     Arcstat(Deferred<command::arcstat::Arcstat>),
-    /// Show pools, vdevs, latencies and caches of open pools, live
+    /// Show pools, vdevs, latencies and caches live
     Top(Deferred<command::top::Top>),
-    /// Show counters by OpenZFS's names, like /proc/spl/kstat/zfs
+    /// Show counters under OpenZFS's names, as in /proc/spl/kstat/zfs
     Kstat(Deferred<command::kstat::Kstat>),
-    /// Show or set what holds for open pools: memory, policies, queues
+    /// Show or set tunables of open pools: memory, policies, queues
     Tunable(Deferred<command::tunable::TunableCommand>),
-    /// Make devices of open pools fail, like zinject
+    /// Inject faults into devices of open pools, like zinject
     Inject(Deferred<command::inject::Inject>),
     /// Show any on-disk structure, like zdb
     Dump(Deferred<command::dump::Dump>),
-    /// See it work: a small pool that ships with the program, read whole and then with a disk missing
+    /// Show Cenote at work on a small built-in pool, then with one of its disks missing
     Demo(Deferred<command::demo::Demo>),
     /// Write shell completions to standard output
     Completions(Deferred<command::completions::Completions>),
     /// Write man pages to a directory
     Man(Deferred<command::man::Man>),
-    /// Take down the mounts of a process that was killed; it starts this itself
+    /// Clean up the mounts of a killed process; started by that process
     #[command(hide = true)]
     Guard(Deferred<command::guard::Guard>),
-    /// Print how the word being typed can be completed; called by shells
+    /// Print completions of the word being typed, for shells
     #[command(hide = true)]
     Complete(Deferred<command::complete::Complete>),
 }

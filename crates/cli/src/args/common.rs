@@ -20,20 +20,20 @@ pub use cenote_serve::config::MAX_THREADS;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = HEADING)]
 pub struct Common {
-    /// Where the disks are: a folder, an image file or a device; repeatable [default: the environment
-    /// variable CENOTE_DISKS, a list separated by ':'; if unset, this machine's block devices]
+    /// Search this folder, image file or device for pools; repeatable [default: CENOTE_DISKS, separated by
+    /// ':'; if unset, all block devices]
     #[arg(short = 'd', long = "disks", value_name = "DIR|FILE|DEVICE")]
     pub disks: Vec<PathBuf>,
     /// Key of an encryption root: DATASET=pass:TEXT, hex:HEX, file:PATH or env:NAME; repeatable
     #[arg(long = "key", value_name = "DATASET=KEY")]
     pub keys: Vec<String>,
-    /// Apply the intent logs in memory: show what an import for writing would show
+    /// Replay the intent logs in memory, as an import for writing would
     #[arg(long)]
     pub replay: bool,
-    /// Open the pool as of this transaction group (the newest at or before it)
+    /// Open the pool as of this txg, or the newest before it
     #[arg(long, value_name = "N", conflicts_with = "rewind")]
     pub txg: Option<u64>,
-    /// Open the newest transaction group whose tree is intact
+    /// Open the newest txg whose tree is intact
     #[arg(short = 'F', long)]
     pub rewind: bool,
     /// Open the pool's checkpoint
@@ -45,8 +45,8 @@ pub struct Common {
     /// Memory for cached blocks [default: 128M]
     #[arg(long, value_name = "SIZE")]
     pub cache: Option<String>,
-    /// Which blocks stay in memory: lru, arc, zol-0.6.2, zol-0.6.3, openzfs-2.3, s3-fifo, sieve, w-tinylfu
-    /// or lirs [default: openzfs-2.3]
+    /// Cache policy: lru, arc, zol-0.6.2, zol-0.6.3, openzfs-2.3, s3-fifo, sieve, w-tinylfu or lirs [default:
+    /// openzfs-2.3]
     #[arg(long, value_name = "NAME", value_parser = PolicyName::living)]
     pub cache_policy: Option<PolicyName>,
     /// Number of threads [default: one per core]

@@ -20,24 +20,27 @@ use crate::session::{Session, print, print_json};
 
 /// `cenote arcstat`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "A daemon (`cenote serve`) has to hold the pools. Columns: `dd` are blocks of files and \
-        volumes, `dm` all others; `read` look-ups, `h%` the part of them that were hits; `pread` blocks to \
-        be read ahead, `ph%` the part of them that was cached, `used%` the part of those read ahead that \
-        somebody wanted; `size` what the caches hold, `c` what they may hold. `-v` adds what each policy \
-        adapts. With cache devices: `l2read` reads of what memory lacked, `l2h%` the part of them that a \
-        cache device had, `l2bytes` what was read there, `l2asize` what they hold, `l2hdr` the memory that \
-        knows where.\n\n\
-        Example: cenote arcstat -v 5 3"
-)]
+#[command(after_help = "Needs a daemon (`cenote serve`) that holds pools.\n\n\
+        Columns:\n  \
+        read, h%       look-ups, and the share of hits\n  \
+        ddread, ddh%   the same for blocks of files and volumes\n  \
+        dmread, dmh%   the same for all other blocks\n  \
+        pread, ph%     blocks to prefetch, and the share of them already cached\n  \
+        used%          share of prefetched blocks that were used\n  \
+        size, c        size of the caches, and its limit\n  \
+        l2read, l2h%   with cache devices: look-ups there, and the share of hits\n  \
+        l2bytes        bytes read from cache devices\n  \
+        l2asize        bytes that cache devices hold\n  \
+        l2hdr          memory for their headers\n\n\
+        Example: cenote arcstat -v 5 3")]
 pub struct Arcstat {
-    /// What each pool's cache holds, what another size would bring, and what should be changed
+    /// Report each pool's cache, the hit ratio of other sizes, and recommended changes
     #[arg(long)]
     pub report: bool,
-    /// A line for each pool, and what its policy adapts
+    /// Show each pool, and the values that its policy adapts
     #[arg(short = 'v')]
     pub verbose: bool,
-    /// Exact numbers
+    /// Print exact numbers
     #[arg(short = 'p')]
     pub parsable: bool,
     /// No header, tabs between columns

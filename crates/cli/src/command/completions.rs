@@ -12,8 +12,8 @@ use crate::session::print_bytes;
 
 /// `cenote completions`
 #[derive(Debug, Args)]
-#[command(after_help = "In bash, zsh and fish this also completes names of pools, datasets, snapshots and \
-    properties, for cenote and for links to it named zpool and zfs.\n\n\
+#[command(after_help = "In bash, zsh and fish, completions include names of pools, datasets, snapshots and \
+    properties, also for links to cenote named zpool and zfs.\n\n\
     Example: cenote completions bash > ~/.local/share/bash-completion/completions/cenote")]
 pub struct Completions {
     /// The shell

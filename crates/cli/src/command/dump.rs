@@ -24,9 +24,10 @@ use crate::session::{self, Session};
 
 /// `cenote dump`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples: cenote dump label -u /dev/sdb1\n          cenote dump object tank/home 7 --json"
-)]
+#[command(after_help = "Examples:\n  \
+    cenote dump label -u /dev/sdb1\n  \
+    cenote dump uberblock tank\n  \
+    cenote dump object --json tank/home 1")]
 pub struct Dump {
     /// The structure to show
     #[command(subcommand)]
@@ -36,7 +37,7 @@ pub struct Dump {
 /// The structures.
 #[derive(Debug, Subcommand)]
 pub enum What {
-    /// The four labels of a disk or image: configuration, and which are valid
+    /// The four labels of a disk or image: their configuration and validity
     Label {
         /// Show the ring of uberblocks too
         #[arg(short = 'u', long)]
@@ -46,7 +47,7 @@ pub enum What {
     },
     /// All uberblocks in a pool's labels, newest first, or all fields of the active one
     Uberblock {
-        /// All fields of the active one (see --txg, -F, --checkpoint)
+        /// Show all fields of the active one (see --txg, -F, --checkpoint)
         #[arg(long)]
         used: bool,
         /// Pool

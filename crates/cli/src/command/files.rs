@@ -18,8 +18,8 @@ use crate::session::{Session, Target, TargetParser};
 /// `cenote ls`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Names that contain a backslash, or bytes that a terminal would not show, are printed as \
-        bash quotes them, $'a\\tb\\xff'; every command accepts that form.\n\n\
+    after_help = "Names with a backslash, or with bytes that a terminal would not show, are printed in the \
+        quotes of bash, $'a\\tb\\xff'; every command accepts that form.\n\n\
         Example: cenote ls -l tank/home@monday:/projects"
 )]
 pub struct Ls {
@@ -56,7 +56,7 @@ pub struct Stat {
     /// Follow a symbolic link at the end of the path
     #[arg(short = 'L')]
     pub follow: bool,
-    /// Show where each block of the file lies, its size, checksum and birth txg
+    /// Show the address, size, checksum and birth txg of each block of the file
     #[arg(long)]
     pub blocks: bool,
     /// POOL/DATASET[@SNAPSHOT]:/PATH
@@ -86,7 +86,7 @@ pub struct Du {
     /// Show only the total of each argument
     #[arg(short = 's')]
     pub summarize: bool,
-    /// Show folders down to this many levels
+    /// Show folders down to this depth
     #[arg(short = 'd', long, alias = "max-depth", value_name = "N")]
     pub depth: Option<u32>,
     /// Show content sizes rather than allocated space

@@ -15,57 +15,55 @@ use crate::session::{Session, print, print_json};
 
 /// `cenote inject`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "A daemon (`cenote serve`) has to run and have the pool open. Without a fault, lists those \
-        that there are. They last until they are cleared or the pool is exported. What is in the cache is \
-        still read from there.\n\n\
+#[command(after_help = "Needs a daemon (`cenote serve`) that holds the pool. Without a fault, lists the \
+        faults. They last until they are cleared or the pool is exported. Reads from the cache are not \
+        affected.\n\n\
         Examples:\n  \
-        cenote inject tank /img/b --error read --sectors 0.5   # a worn disk: 0.5 % of it can't be read\n  \
-        cenote inject tank b --delay 200 --seconds 60          # slow for a minute\n  \
-        cenote inject tank/home:/mail b --corrupt              # wrong bits where that file lies on b\n  \
-        cenote inject --clear tank"
-)]
+        cenote inject tank b --error read --sectors 0.5  # a worn disk: 0.5 % of it can't be read\n  \
+        cenote inject tank b --delay 200 --seconds 60    # slow for a minute\n  \
+        cenote inject tank/home:/notes.txt b --corrupt   # wrong bits in that file's part of b\n  \
+        cenote inject --clear tank")]
 pub struct Inject {
-    /// Operations fail with EIO
+    /// Fail these operations with EIO
     #[arg(long, value_name = "OPERATION", value_delimiter = ',')]
     pub error: Vec<Operation>,
-    /// Operations never end
+    /// Never complete these operations
     #[arg(long, value_name = "OPERATION", value_delimiter = ',')]
     pub hang: Vec<Operation>,
-    /// Operations begin so many milliseconds later
+    /// Delay operations by this many milliseconds
     #[arg(long, value_name = "MS")]
     pub delay: Option<u64>,
-    /// Reads return a wrong bit
+    /// Return reads with a wrong bit
     #[arg(long)]
     pub corrupt: bool,
-    /// Only the first sectors of a write reach the device, which says nothing about it
+    /// Write only the first sectors of a write, and report success
     #[arg(long)]
     pub torn_writes: bool,
-    /// Writes reach nothing, and the device says nothing about it
+    /// Drop writes, and report success
     #[arg(long)]
     pub lost_writes: bool,
     /// Strike operations with this probability, in percent
     #[arg(long, value_name = "PERCENT", conflicts_with = "sectors")]
     pub chance: Option<f64>,
-    /// Strike this share of all sectors, in percent: always the same ones
+    /// Strike this share of all sectors, in percent, always the same ones
     #[arg(long, value_name = "PERCENT")]
     pub sectors: Option<f64>,
     /// Strike only these bytes of the device, labels included
     #[arg(long, value_name = "FROM-TO")]
     pub range: Option<String>,
-    /// Strike only these blocks of the file, or this one [default: all]
+    /// Strike only this block of the file, or these [default: all]
     #[arg(long, value_name = "FROM-TO")]
     pub blocks: Option<String>,
     /// Strike blocks of this level of the file's tree; 0 is its content
     #[arg(long, value_name = "LEVEL", default_value_t = 0)]
     pub level: u8,
-    /// Strike at most so often
+    /// Strike at most this often
     #[arg(long, value_name = "COUNT")]
     pub times: Option<u64>,
-    /// End after so many seconds
+    /// End after this many seconds
     #[arg(long, value_name = "SECONDS")]
     pub seconds: Option<u64>,
-    /// Clear faults: all, those of the pool or of the device
+    /// Clear all faults, or those of the pool or the device
     #[arg(long)]
     pub clear: bool,
     /// A pool, or a file in one: POOL/DATASET:/PATH

@@ -11,12 +11,12 @@ use crate::session::{Session, print, print_json};
 /// `cenote kstat`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A daemon (`cenote serve`) has to run. The text is that of /proc/spl/kstat/zfs, where the \
-        kernel module keeps these counters; what Cenote does not count is 0.\n\n\
+    after_help = "Needs a daemon (`cenote serve`). The text is that of /proc/spl/kstat/zfs of the kernel \
+        module; counters that Cenote lacks are 0.\n\n\
         Example: cenote kstat tank/txgs"
 )]
 pub struct Kstat {
-    /// Its name: arcstats, zfetchstats, dmu_tx, zil, POOL/txgs, POOL/objset-0xID [default: list all names]
+    /// Name: arcstats, zfetchstats, dmu_tx, zil, POOL/txgs, POOL/objset-0xID [default: list all names]
     pub name: Option<String>,
 }
 

@@ -30,9 +30,9 @@ use crate::session::Session;
 pub enum Lab {
     /// Run a study: measure folders, files or devices, and write the report
     Run(run::Run),
-    /// Compare cache policies on metadata, in the simulator: the tests of the ARC patches of 2014
+    /// Compare cache policies on metadata in the simulator, by the tests of the ARC patches of 2014
     Arc(arc::Arc),
-    /// Show what cache and log devices bring, in the simulator: working sets, durable writes
+    /// Show the benefit of cache and log devices in the simulator: working sets, durable writes
     Cache(cache::Cache),
     /// Resume an interrupted study
     Resume(resume::Resume),
@@ -42,9 +42,9 @@ pub enum Lab {
     Show(show::Show),
     /// Compare results, or the targets within one
     Compare(compare::Compare),
-    /// Write a result's report again
+    /// Rewrite a result's report
     Report(report::Rewrite),
-    /// Say what should be done about pools, and why; or watch them
+    /// Recommend changes to pools, with reasons; or watch pools
     Advise(advise::Advise),
 }
 
@@ -65,7 +65,7 @@ impl Lab {
     }
 }
 
-/// What may be overwritten. Must be given twice: that something may be, and what.
+/// Targets that may be overwritten, confirmed twice: that any may be, and each by name.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Permission {
     /// Allow targets with data to be overwritten; each must also be named by --yes-destroy

@@ -11,9 +11,11 @@ use crate::outcome::{CliError, Outcome};
 
 /// `cenote man`
 #[derive(Debug, Args)]
-#[command(after_help = "Example: cenote man ~/.local/share/man/man1; man cenote-zpool-create")]
+#[command(after_help = "Examples:\n  \
+    cenote man ~/.local/share/man/man1\n  \
+    man cenote-zpool-create")]
 pub struct Man {
-    /// The directory, which is created if it is missing
+    /// Directory for the pages, created if missing
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
 }

@@ -21,9 +21,11 @@ use crate::session::{Session, interrupted, pool_of};
 
 /// `cenote mount`
 #[derive(Debug, Args)]
-#[command(after_help = "The command runs until the file system is unmounted, by Ctrl-C or `umount DIR` \
-        (`fusermount3 -u DIR`). Snapshots are in DIR/.zfs/snapshot.\n\n\
-        Example: cenote mount tank/home@monday /mnt")]
+#[command(
+    after_help = "Runs until the file system is unmounted, by Ctrl-C or `umount DIR` (`fusermount3 -u \
+    DIR`). Snapshots are in DIR/.zfs/snapshot.\n\n\
+    Example: cenote mount tank/home@monday /mnt"
+)]
 pub struct MountCommand {
     /// Options, comma-separated: ro, rw, atime, noatime, relatime, exec, noexec, suid, nosuid, dev, nodev,
     /// xattr, noxattr, allow_other, snapdir
@@ -37,7 +39,7 @@ pub struct MountCommand {
         value_parser = clap::value_parser!(u16).range(1..=64)
     )]
     pub readers: u16,
-    /// Take the kernel's requests from /dev/fuse, though it offers io_uring
+    /// Read requests from /dev/fuse even if the kernel offers io_uring
     #[arg(long)]
     pub no_fuse_io_uring: bool,
     /// Mount without a loop device for each file system; `sync` then does not reach the pool

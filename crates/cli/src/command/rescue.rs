@@ -12,9 +12,9 @@ use crate::session::{Progress, Session, print, print_json, raise_file_limit, unl
 
 /// `cenote rescue`
 #[derive(Debug, Args)]
-#[command(after_help = "Example: cenote rescue -d /mnt/images tank ./saved\n\n\
-    At the destination: POOL/DATASET/..., snapshots as DATASET@SNAPSHOT, volumes as VOLUME.img, and \
-    rescue-report.tsv with a row for everything that differs from the pool or is missing.")]
+#[command(after_help = "The destination gets POOL/DATASET/..., snapshots as DATASET@SNAPSHOT, volumes as \
+    VOLUME.img, and rescue-report.tsv with a row for everything that is missing or differs from the pool.\n\n\
+    Example: cenote rescue tank ./saved")]
 pub struct Rescue {
     /// Rescue snapshots too, each into its own folder
     #[arg(long)]
@@ -22,19 +22,19 @@ pub struct Rescue {
     /// Only these datasets and all below them; repeatable [default: the whole pool]
     #[arg(long, value_name = "DATASET")]
     pub dataset: Vec<String>,
-    /// How many older transaction groups to try where the newest tree is broken
+    /// Number of older txgs to try where the newest tree is broken
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub back: usize,
     /// Contents only: no owners, modes, times, xattrs, ACLs
     #[arg(long)]
     pub no_metadata: bool,
-    /// Continue an earlier rescue: keep complete files, retry what was lost or came from an older txg
+    /// Continue an earlier rescue: keep complete files; retry lost files and those from an older txg
     #[arg(long)]
     pub resume: bool,
     /// Report both checksums of blocks that fail verification
     #[arg(short, long)]
     pub verbose: bool,
-    /// Only say which datasets can be copied, and from which transaction group
+    /// Only list the datasets that can be copied, with the txg of each
     #[arg(short = 'n', long)]
     pub dry_run: bool,
     /// Show progress even if standard error is not a terminal

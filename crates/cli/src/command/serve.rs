@@ -69,96 +69,97 @@ const READERS: u16 = 4;
 /// `cenote serve`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "While it runs, `cenote zpool`, `zfs`, `ls`, `cp` and other commands work on the pools it \
-        holds, as with the kernel module; also when called `zpool` and `zfs` through links. Root and the \
-        daemon's user may change pools; others may look, and do what `zfs allow` delegates to them.\n\n\
+    after_help = "While it runs, `cenote zpool`, `zfs`, `ls`, `cp` and other commands work on its pools, as \
+        with the kernel module; also through links named `zpool` and `zfs`. Root and the daemon's user may \
+        change pools; others may look, and use permissions delegated by `zfs allow`.\n\n\
         Example: cenote serve --disks /srv/images tank"
 )]
 pub struct Serve {
-    /// File with options (TOML), each under its long name; those typed come first
+    /// File with options (TOML), each under its long name; typed options override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where to listen [default: $CENOTE_SOCKET, or /run/cenote/cenote.sock]
+    /// Path of the socket [default: $CENOTE_SOCKET, or /run/cenote/cenote.sock]
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// File that keeps which pools are open [default: beside the socket, pools.json]
+    /// File that records the open pools [default: pools.json beside the socket]
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
     /// Import the named pools, but mount nothing
     #[arg(short = 'N', long)]
     pub no_mount: bool,
-    /// Load the keys of encrypted datasets from where `keylocation` says they are
+    /// Load the keys of encrypted datasets from their keylocation
     #[arg(short = 'l', long)]
     pub load_keys: bool,
     /// Threads that read requests from /dev/fuse, per file system [default: 4]
     #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub readers: Option<u16>,
-    /// Take the kernel's requests from /dev/fuse, though it offers io_uring
+    /// Read requests from /dev/fuse even if the kernel offers io_uring
     #[arg(long)]
     pub no_fuse_io_uring: bool,
     /// Mount without a loop device for each file system; `sync` then does not reach the pool
     #[arg(long)]
     pub no_loop: bool,
-    /// Let the kernel gather small writes; modification times are then the kernel's
+    /// Let the kernel cache writes and combine small ones; it then sets modification times
     #[arg(long)]
     pub writeback: bool,
-    /// Memory of all pools, for cached blocks and for changes not on disk yet [default: all but 1G, at least
+    /// Memory limit of all pools: cached blocks, and changes not yet on disk [default: all but 1G, at least
     /// five eighths]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
-    /// Serve volumes by NBD at HOST:PORT or unix:PATH; may be repeated
+    /// Serve volumes over NBD at HOST:PORT or unix:PATH; repeatable
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Vec<String>,
-    /// Serve volumes to virtual machines (vhost-user-blk): a socket for each in this folder, DIR/POOL/VOLUME
+    /// Serve volumes to virtual machines (vhost-user-blk), at sockets DIR/POOL/VOLUME
     #[arg(long, value_name = "DIR")]
     pub vhost_user: Option<PathBuf>,
-    /// Serve volumes as block devices of this machine (ublk, Linux 6.0 or newer): a link to each in this
-    /// folder, DIR/POOL/VOLUME, for example below /dev/zvol
+    /// Serve volumes as block devices of this machine (ublk, Linux 6.0 or newer), with links DIR/POOL/VOLUME;
+    /// DIR may be /dev/zvol
     #[arg(long, value_name = "DIR")]
     pub ublk: Option<PathBuf>,
-    /// Serve the page, the API and metrics by HTTP at HOST:PORT or unix:PATH; may be repeated
+    /// Serve the page, the API and metrics over HTTP at HOST:PORT or unix:PATH; repeatable
     #[arg(long, value_name = "ADDRESS")]
     pub http: Vec<String>,
-    /// File with the tokens that HTTP clients show: lines of `look TOKEN` or `change TOKEN` [default: one
-    /// that is made at each start, in http-token beside the socket]
+    /// File with the tokens of HTTP clients: lines of `look TOKEN` or `change TOKEN` [default: a new token at
+    /// each start, in http-token beside the socket]
     #[arg(long, value_name = "FILE")]
     pub http_tokens: Option<PathBuf>,
-    /// Folder that gets the counters as files, as below /proc: spl/kstat/zfs/arcstats and others
+    /// Folder for counters as files, as below /proc: spl/kstat/zfs/arcstats and others
     #[arg(long, value_name = "DIR")]
     pub kstat: Option<PathBuf>,
-    /// File with rules (TOML) for scrubs, trims, SMART and alerts; docs/agent.md explains them
+    /// File with rules (TOML) for scrubs, trims, SMART and alerts; see docs/agent.md
     #[arg(long, value_name = "FILE")]
     pub agent: Option<PathBuf>,
-    /// Folder with server-cert.pem and server-key.pem for network protocols; with ca-cert.pem, clients need
-    /// certificates, too
+    /// Folder with server-cert.pem and server-key.pem for network protocols; if it has ca-cert.pem, clients
+    /// need certificates, too
     #[arg(long, value_name = "DIR")]
     pub tls: Option<PathBuf>,
-    /// Serve volumes by iSCSI at HOST:PORT; may be repeated
+    /// Serve volumes over iSCSI at HOST:PORT; repeatable
     #[arg(long, value_name = "ADDRESS")]
     pub iscsi: Vec<String>,
-    /// What names of iSCSI targets begin with, for servers whose pools have the same names
-    /// [default: iqn.2026-11.org.cenote]
+    /// Prefix of the names of iSCSI targets, for servers whose pools have the same names [default:
+    /// iqn.2026-11.org.cenote]
     #[arg(long, value_name = "NAME")]
     pub iscsi_name: Option<String>,
-    /// Make a volume a unit of an iSCSI target with others: TARGET:NUMBER=VOLUME; may be repeated
+    /// Make a volume a unit of a shared iSCSI target: TARGET:NUMBER=VOLUME; repeatable
     #[arg(long, value_name = "UNIT")]
     pub iscsi_lun: Vec<String>,
-    /// File with names and secrets (CHAP) of those who may log in by iSCSI
+    /// File with names and secrets (CHAP) for iSCSI logins
     #[arg(long, value_name = "FILE")]
     pub iscsi_accounts: Option<PathBuf>,
-    /// Connections at a time of each network protocol, half of them for one user or address [default: 1024]
+    /// Limit of concurrent connections of each network protocol, half of them for one user or address
+    /// [default: 1024]
     #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub connections: Option<u32>,
-    /// Serve volumes at addresses to everybody: without certificates of clients (NBD), without accounts
-    /// (iSCSI); and HTTP to other machines without TLS
+    /// Serve everybody over the network: NBD without client certificates, iSCSI without accounts, HTTP to
+    /// other machines without TLS
     #[arg(long)]
     pub insecure: bool,
-    /// How messages are written [default: text]
+    /// Format of messages [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
-    /// Stay in the foreground; the only way there is
+    /// Stay in the foreground, which is always so
     #[arg(long, hide = true)]
     pub foreground: bool,
     /// Pools to import at the start

@@ -19,16 +19,16 @@ use look::Look;
 /// `cenote top`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A daemon (`cenote serve`) has to hold the pools. `wait` is what operations took on the \
-        device, on average, `p99` what ninety-nine of a hundred stayed below; `pend` and `activ` are those \
-        that wait in the queues and that are under way. Ctrl-C ends it.\n\n\
+    after_help = "Needs a daemon (`cenote serve`) that holds pools. `wait` is the average time of operations \
+        on the device; 99 of 100 took less than `p99`. `pend` and `activ` count operations waiting in queues \
+        and in progress. Ctrl-C ends it.\n\n\
         Example: cenote top 2"
 )]
 pub struct Top {
-    /// One look, of the time since the pools were opened
+    /// Print one sample, of the time since the pools were opened
     #[arg(long)]
     pub once: bool,
-    /// Seconds between two looks
+    /// Seconds between samples
     #[arg(default_value = "1")]
     pub interval: String,
 }

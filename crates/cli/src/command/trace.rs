@@ -19,13 +19,13 @@ use crate::session::{Session, print, print_json, unless_interrupted};
 /// Commands on traces.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Record what goes through the cache and to the devices of a pool that a daemon holds
+    /// Record the cache look-ups and device operations of a pool that the daemon holds
     Record(record::Record),
     /// Summarise a trace: requests, blocks, footprint, reuse
     Show(Show),
     /// Replay a trace against cache policies and sizes
     Replay(Replay),
-    /// Show the hit ratio over cache sizes: what more memory would bring
+    /// Show the hit ratio over cache sizes
     Curve(CurveCommand),
 }
 
@@ -49,7 +49,7 @@ const FORMATS: &str = "Formats, recognised by content: traces of the ARC paper, 
 
 /// `cenote trace show`
 #[derive(Debug, Args)]
-#[command(after_help = format!("{FORMATS}\n\nExample: cenote trace show OLTP.lis.zst"))]
+#[command(after_help = format!("{FORMATS}\n\nExample: cenote trace show evening.csv.zst"))]
 pub struct Show {
     /// The trace
     pub file: PathBuf,
@@ -58,21 +58,22 @@ pub struct Show {
 /// `cenote trace replay`
 #[derive(Debug, Args)]
 #[command(after_help = format!(
-    "Policies: {}.\n{FORMATS}\n\nExample: cenote trace replay --policy lru,openzfs-2.3 --size 1G,10% msr.csv",
+    "Policies: {}.\n{FORMATS}\n\n\
+    Example: cenote trace replay --policy lru,openzfs-2.3 --size 1G,10% evening.csv.zst",
     PolicyName::ALL.map(|name| format!("{name} ({})", name.about())).join("; ")
 ))]
 pub struct Replay {
     /// Policies, comma-separated [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub policy: Vec<PolicyName>,
-    /// Cache sizes, comma-separated: bytes (4G), or a part of the trace's footprint (10%)
+    /// Cache sizes, comma-separated: bytes (4G), or a share of the trace's footprint (10%)
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_values = ["1%", "3%", "10%", "30%"])]
     #[arg(value_parser = size)]
     pub size: Vec<CacheSize>,
-    /// A cache device of this size behind the cache (L2ARC): shows the part of requests that either has
+    /// Add a cache device of this size (L2ARC), and show the share of requests that either holds
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub l2: Option<CacheSize>,
-    /// What the cache device takes in a second (`l2arc_write_max`)
+    /// Write limit of the cache device per second (`l2arc_write_max`)
     #[arg(long, value_name = "SIZE", default_value = "32M", requires = "l2", value_parser = size)]
     pub l2_write: CacheSize,
     /// The trace
@@ -82,13 +83,13 @@ pub struct Replay {
 /// `cenote trace curve`
 #[derive(Debug, Args)]
 #[command(after_help = format!(
-    "{FORMATS}\n\nExample: cenote trace curve --policy openzfs-2.3 --rate 0.01 OLTP.lis.zst"
+    "{FORMATS}\n\nExample: cenote trace curve --policy openzfs-2.3 --rate 0.01 evening.csv.zst"
 ))]
 pub struct CurveCommand {
     /// The policy
     #[arg(long, value_name = "NAME", default_value = "lru")]
     pub policy: PolicyName,
-    /// Part of the blocks that is looked at, chosen by a hash; 1 is exact
+    /// Share of the blocks to sample, chosen by a hash; 1 is exact
     #[arg(long, default_value_t = 1.0, value_parser = part)]
     pub rate: f64,
     /// Number of sizes, two for each doubling, up to the trace's footprint

@@ -12,9 +12,11 @@ use crate::session::{Session, print, print_json};
 /// `cenote tunable`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A daemon (`cenote serve`) has to run. What is set holds at once, for all of its pools, \
-        until it ends. zfs(4) describes the tunables that have OpenZFS's names.\n\n\
-        Example: cenote tunable zfs_arc_max=4G zfs_vdev_scrub_max_active=1"
+    after_help = "Needs a daemon (`cenote serve`). Values take effect at once, for all its pools, until it \
+        ends. zfs(4) describes the tunables under OpenZFS's names.\n\n\
+        Examples:\n  \
+        cenote tunable\n  \
+        cenote tunable zfs_arc_max=4G zfs_vdev_scrub_max_active=1"
 )]
 pub struct TunableCommand {
     /// No header, tabs between columns

@@ -12,9 +12,9 @@ use crate::streams::streams;
 
 /// `cenote verify`
 #[derive(Debug, Args)]
-#[command(after_help = "Example: cenote verify tank\n\n\
-    Exit status: 0 all is well, 3 blocks are damaged, devices are missing or out of date, or the allocated \
-    space differs from the space maps.")]
+#[command(after_help = "Exit status: 0 all is well, 3 blocks are damaged, devices are missing or out of \
+    date, or the allocated space differs from the space maps.\n\n\
+    Example: cenote verify tank")]
 pub struct Verify {
     /// Check only metadata
     #[arg(long)]

@@ -23,22 +23,22 @@ use crate::session::{Session, Target, print_json};
 pub enum VolumeCommand {
     /// Copy a volume's content out or in, preserving holes
     Cp(VolumeCp),
-    /// Show who uses the volumes that the daemon serves
+    /// Show clients of the daemon's volumes
     Clients(clients::VolumeClients),
 }
 
 /// `cenote volume cp`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A name that begins with / or ., or that exists here, is a file. A target volume must \
-        exist (`cenote zfs create -V`); the part beyond the end of the source is cleared.\n\n\
+    after_help = "A name that begins with / or ., or that exists locally, is a file. A target volume must \
+        exist (`cenote zfs create -V`); its part beyond the end of the source is cleared.\n\n\
         Examples:\n  \
         cenote volume cp tank/vm@monday vm.img\n  \
         cenote volume cp vm.img tank/vm\n  \
         zcat vm.img.gz | cenote volume cp - tank/vm"
 )]
 pub struct VolumeCp {
-    /// Replace an existing file, overwrite a device, or a volume that is not empty
+    /// Overwrite an existing file, a device, or a volume that is not empty
     #[arg(short = 'f', long)]
     pub force: bool,
     /// Fill unreadable blocks with zeros, continue, and list them

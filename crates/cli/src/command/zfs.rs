@@ -50,23 +50,23 @@ pub enum Zfs {
     Snapshot(snapshot::Snapshot),
     /// Return a dataset to the state of a snapshot
     Rollback(rollback::Rollback),
-    /// Create datasets from snapshots; with -r, a whole tree
+    /// Create clones of snapshots; with -r, of a whole tree
     Clone(clone::Clone),
     /// Make a clone the owner of the snapshots it depends on
     Promote(rollback::Promote),
     /// Rename a dataset or snapshot
     Rename(rename::Rename),
-    /// Remember a snapshot's point in time, so that it can be destroyed
+    /// Bookmark a snapshot, to send changes since then even after it is destroyed
     Bookmark(hold::Bookmark),
     /// Set properties
     Set(set::Set),
     /// Clear properties, so that inherited values apply
     Inherit(set::Inherit),
-    /// Delegate permissions to users who are not administrators, or show what is delegated
+    /// Delegate permissions to users, or show delegated permissions
     Allow(allow::Allow),
-    /// Take delegated permissions back
+    /// Revoke delegated permissions
     Unallow(allow::Unallow),
-    /// Keep snapshots from being destroyed
+    /// Hold snapshots, so that they can't be destroyed
     Hold(hold::Hold),
     /// Remove holds
     Release(hold::Release),
@@ -74,9 +74,9 @@ pub enum Zfs {
     ChangeKey(key::ChangeKey),
     /// Load keys of encrypted datasets into the daemon, or check them
     LoadKey(key::LoadKey),
-    /// Take keys out of the daemon's memory
+    /// Discard keys from the daemon's memory
     UnloadKey(key::UnloadKey),
-    /// Mount file systems of pools that the daemon holds, or list what is mounted
+    /// Mount file systems of the daemon's pools, or list mounts
     Mount(mount::Mount),
     /// Unmount file systems
     #[command(visible_alias = "umount")]
@@ -85,11 +85,11 @@ pub enum Zfs {
     List(List),
     /// Show properties and the source of each value
     Get(Get),
-    /// List files that differ between two snapshots, or a snapshot and now
+    /// List files that differ between two snapshots, or between a snapshot and now
     Diff(Diff),
     /// Write streams of snapshots to standard output
     Send(send::Send),
-    /// Read a stream from standard input, and make snapshots of it
+    /// Create snapshots from a stream on standard input
     #[command(visible_alias = "recv")]
     Receive(receive::Receive),
     /// List user holds of snapshots
@@ -102,7 +102,7 @@ pub enum Zfs {
     Projectspace(userspace::ProjectSpace),
     /// Show, check or set the projects of files in mounted file systems
     Project(project::Project),
-    /// Wait until files that were removed are freed
+    /// Wait until removed files are freed
     Wait(wait::Wait),
     /// Show the version of this program
     Version(Version),
@@ -117,10 +117,10 @@ pub struct Selection {
     /// How to print it
     #[command(flatten)]
     pub form: TableForm,
-    /// Include everything below
+    /// Include all descendants
     #[arg(short = 'r')]
     pub recursive: bool,
-    /// Include this many levels below
+    /// Include descendants down to this depth
     #[arg(short = 'd', long, value_name = "N")]
     pub depth: Option<u32>,
     /// Types, comma-separated: filesystem, volume, snapshot, bookmark, all
@@ -132,7 +132,7 @@ pub struct Selection {
 #[derive(Debug, Args)]
 #[command(after_help = "Example: cenote zfs list -r -t all -o name,used,creation tank")]
 pub struct List {
-    /// Which and how
+    /// Datasets and output format
     #[command(flatten)]
     pub selection: Selection,
     /// Columns: any property, comma-separated; `space` for the usual breakdown
@@ -152,7 +152,7 @@ pub struct List {
 #[derive(Debug, Args)]
 #[command(after_help = "Example: cenote zfs get -r -s local all tank/home")]
 pub struct Get {
-    /// Which and how
+    /// Datasets and output format
     #[command(flatten)]
     pub selection: Selection,
     /// Columns among name, property, value, received, source
@@ -196,10 +196,10 @@ pub struct Holds {
     /// No header, tabs between columns
     #[arg(short = 'H')]
     pub script: bool,
-    /// Times in seconds since 1970
+    /// Print times in seconds since 1970
     #[arg(short = 'p')]
     pub parsable: bool,
-    /// Include the snapshots of the same name of all datasets below
+    /// Include snapshots of the same name in all descendants
     #[arg(short = 'r')]
     pub recursive: bool,
     /// Snapshots

@@ -59,69 +59,69 @@ use pool_json::{PoolKeys, head};
 pub enum Zpool {
     /// Create a pool on devices or files
     Create(create::Create),
-    /// Mark pools as exported, or take them over with -f
+    /// Close pools and mark them as exported
     Export(manage::Export),
     /// Destroy a pool; its devices may then be reused
     Destroy(manage::Destroy),
-    /// Save the pool's current state to rewind to, or discard the saved one
+    /// Save the pool's state to rewind to, or discard the saved state
     Checkpoint(checkpoint::Checkpoint),
-    /// Write a transaction group
+    /// Write a txg
     Sync(manage::Sync),
     /// Remove a pool's labels from a device
     Labelclear(manage::LabelClear),
-    /// Add vdevs
+    /// Add vdevs to a pool
     Add(devices::Add),
-    /// Attach a device to a device of the pool, forming a mirror
+    /// Attach a device to a disk or mirror, or expand a RAID-Z by one device
     Attach(devices::Attach),
-    /// Remove a device from a mirror, end a replacement, or send a spare back
+    /// Detach a device from a mirror, end a replacement, or return a spare
     Detach(devices::Detach),
-    /// Put a device, or a hot spare, in the place of another
+    /// Replace a device by another one or by a hot spare
     Replace(replace::Replace),
-    /// Copy a device that is about to fail to another one, which takes its place
+    /// Replace a device that still works but may soon fail
     Evacuate(replace::Evacuate),
-    /// Remove hot spares, cache devices and logs
+    /// Remove hot spares, cache devices, logs, and disks or mirrors with data
     Remove(remove::Remove),
-    /// Take a device out of each mirror and make them a pool of their own
+    /// Split one device off each mirror to form a new pool
     Split(split::Split),
     /// Take devices out of use
     Offline(leaves::Offline),
     /// Bring devices back into use
     Online(leaves::Online),
-    /// Count errors from 0 again; bring faulted devices back
+    /// Reset error counts and bring faulted devices back
     Clear(leaves::Clear),
-    /// Look for devices again that were not there
+    /// Look again for missing devices
     Reopen(leaves::Reopen),
-    /// Verify every block and repair what is damaged
+    /// Verify every block and repair damaged copies
     Scrub(scan::Scrub),
-    /// Bring devices what they lack
+    /// Write the blocks that devices lack
     Resilver(scan::Resilver),
-    /// Write free space once, before it is needed
+    /// Write to all free space once
     Initialize(passes::Initialize),
-    /// Tell devices what is free
+    /// Discard free space on devices
     Trim(passes::Trim),
     /// Set a property or enable a feature
     Set(set::Set),
-    /// Read the tables of shared blocks into memory
+    /// Load the deduplication and block-cloning tables into memory
     Prefetch(prefetch::Prefetch),
-    /// Give a pool another guid
+    /// Give a pool a new guid
     Reguid(reguid::Reguid),
     /// Enable all features, or list the missing ones
     Upgrade(upgrade::Upgrade),
-    /// List pools on the disks, check that one opens, rewind or rename it
+    /// Import pools into the daemon; list, check, rewind or rename pools on disks
     Import(Import),
-    /// Show the state of pools and their devices, and the reason
+    /// Show the state of pools and devices, with reasons
     Status(Status),
-    /// Show size, allocated and free space, fragmentation
+    /// List pools with their size, allocated and free space, and fragmentation
     List(List),
     /// Show properties and features
     Get(Get),
-    /// Show the commands that were run on the pool
+    /// Show the commands run on pools
     History(History),
-    /// Show events recorded on the disks: the history and the error log
+    /// Show the daemon's events, or those recorded on the disks
     Events(Events),
-    /// Show what passes to and from the devices of the daemon's pools
+    /// Show I/O statistics of the daemon's pools and devices
     Iostat(iostat::Iostat),
-    /// Wait until work of the daemon's pools is done
+    /// Wait for background work in the daemon's pools
     Wait(wait::Wait),
     /// Show the version of this program
     Version(Version),
@@ -133,61 +133,63 @@ pub enum Zpool {
 /// `zpool import`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples: cenote zpool import -d /mnt/images            list the pools there\n          \
-        cenote zpool import -d /mnt/images -F -n tank show the state -F would rewind to\n          \
-        cenote zpool import -F tank                   rewind permanently to the newest intact \
-        state\n          \
-        cenote zpool import tank attic                rename permanently\n          \
-        cenote zpool import -D -f tank                undo `zpool destroy`\n          \
-        cenote zpool import --rewind-to-checkpoint tank    return to the checkpoint; later \
-        changes are lost"
+    after_help = "Without a daemon, an import only shows that the pool opens, unless it has to change the \
+        pool (-F, -m, -D -f, a new name, --rewind-to-checkpoint). Commands that write open the pool \
+        themselves.\n\n\
+        Examples:\n  \
+        cenote zpool import -d /mnt/images               # list the pools there\n  \
+        cenote zpool import tank                         # import the pool, or check that it opens\n  \
+        cenote zpool import -F -n tank                   # show the state that -F would rewind to\n  \
+        cenote zpool import -F tank                      # rewind permanently to the newest intact state\n  \
+        cenote zpool import tank attic                   # rename permanently\n  \
+        cenote zpool import -D -f tank                   # undo `zpool destroy`\n  \
+        cenote zpool import --rewind-to-checkpoint tank  # lose all changes since the checkpoint"
 )]
 pub struct Import {
     /// Include destroyed pools
     #[arg(short = 'D')]
     pub destroyed: bool,
-    /// Options as in `zpool import`: `readonly=on`, `altroot` and `cachefile`. Commands that write open the
-    /// pool themselves
+    /// `readonly=on`: only check that the pool opens; `altroot=ROOT`: like -R; `cachefile=FILE`: ignored
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
-    /// With a new name: accept a pool that another machine has not exported. With -D: restore the pool
+    /// Accept a pool that another machine has not exported; with -D, restore the pool
     #[arg(short = 'f')]
     pub force: bool,
-    /// Permanently discard the unreadable part of the pool's intent logs, when log devices are lost. With -o
-    /// readonly=on nothing is written: a pool opens without its log devices
+    /// Discard permanently the intent logs that were on lost log devices; with -o readonly=on, open the pool
+    /// without them and write nothing
     #[arg(
         short = 'm',
         conflicts_with_all = ["txg", "rewind", "new_name", "destroyed", "rewind_to_checkpoint"]
     )]
     pub missing_log: bool,
-    /// Accepted for compatibility: nothing is ever mounted
+    /// Don't mount the file systems
     #[arg(short = 'N')]
     pub no_mount: bool,
-    /// Accepted for compatibility: nothing is ever mounted
+    /// In the daemon, mount the file systems below this directory
     #[arg(short = 'R', value_name = "ROOT")]
     pub altroot: Option<String>,
-    /// Load the keys of encrypted datasets into the daemon; without one they are asked for when needed
+    /// Load the keys of encrypted datasets into the daemon
     #[arg(short = 'l')]
     pub load_keys: bool,
     /// Accepted for compatibility: devices are always searched
     #[arg(short = 's')]
     pub search: bool,
-    /// Look for pools on the devices listed in this cache file of OpenZFS
+    /// Search the devices listed in this OpenZFS cache file
     #[arg(short = 'c', value_name = "CACHEFILE", conflicts_with = "disks")]
     pub cache_file: Option<PathBuf>,
-    /// With -F: say which state the pool would rewind to and what would be lost; change nothing
+    /// With -F, report the state to rewind to and the loss; change nothing
     #[arg(short = 'n', requires = "rewind")]
     pub dry_run: bool,
-    /// With -F: rewind even to a state in which files have lost blocks, if all metadata is intact
+    /// With -F, accept a state in which files have lost blocks, if all metadata is intact
     #[arg(short = 'X', requires_all = ["rewind", "pool"])]
     pub extreme: bool,
-    /// Use the new name only while the pool is imported: it is not written
+    /// Use the new name only while the pool is imported; do not write it
     #[arg(short = 't', requires = "new_name")]
     pub temporary: bool,
-    /// Open the pool as of this transaction group; the common option under another name
+    /// Open the pool as of this txg, or the newest before it
     #[arg(short = 'T', long, value_name = "N", conflicts_with = "rewind")]
     pub txg: Option<u64>,
-    /// Rewind permanently to the pool's checkpoint; with -o readonly=on only open it, like --checkpoint
+    /// Rewind permanently to the pool's checkpoint; with -o readonly=on, only open the checkpoint
     #[arg(long, requires = "pool", conflicts_with_all = ["all", "txg", "rewind", "new_name", "destroyed"])]
     pub rewind_to_checkpoint: bool,
     /// All pools found
@@ -196,7 +198,7 @@ pub struct Import {
     /// How devices are named
     #[command(flatten)]
     pub names: DeviceNames,
-    /// Name or guid of the pool to open; without it, all pools found are listed
+    /// Pool, by name or guid; without it, all pools found are listed
     pub pool: Option<String>,
     /// The pool's new, permanent name
     pub new_name: Option<String>,
@@ -204,30 +206,31 @@ pub struct Import {
 
 /// `zpool status`
 #[derive(Debug, Args)]
-#[command(after_help = "Example: cenote zpool status -v --disks /mnt/images tank")]
+#[command(after_help = "Example: cenote zpool status -v tank")]
 pub struct Status {
     /// Only pools with problems
     #[arg(short = 'x')]
     pub unhealthy_pools: bool,
-    /// Only devices with problems, and the vdevs they belong to
+    /// Only devices with problems, and their vdevs
     #[arg(short = 'e')]
     pub unhealthy_devices: bool,
     /// List the files with known errors
     #[arg(short = 'v')]
     pub verbose: bool,
-    /// Show which devices were initialized
+    /// Show the initialization state of devices
     #[arg(short = 'i')]
     pub initialized: bool,
-    /// Show which devices were trimmed
+    /// Show the TRIM state of devices
     #[arg(short = 't')]
     pub trimmed: bool,
-    /// Show deduplicated blocks by number of references
+    /// Show deduplicated blocks by reference count
     #[arg(short = 'D')]
     pub dedup: bool,
-    /// Accepted for compatibility: a column for slow reads, which are not recorded on disk
+    /// Accepted for compatibility: adds a column of slow I/O, which is not recorded on disk
     #[arg(short = 's')]
     pub slow: bool,
-    /// Accepted for compatibility: a column for direct I/O checksum errors, which are not recorded on disk
+    /// Accepted for compatibility: adds a column of direct I/O checksum errors, which are not recorded on
+    /// disk
     #[arg(short = 'd')]
     pub direct: bool,
     /// How devices are named
@@ -268,7 +271,7 @@ pub struct DeviceNames {
 
 /// `zpool list`
 #[derive(Debug, Args)]
-#[command(after_help = "Example: cenote zpool list -v --disks /mnt/images")]
+#[command(after_help = "Example: cenote zpool list -v tank")]
 pub struct List {
     /// How to print it
     #[command(flatten)]
@@ -312,7 +315,7 @@ pub struct Get {
     pub keys: PoolKeys,
     /// Properties, comma-separated, or `all`
     pub properties: String,
-    /// Pools [default: all]; or a pool followed by its vdevs: names, root or all-vdevs
+    /// Pools [default: all], or a pool and its vdevs: names, root or all-vdevs
     pub pools: Vec<String>,
 }
 
@@ -323,7 +326,7 @@ pub struct History {
     /// Include internal events
     #[arg(short = 'i')]
     pub internal: bool,
-    /// User, host and zone of each command
+    /// Show user, host and zone of each command
     #[arg(short = 'l')]
     pub long: bool,
     /// Pools [default: all]
@@ -333,9 +336,9 @@ pub struct History {
 /// `zpool events`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The daemon keeps the last 1024 events in memory, as the kernel module does. Without one, \
-        this shows what is on the disks: the events recorded in the pool's history, and the blocks in its \
-        error log, which have no time.\n\n\
+    after_help = "The daemon keeps the last 1024 events in memory, as the kernel module does. Without a \
+        daemon, this shows the events in the pool's history, and the blocks in its error log, which have no \
+        time.\n\n\
         Example: cenote zpool events -v tank"
 )]
 pub struct Events {
@@ -345,10 +348,10 @@ pub struct Events {
     /// No header, tabs between columns
     #[arg(short = 'H')]
     pub script: bool,
-    /// Wait for more events, and show them as they happen; needs the daemon
+    /// Print new events as they happen; needs the daemon
     #[arg(short = 'f', conflicts_with = "clear")]
     pub follow: bool,
-    /// Forget the daemon's events
+    /// Discard the daemon's events
     #[arg(short = 'c')]
     pub clear: bool,
     /// Pools [default: all]

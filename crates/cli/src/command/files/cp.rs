@@ -23,12 +23,13 @@ use crate::streams::streams;
 #[derive(Debug, Args)]
 #[command(override_usage = "cenote cp [OPTIONS] SOURCE... DESTINATION")]
 #[command(
-    after_help = "Into a pool: its devices are locked while the copy runs, and it is left exported. Memory: \
-        the changes of two transaction groups, 64 MiB each, in addition to --cache.\n\n\
-        Within a pool: files share their blocks with the source, so copies take no space until they \
-        change.\n\n\
-        Examples: cenote cp -r tank/home@monday:/projects ./projects\n          \
-        cenote cp -r ./projects tank/home:/\n          \
+    after_help = "Without a daemon, a copy into a pool locks its devices meanwhile, and leaves it exported. \
+        It takes memory for the changes of two txgs, 64 MiB each, in addition to --cache.\n\n\
+        A copy within a pool shares its blocks with the source, and takes no space until one of them \
+        changes.\n\n\
+        Examples:\n  \
+        cenote cp -r tank/home@monday:/projects ./projects\n  \
+        cenote cp -r ./projects tank/home:/\n  \
         cenote cp -r tank/home@monday:/projects tank/home:/found"
 )]
 pub struct Cp {
@@ -38,7 +39,7 @@ pub struct Cp {
     /// Replace existing files at the destination
     #[arg(short = 'f', long)]
     pub force: bool,
-    /// With -r of a whole file system: copy the datasets below it too, each as a folder
+    /// With -r of a whole file system, copy its descendants too, each as a folder
     #[arg(long, requires = "recursive")]
     pub datasets: bool,
     /// Accepted for compatibility: links are always copied as links
@@ -47,11 +48,11 @@ pub struct Cp {
     /// Contents only: no owners, modes, times, xattrs, ACLs
     #[arg(long)]
     pub no_metadata: bool,
-    /// Continue after files that can't be read: copy what is readable and list the rest
+    /// Continue after files that can't be read: copy the readable parts and list the rest
     #[arg(long)]
     pub partial: bool,
-    /// Sources, each POOL/DATASET[@SNAPSHOT]:/PATH, then a local folder (or, for one file, a name); or local
-    /// sources or sources in the pool, then POOL/DATASET:/PATH
+    /// Sources, then the destination; in a pool, POOL/DATASET[@SNAPSHOT]:/PATH. For a local destination, all
+    /// sources must be in a pool
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 }

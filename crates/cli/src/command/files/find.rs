@@ -25,7 +25,7 @@ pub struct Find {
     /// Shell pattern that the whole path must match
     #[arg(long, value_name = "GLOB")]
     pub path: Option<OsString>,
-    /// f file, d folder, l symbolic link, p fifo, s socket, b block device, c character device
+    /// Types: f file, d folder, l symbolic link, p fifo, s socket, b block device, c character device
     #[arg(long = "type", value_name = "LETTERS")]
     pub kind: Option<String>,
     /// At least (+), at most (-) or exactly this size: +1M, -4096
@@ -40,7 +40,7 @@ pub struct Find {
     /// Group's numeric gid
     #[arg(long)]
     pub gid: Option<u64>,
-    /// Whose dnode was last written after this transaction group
+    /// Dnode last written after this txg
     #[arg(long, value_name = "TXG")]
     pub newer_txg: Option<u64>,
     /// End each path with a NUL byte, unescaped

@@ -28,16 +28,17 @@ use crate::webhook::Webhook;
 
 /// `cenote lab advise`
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  cenote lab advise                         all imported pools, the daemon's or the kernel's
-  cenote lab advise tank ./lab-pools-20261122   a pool, and what a result says of its machine
-  cenote lab advise --watch --state /var/lib/cenote/alerts.json --metrics 127.0.0.1:9134 \\
-      --webhook https://example.org/hook
-  Nothing is ever changed: run the suggested commands yourself. Exit status 3: found something critical.")]
+#[command(after_help = "Changes nothing: run the recommended commands yourself.\n\n\
+    Exit status: 3 if something critical was found.\n\n\
+    Examples:\n  \
+    cenote lab advise                              # all imported pools of the daemon or the kernel\n  \
+    cenote lab advise tank pools-20261122T101500Z  # a pool, and a result measured on its machine\n  \
+    cenote lab advise --watch --state /var/lib/cenote/alerts.json --metrics 127.0.0.1:9134 --webhook \
+    https://example.org/hook")]
 pub struct Advise {
     /// Pools, folders of results, or folders of recorded outputs [default: all imported pools]
     pub subjects: Vec<String>,
-    /// Show the sources of the reasons, and what is in order
+    /// Show the reasons' sources, and the checks that passed
     #[arg(short, long)]
     pub verbose: bool,
     /// Observe latencies for this many seconds, instead of since the import
@@ -46,10 +47,10 @@ pub struct Advise {
     /// Query the disks with smartctl, and keep a daily record in this folder
     #[arg(long, value_name = "DIR", help_heading = HERE)]
     pub smart: Option<PathBuf>,
-    /// List the rules, with their reasons and sources, and stop
+    /// List the rules with their reasons and sources, and exit
     #[arg(long, help_heading = HERE)]
     pub rules: bool,
-    /// Keep watching: report what begins and what ends
+    /// Keep watching: report problems when they begin and end
     #[arg(long, help_heading = HERE)]
     pub watch: bool,
     #[command(flatten, next_help_heading = HERE)]
@@ -68,7 +69,7 @@ struct Watching {
         value_parser = clap::value_parser!(u64).range(1..=86_400)
     )]
     interval: u64,
-    /// Seconds for which all must be well before an alert ends
+    /// Seconds without the problem before its alert ends
     #[arg(long, value_name = "SECONDS", default_value_t = 600, requires = "watch")]
     clear_after: u64,
     /// Keep alerts in this file across restarts

@@ -14,20 +14,21 @@ use crate::session::Session;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Policies: those of `cenote trace replay`, and zol-0.6.2+growth, +bounds, +dampener, \
-        +meta-used, +meta-first, +split and +six: ZFS on Linux 0.6.2 with one of the patches, or the six.\n\n\
+        +meta-used, +meta-first, +split and +six: ZFS on Linux 0.6.2 with one of the patches, or with all \
+        six.\n\n\
         Example: cenote lab arc --quick --out arc"
 )]
 pub struct Arc {
-    /// A tenth of the inodes and of the cache
+    /// Use a tenth of the inodes and of the cache
     #[arg(long)]
     pub quick: bool,
-    /// Inodes that each test makes [default: 40000]
+    /// Inodes per test [default: 40000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=10_000_000))]
     pub inodes: Option<u64>,
     /// Size of the cache [default: 8M]
     #[arg(long, value_name = "SIZE", value_parser = super::run::size)]
     pub cache_size: Option<u64>,
-    /// Policies, comma-separated [default: zol-0.6.2, it with each patch, zol-0.6.3, and others]
+    /// Policies, comma-separated [default: zol-0.6.2 alone and with each patch, zol-0.6.3, and others]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = PolicyName::living)]
     pub policy: Vec<PolicyName>,
     /// Tests, by number, comma-separated [default: all seven]

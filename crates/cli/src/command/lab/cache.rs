@@ -12,15 +12,16 @@ use crate::session::Session;
 /// `cenote lab cache`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "One modelled disk (7200 turns, seeks as measured), flash of 80 us for the cache device and \
-        of 30 us for the log, four clients that take 100 us between operations. Times are virtual.\n\n\
+    after_help = "Models one disk (7200 turns per minute, seeks as measured), flash of 80 us for the cache \
+        device and of 30 us for the log, and four clients that pause for 100 us between operations. Times \
+        are virtual.\n\n\
         Example: cenote lab cache --quick"
 )]
 pub struct Cache {
-    /// A fifth of the operations
+    /// Run a fifth of the operations
     #[arg(long)]
     pub quick: bool,
-    /// Reads of a case, ten for each durable write [default: 40000]
+    /// Reads per case, ten for each durable write [default: 40000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(10..=10_000_000))]
     pub operations: Option<u64>,
     /// Cases, by number, comma-separated [default: all thirteen]

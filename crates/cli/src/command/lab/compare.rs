@@ -15,8 +15,8 @@ use crate::session::{Session, print_bytes, print_json};
 
 /// `cenote lab compare`
 #[derive(Debug, Args)]
-#[command(after_help = "One result: compares its targets. Several: compares targets of the same name, or \
-    all targets if no names match.\n\n\
+#[command(after_help = "Compares the targets of one result. Of several results, compares targets of the \
+    same name, or all targets if no names match.\n\n\
     Example: cenote lab compare pools-20261122T101500Z pools-20261129T101500Z")]
 pub struct Compare {
     /// Folders of results

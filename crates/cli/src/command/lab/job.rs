@@ -15,12 +15,12 @@ use crate::session::Session;
 
 /// `cenote lab job`
 #[derive(Debug, Args)]
-#[command(after_help = "Options that are not understood are reported with their line.\n\n\
+#[command(after_help = "Unknown options are reported with their lines.\n\n\
     Example: cenote lab job oltp.fio /tank/bench")]
 pub struct JobRun {
     /// The job file
     pub file: PathBuf,
-    /// What to measure: PATH or NAME=PATH
+    /// Targets to measure: PATH or NAME=PATH
     #[arg(required = true)]
     pub targets: Vec<String>,
     /// Create the result's folder here
@@ -35,7 +35,7 @@ pub struct JobRun {
     /// Run the real fio instead of the built-in engine
     #[arg(long)]
     pub real: bool,
-    /// What may be overwritten
+    /// Targets that may be overwritten
     #[command(flatten)]
     pub permission: Permission,
 }

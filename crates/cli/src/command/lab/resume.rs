@@ -16,7 +16,7 @@ use crate::session::Session;
 pub struct Resume {
     /// The result's folder
     pub result: PathBuf,
-    /// What may be overwritten
+    /// Targets that may be overwritten
     #[command(flatten)]
     pub permission: Permission,
 }

@@ -31,7 +31,7 @@ pub enum SuiteName {
     Vm,
     /// How many concurrent operations does a target sustain? The same work with 1 to 128 in flight
     Depth,
-    /// Block output, rewrite, input, seeks, files: what bonnie++ measures
+    /// Block output, rewrite, input, seeks, files, like bonnie++
     Bonnie,
     /// Inodes per second: trees of folders and files created, and copied as rsync does
     Metadata,
@@ -45,12 +45,12 @@ pub enum SuiteName {
 #[derive(Debug, Args)]
 #[command(
     after_help = "A target is a folder, a file or a block device, with an optional name: NAME=PATH.\n\n\
-        Example: cenote lab run pools --quick nvme=/tank/bench hdd=/data/bench"
+        Example: cenote lab run pools --quick nvme=/tank/bench hdd=/srv/bench"
 )]
 pub struct Run {
     /// The study
     pub suite: SuiteName,
-    /// What to measure: PATH or NAME=PATH
+    /// Targets to measure: PATH or NAME=PATH
     #[arg(required = true)]
     pub targets: Vec<String>,
     /// Finish in under four minutes: shorter, smaller, fewer tests
@@ -80,10 +80,10 @@ pub struct Run {
     /// Recovery: create pools on this device instead of files; repeatable
     #[arg(long, value_name = "DEVICE")]
     pub spare: Vec<PathBuf>,
-    /// Recovery: who holds the pools that are damaged [default: module]
+    /// Recovery: implementation that holds the damaged pools [default: module]
     #[arg(long, value_name = "ENGINE")]
     pub engine: Option<EngineName>,
-    /// What may be overwritten
+    /// Targets that may be overwritten
     #[command(flatten)]
     pub permission: Permission,
 }

@@ -14,24 +14,23 @@ use crate::session::{Session, print, print_json};
 
 /// `cenote trace record`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "A daemon (`cenote serve`) has to hold the pool. Readers never wait for the recording: what \
-        is not written in time is counted as lost. Replay it with other policies and sizes: `cenote trace \
-        replay`, `cenote trace curve`.\n\n\
+#[command(after_help = "Needs a daemon (`cenote serve`) that holds the pool. I/O never waits for the \
+        recording; events not written in time are counted as lost. To replay it with other policies and \
+        sizes, use `cenote trace replay` and `cenote trace curve`.\n\n\
         With a command, the recording begins before it and ends with it; the exit status is the \
         command's.\n\n\
-        Examples:\n  cenote trace record --seconds 600 tank evening.csv.zst\n  \
-        cenote trace record tank build.csv.zst -- make -C /tank/src"
-)]
+        Examples:\n  \
+        cenote trace record --seconds 600 tank evening.csv.zst\n  \
+        cenote trace record tank build.csv.zst -- make -C /tank/src")]
 pub struct Record {
-    /// How long [default: until it is interrupted]
+    /// Duration [default: until interrupted]
     #[arg(long, value_name = "N")]
     pub seconds: Option<u64>,
     /// The pool
     pub pool: String,
-    /// The file to write
+    /// File to write
     pub file: PathBuf,
-    /// Record while this runs
+    /// Record while this command runs
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "seconds")]
     pub command: Vec<OsString>,
 }

@@ -12,7 +12,8 @@ use crate::session::{Session, print, print_json};
 
 /// `cenote volume clients`
 #[derive(Debug, Args)]
-#[command(after_help = "`zpool export -f` sends them away.\n\nExample: cenote volume clients tank")]
+#[command(after_help = "`zpool export -f` disconnects them.\n\n\
+    Example: cenote volume clients tank")]
 pub struct VolumeClients {
     /// No header, tabs between columns
     #[arg(short = 'H', long)]

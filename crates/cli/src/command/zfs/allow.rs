@@ -31,57 +31,59 @@ const HEADING: usize = 70;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Permissions are verbs (create, destroy, snapshot, mount...), properties, and sets @NAME, \
-        comma-separated; `zfs allow`(8) lists them. They count in the daemon (`cenote serve`), for users who \
-        are neither root nor the daemon's user. These mount nothing: that is left to administrators.\n\n\
-        Example: cenote zfs allow ada create,mount,snapshot tank/home/ada; cenote zfs allow tank/home/ada"
+        comma-separated; zfs-allow(8) lists them. They apply in the daemon (`cenote serve`), to users other \
+        than root and the daemon's user. Such users can't mount.\n\n\
+        Examples:\n  \
+        cenote zfs allow everyone create,mount,snapshot tank/home\n  \
+        cenote zfs allow tank/home"
 )]
 pub struct Allow {
-    /// To whom, and where
+    /// Grantees and reach
     #[command(flatten)]
     pub whom: Whom,
-    /// WHO, permissions, and the dataset; or only the dataset, to show what is delegated
+    /// Grantees, permissions and the dataset; or only the dataset, to show its delegations
     #[arg(required = true, num_args = 1..=3, value_names = ["WHO", "PERMISSIONS", "DATASET"])]
     pub words: Vec<String>,
 }
 
 /// `zfs unallow`
 #[derive(Debug, Args)]
-#[command(after_help = "Without permissions, all are taken back.\n\n\
-    Example: cenote zfs unallow -r ada tank/home")]
+#[command(after_help = "Without permissions, revokes all.\n\n\
+    Example: cenote zfs unallow -r everyone tank/home")]
 pub struct Unallow {
-    /// In everything below, too
+    /// Include all descendants
     #[arg(short = 'r')]
     pub recursive: bool,
-    /// From whom, and where
+    /// Grantees and reach
     #[command(flatten)]
     pub whom: Whom,
-    /// WHO, permissions, and the dataset
+    /// Grantees, permissions and the dataset
     #[arg(required = true, num_args = 1..=3, value_names = ["WHO", "PERMISSIONS", "DATASET"])]
     pub words: Vec<String>,
 }
 
-/// To whom something is delegated, and where.
+/// The kind of grantees, and the datasets that the permissions reach.
 #[derive(Debug, Args)]
 pub struct Whom {
     /// Only in the dataset itself
     #[arg(short = 'l')]
     pub local: bool,
-    /// Only in what is below it
+    /// Only in its descendants
     #[arg(short = 'd')]
     pub descendent: bool,
-    /// WHO are users
+    /// The grantees are users
     #[arg(short = 'u', conflicts_with_all = ["group", "everyone", "creator", "set"])]
     pub user: bool,
-    /// WHO are groups
+    /// The grantees are groups
     #[arg(short = 'g', conflicts_with_all = ["everyone", "creator", "set"])]
     pub group: bool,
-    /// Everyone
+    /// The grantee is everyone, and is not named
     #[arg(short = 'e', conflicts_with_all = ["creator", "set"])]
     pub everyone: bool,
-    /// Whoever makes a dataset below, in that dataset
+    /// The grantee is the creator of a descendant, in that descendant, and is not named
     #[arg(short = 'c', conflicts_with_all = ["local", "descendent", "set"])]
     pub creator: bool,
-    /// WHO is the name of a set, @NAME
+    /// The grantee is a set of permissions, @NAME
     #[arg(short = 's')]
     pub set: bool,
 }

@@ -10,27 +10,27 @@ use crate::session::Session;
 /// `zfs clone`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "With -r, every dataset below that has a snapshot of that name is cloned to the same \
-        relative path below the new one, all in one transaction group; `zfs destroy -r` removes them again. \
-        A dataset without that snapshot is skipped, with all below it.\n\n\
+    after_help = "With -r, every descendant with a snapshot of that name is cloned to the same relative path \
+        below the new dataset, all in one txg; `zfs destroy -r` removes the clones again. A dataset without \
+        that snapshot is skipped with its descendants.\n\n\
         Example: cenote zfs clone -r tank/home@monday tank/look"
 )]
 pub struct Clone {
     /// Create missing parents too; an existing dataset is no error
     #[arg(short = 'p')]
     pub parents: bool,
-    /// Include the snapshots of the same name of everything below
+    /// Include snapshots of the same name in all descendants
     #[arg(short = 'r')]
     pub recursive: bool,
-    /// Accepted for compatibility: nothing is ever mounted
+    /// Accepted for compatibility and ignored: the daemon mounts new file systems
     #[arg(short = 'u')]
     pub no_mount: bool,
-    /// A property to set; repeatable
+    /// Property to set; repeatable
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
     /// DATASET@SNAPSHOT
     pub snapshot: String,
-    /// The new dataset
+    /// New dataset
     pub name: String,
 }
 

@@ -18,14 +18,16 @@ use crate::session::{Session, print, print_json};
 #[derive(Debug, Args)]
 // -V is a volume.
 #[command(disable_version_flag = true)]
-#[command(after_help = "A volume reserves its whole size unless -s is given. In the daemon, file systems \
-    are mounted.\n\n\
-    Example: cenote zfs create -p -o compression=zstd tank/home/ada; cenote zfs create -s -V 10G tank/disk")]
+#[command(after_help = "A volume reserves its whole size unless -s is given. The daemon mounts new file \
+    systems.\n\n\
+    Examples:\n  \
+    cenote zfs create -p -o compression=zstd tank/home/ada\n  \
+    cenote zfs create -s -V 10G tank/disk")]
 pub struct Create {
     /// Create missing parents too; an existing dataset is no error
     #[arg(short = 'p')]
     pub parents: bool,
-    /// A property to set; repeatable
+    /// Property to set; repeatable
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
     /// Create a volume of this size
@@ -37,19 +39,19 @@ pub struct Create {
     /// Block size of the volume, like volblocksize
     #[arg(short = 'b', value_name = "SIZE", requires = "volume")]
     pub block: Option<String>,
-    /// Accepted for compatibility: nothing is ever mounted
+    /// Accepted for compatibility and ignored: the daemon mounts new file systems
     #[arg(short = 'u', conflicts_with = "volume")]
     pub no_mount: bool,
-    /// Say what would be created and create nothing
+    /// Create nothing; with -v or -P, report the new dataset
     #[arg(short = 'n')]
     pub dry_run: bool,
-    /// Say what is created
+    /// Report the new dataset
     #[arg(short = 'v')]
     pub verbose: bool,
-    /// Say it in a form for scripts
+    /// Report it in a form for scripts
     #[arg(short = 'P')]
     pub parsable: bool,
-    /// The new dataset
+    /// New dataset
     pub name: String,
 }
 

@@ -17,28 +17,28 @@ use crate::session::{Session, print, print_json};
         Example: cenote zfs destroy -nv tank/home@monday%friday"
 )]
 pub struct Destroy {
-    /// Destroy everything below too; for snapshots, those of the same name below
+    /// Destroy all descendants too; for snapshots, those of the same name in descendants
     #[arg(short = 'r')]
     pub recursive: bool,
     /// Like -r, and destroy clones, wherever they are
     #[arg(short = 'R')]
     pub with_clones: bool,
-    /// Say what would be destroyed and destroy nothing
+    /// Destroy nothing; with -v or -p, report
     #[arg(short = 'n')]
     pub dry_run: bool,
-    /// Say what is destroyed, and how much that frees
+    /// Report destroyed datasets and freed space
     #[arg(short = 'v')]
     pub verbose: bool,
-    /// Say it in a form for scripts
+    /// Report in a form for scripts
     #[arg(short = 'p')]
     pub parsable: bool,
-    /// Accepted for compatibility: as with OpenZFS on Linux, what is in use stays mounted
+    /// Accepted for compatibility: as with OpenZFS on Linux, busy file systems stay mounted
     #[arg(short = 'f')]
     pub force: bool,
     /// Destroy held or cloned snapshots once their holds and clones are gone
     #[arg(short = 'd', long)]
     pub defer: bool,
-    /// What to destroy
+    /// Dataset, DATASET#BOOKMARK or DATASET@SNAPSHOTS
     pub target: String,
 }
 

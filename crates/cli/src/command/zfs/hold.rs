@@ -29,7 +29,7 @@ pub struct Release {
 /// Snapshots and the tag of their hold.
 #[derive(Debug, Args)]
 pub struct Tagged {
-    /// Include the snapshots of the same name of everything below
+    /// Include snapshots of the same name in all descendants
     #[arg(short = 'r')]
     pub recursive: bool,
     /// Tag of the hold
@@ -44,9 +44,9 @@ pub struct Tagged {
 #[command(after_help = "Either name may omit the dataset.\n\n\
     Example: cenote zfs bookmark tank/home@monday '#monday'")]
 pub struct Bookmark {
-    /// The snapshot or bookmark to bookmark
+    /// Snapshot, or an existing bookmark
     pub source: String,
-    /// The new bookmark, DATASET#NAME
+    /// New bookmark, DATASET#NAME
     pub bookmark: String,
 }
 

@@ -14,17 +14,18 @@ use crate::session::{Session, print};
 
 /// `zfs change-key`
 #[derive(Debug, Args)]
-#[command(after_help = "The new key is prompted for, piped in, or the second one that --key gives for the \
-    dataset.\n\n\
-    Example: cenote zfs change-key --key tank/a=pass:OLD --key tank/a=pass:NEW tank/a")]
+#[command(
+    after_help = "The new key comes from the terminal, a pipe, or the second --key for the dataset.\n\n\
+    Example: cenote zfs change-key --key tank/a=pass:old-secret --key tank/a=pass:new-secret tank/a"
+)]
 pub struct ChangeKey {
-    /// Inherit the key of the parent: the dataset is then no longer an encryption root
+    /// Inherit the parent's key; the dataset is then no longer an encryption root
     #[arg(short = 'i', conflicts_with = "options")]
     pub inherit: bool,
-    /// Load the current key first, as the daemon needs it; without a daemon it is always asked for
+    /// Load the current key into the daemon first; without a daemon, that key is always requested
     #[arg(short = 'l')]
     pub load: bool,
-    /// keyformat, keylocation, pbkdf2iters or a property of one's own; repeatable
+    /// keyformat, keylocation, pbkdf2iters or a user property; repeatable
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
     /// An encryption root, or a dataset that becomes one
@@ -34,9 +35,11 @@ pub struct ChangeKey {
 /// `zfs load-key`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Keys come from --key, from keylocation, from the terminal or a pipe. They stay loaded in \
-        the daemon (`cenote serve`); without one, only -n is possible.\n\n\
-        Example: cenote zfs load-key tank/a; cenote zfs load-key -n --key tank/a=pass:TEXT tank/a"
+    after_help = "Keys come from --key, the property keylocation, the terminal or a pipe. They stay loaded \
+        in the daemon (`cenote serve`); without a daemon, only -n is possible.\n\n\
+        Examples:\n  \
+        cenote zfs load-key tank/a\n  \
+        cenote zfs load-key -n --key tank/a=pass:old-secret tank/a"
 )]
 pub struct LoadKey {
     /// Only check the key
@@ -45,7 +48,7 @@ pub struct LoadKey {
     /// Include the encryption roots below
     #[arg(short = 'r')]
     pub recursive: bool,
-    /// Location of the key, overriding the property `keylocation`: prompt or file:///PATH
+    /// Location of the key, instead of the property `keylocation`: prompt or file:///PATH
     #[arg(short = 'L', value_name = "KEYLOCATION")]
     pub location: Option<String>,
     /// All encryption roots of all pools
@@ -58,7 +61,7 @@ pub struct LoadKey {
 
 /// `zfs unload-key`
 #[derive(Debug, Args)]
-#[command(after_help = "Its file systems have to be unmounted first.\n\n\
+#[command(after_help = "Unmount its file systems first.\n\n\
     Example: cenote zfs unload-key -r tank")]
 pub struct UnloadKey {
     /// Include the encryption roots below

@@ -12,22 +12,22 @@ use crate::session::{Session, print, print_json};
 /// `zfs mount`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without operands: lists what is mounted. A daemon (`cenote serve`) has to hold the pool; \
-    `cenote mount` does without one.\n\n\
-    Example: zfs mount -o ro tank/home"
+    after_help = "Without operands, lists mounts. Needs a daemon (`cenote serve`) that holds the pool; \
+        `cenote mount` works without one.\n\n\
+        Example: cenote zfs mount -o ro tank/home"
 )]
 pub struct Mount {
     /// All file systems of all pools
     #[arg(short = 'a', conflicts_with = "name")]
     pub all: bool,
     /// Options for this mount only: ro, rw, atime, noatime, relatime, strictatime, exec, noexec, suid,
-    /// nosuid, dev, nodev, xattr, noxattr; remount: for a file system that is mounted already
+    /// nosuid, dev, nodev, xattr, noxattr; remount changes those of an existing mount
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// Accepted for compatibility: mounting over files is governed by the property `overlay`
     #[arg(short = 'O')]
     pub overlay: bool,
-    /// Everything at and below the file system
+    /// Mount the file system and all its descendants
     #[arg(short = 'R', requires = "name")]
     pub recursive: bool,
     /// Accepted for compatibility: no progress is shown
@@ -45,18 +45,18 @@ pub struct Mount {
 
 /// `zfs unmount`
 #[derive(Debug, Args)]
-#[command(after_help = "Example: zfs unmount tank/home")]
+#[command(after_help = "Example: cenote zfs unmount tank/home")]
 pub struct Unmount {
     /// All file systems of all pools
     #[arg(short = 'a', conflicts_with = "name")]
     pub all: bool,
-    /// Accepted for compatibility: as with OpenZFS on Linux, what is in use stays mounted
+    /// Accepted for compatibility: as with OpenZFS on Linux, busy file systems stay mounted
     #[arg(short = 'f')]
     pub force: bool,
-    /// Unload the keys that are not needed any more, too
+    /// Unload keys that are no longer needed, too
     #[arg(short = 'u')]
     pub unload_keys: bool,
-    /// The file system, or the directory it is mounted on
+    /// The file system, or its mount point
     #[arg(required_unless_present = "all")]
     pub name: Option<String>,
 }

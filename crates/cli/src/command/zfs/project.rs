@@ -26,32 +26,33 @@ use crate::session::{Session, print, print_bytes, print_json};
 /// `zfs project`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without -c, -C, -p or -s: shows project and inherit flag (P) of files, and of what is \
-    in folders.\n\nExample: cenote zfs project -p 7 -rs /tank/home/build"
+    after_help = "Without -c, -C, -p or -s, shows the project and inherit flag (P) of files, and of entries \
+        in folders.\n\n\
+        Example: cenote zfs project -p 7 -rs /tank/home/build"
 )]
 pub struct Project {
-    /// Only the folder itself, not what is in it
+    /// Only the folder itself, without its entries
     #[arg(short = 'd', overrides_with = "recursive")]
     pub only_folder: bool,
-    /// Folders in folders, too
+    /// Include nested folders
     #[arg(short = 'r')]
     pub recursive: bool,
-    /// Name what is in another project than the folder, or lacks the flag
+    /// Report files that lack the flag or whose project is not the folder's
     #[arg(short = 'c', conflicts_with_all = ["clear", "set_flag"])]
     pub check: bool,
-    /// With -c: names alone, each with a NUL after it
+    /// With -c, print only names, each followed by a NUL byte
     #[arg(short = '0', requires = "check")]
     pub nul: bool,
-    /// Take the flag and the project away
+    /// Clear the flag and the project
     #[arg(short = 'C', conflicts_with_all = ["set_flag", "only_folder", "project"])]
     pub clear: bool,
-    /// With -C: keep the project
+    /// With -C, keep the project
     #[arg(short = 'k', requires = "clear")]
     pub keep: bool,
-    /// Put files into this project; with -c, compare with it
+    /// Set this project; with -c, compare with it
     #[arg(short = 'p', value_name = "ID", value_parser = project_id)]
     pub project: Option<u32>,
-    /// Have what will be made in folders inherit their project
+    /// Set the flag: new entries of a folder inherit its project
     #[arg(short = 's', conflicts_with = "only_folder")]
     pub set_flag: bool,
     /// Files and folders

@@ -21,52 +21,52 @@ cenote zfs receive [-vMnsFhu] [-o <property>=<value>] ... [-x <property>] ...
 #[derive(Debug, Args)]
 #[command(
     override_usage = USAGE,
-    after_help = "The stream comes from standard input. If it breaks off, nothing is left of it, or with -s \
-    what has come: `zfs get receive_resume_token` then shows the token with which `zfs send -t` goes on.\n\n\
-    Example: zfs send tank/home@monday | cenote zfs receive -s -o mountpoint=none backup/home"
+    after_help = "The stream comes from standard input. If it breaks off, nothing is kept; with -s, the \
+        received part is kept, and `zfs get receive_resume_token` shows the token for `zfs send -t`.\n\n\
+        Example: cenote zfs receive -s -o mountpoint=none tank/copy < monday.zs"
 )]
 pub struct Receive {
-    /// Destroy what is in the way: changes and snapshots since the stream's source; with a stream of -R, all
-    /// that its sender has no more
+    /// Destroy conflicting changes and snapshots newer than the stream's source; with a stream of `send -R`,
+    /// also all that its sender has destroyed
     #[arg(short = 'F')]
     pub force: bool,
-    /// Append the sent name without its pool to the target, and make file systems that are missing
+    /// Append the sent name without its pool to the target, and create missing file systems
     #[arg(short = 'd', conflicts_with = "tail")]
     pub prefix: bool,
     /// Append the last part of the sent name to the target
     #[arg(short = 'e')]
     pub tail: bool,
-    /// Keep what has come if the stream breaks off
+    /// Keep the received part if the stream breaks off
     #[arg(short = 's')]
     pub resumable: bool,
-    /// Give up what was kept of a receive that broke off
+    /// Discard the kept part of an interrupted receive
     #[arg(short = 'A')]
     pub abort: bool,
-    /// Leave what is received unmounted
+    /// Don't mount received file systems
     #[arg(short = 'u')]
     pub no_mount: bool,
-    /// Unmount what is in the way though it is in use
+    /// Unmount the target even if it is in use
     #[arg(short = 'M')]
     pub force_unmount: bool,
-    /// Leave out holds
+    /// Skip holds
     #[arg(short = 'h')]
     pub skip_holds: bool,
-    /// Read the stream, say where it would go, and receive nothing
+    /// Read the stream and report its target, but receive nothing
     #[arg(short = 'n')]
     pub dry_run: bool,
-    /// Say what is received
+    /// Report received streams
     #[arg(short = 'v')]
     pub verbose: bool,
-    /// Mend damaged blocks of a snapshot that is here from the same snapshot in the stream
+    /// Repair damaged blocks of an existing snapshot from the stream
     #[arg(short = 'c', hide = true)]
     pub corrective: bool,
-    /// Set a property, whatever the stream says; `origin=SNAPSHOT` makes a clone of it; repeatable
+    /// Set a property, overriding the stream's value; `origin=SNAPSHOT` makes a clone of it; repeatable
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
-    /// Leave out a property: what is above applies; repeatable
+    /// Leave out a property, so that it is inherited; repeatable
     #[arg(short = 'x', value_name = "PROPERTY")]
     pub excluded: Vec<String>,
-    /// The file system, volume or snapshot
+    /// File system, volume or snapshot
     pub target: String,
 }
 

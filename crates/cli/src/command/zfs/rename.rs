@@ -9,26 +9,26 @@ use crate::session::Session;
 /// `zfs rename`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A dataset is renamed with everything below it. A snapshot stays in its dataset; its new \
-        name may be given as the part after the '@' alone.\n\n\
+    after_help = "A dataset is renamed with all its descendants. A snapshot stays in its dataset; its new \
+        name may be only the part after the '@'.\n\n\
         Example: cenote zfs rename -r tank/home@monday @week-12"
 )]
 pub struct Rename {
     /// Create missing parents too
     #[arg(short = 'p', conflicts_with_all = ["recursive", "no_remount"])]
     pub parents: bool,
-    /// Include the snapshots of that name of everything below
+    /// Include snapshots of the same name in all descendants
     #[arg(short = 'r')]
     pub recursive: bool,
-    /// What is mounted stays mounted where it is
+    /// Leave file systems mounted where they are
     #[arg(short = 'u')]
     pub no_remount: bool,
-    /// Accepted for compatibility: as with OpenZFS on Linux, what is in use stays mounted
+    /// Accepted for compatibility: as with OpenZFS on Linux, busy file systems stay mounted
     #[arg(short = 'f')]
     pub force: bool,
-    /// The dataset or snapshot
+    /// Dataset or snapshot
     pub from: String,
-    /// Its new name
+    /// New name
     pub to: String,
 }
 

@@ -16,7 +16,7 @@ pub struct Rollback {
     /// Destroy them and their clones
     #[arg(short = 'R')]
     pub with_clones: bool,
-    /// Accepted for compatibility: nothing is ever mounted
+    /// Accepted for compatibility: file systems stay mounted
     #[arg(short = 'f')]
     pub force: bool,
     /// DATASET@SNAPSHOT
@@ -26,9 +26,8 @@ pub struct Rollback {
 /// `zfs promote`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The clone becomes the owner of the snapshots it depends on, and its origin becomes its \
-        clone.\n\n\
-        Example: cenote zfs promote tank/home-test"
+    after_help = "The clone takes over the snapshots it depends on, and its origin becomes its clone.\n\n\
+        Example: cenote zfs promote tank/look"
 )]
 pub struct Promote {
     /// The clone

@@ -21,39 +21,41 @@ cenote zfs send [-DLPbcehnpsVvw] [-i|-I snapshot] [-R [-X dataset[,dataset]...]]
 #[command(disable_version_flag = true)]
 #[command(
     override_usage = USAGE,
-    after_help = "The stream goes to standard output, which must not be a terminal. With -n nothing is \
-    sent; -nv tells how long each stream will be, exactly.\n\n\
-    Example: cenote zfs send -Lec -i @monday tank/home@friday > home.zs"
+    after_help = "The stream goes to standard output, which must not be a terminal. -n sends nothing; -nv \
+        prints the exact length of each stream.\n\n\
+        Examples:\n  \
+        cenote zfs send tank/home@monday > monday.zs\n  \
+        cenote zfs send -Lec -i @monday tank/home@friday > friday.zs"
 )]
 pub struct Send {
-    /// Only what changed since this snapshot or bookmark (@NAME, #NAME, or a full name)
+    /// Only changes since this snapshot or bookmark (@NAME, #NAME, or a full name)
     #[arg(short = 'i', value_name = "FROM", conflicts_with = "all_from")]
     pub from: Option<String>,
-    /// The same, with a stream for each snapshot between
+    /// Like -i, with a stream for each snapshot in between
     #[arg(short = 'I', value_name = "FROM")]
     pub all_from: Option<String>,
-    /// Send everything below, with all snapshots up to this one, and properties
+    /// Send all descendants, with their snapshots up to this one, and properties
     #[arg(short = 'R', long)]
     pub replicate: bool,
-    /// With -R, leave out datasets that lack the snapshot
+    /// With -R, skip datasets that lack the snapshot
     #[arg(short = 's', long)]
     pub skip_missing: bool,
-    /// With -R, leave out these datasets, comma-separated, and all below them
+    /// With -R, skip these datasets, comma-separated, and all their descendants
     #[arg(short = 'X', long, value_name = "DATASETS", value_delimiter = ',')]
     pub exclude: Vec<String>,
     /// Send properties
     #[arg(short = 'p', long)]
     pub props: bool,
-    /// Send received properties, not those in force
+    /// Send received properties, not those in effect
     #[arg(short = 'b', long)]
     pub backup: bool,
     /// Send holds
     #[arg(short = 'h', long)]
     pub holds: bool,
-    /// Send blocks of more than 128 KiB as they are
+    /// Send blocks of more than 128 KiB unsplit
     #[arg(short = 'L', long)]
     pub large_block: bool,
-    /// Send blocks that are embedded in their pointers as such
+    /// Send embedded blocks as such
     #[arg(short = 'e', long)]
     pub embed: bool,
     /// Send blocks compressed as they are on disk
@@ -62,31 +64,31 @@ pub struct Send {
     /// Send encrypted blocks as they are on disk; needs no key; implies -Lec
     #[arg(short = 'w', long)]
     pub raw: bool,
-    /// Go on where a receive broke off: the token that it left (receive_resume_token)
+    /// Resume a receive that broke off, by its receive_resume_token
     #[arg(short = 't', long = "resume", value_name = "TOKEN")]
     pub token: Option<String>,
-    /// Send what a receive that broke off has left
+    /// Send the kept part of an interrupted receive
     #[arg(short = 'S', long)]
     pub saved: bool,
     /// Send nothing
     #[arg(short = 'n', long)]
     pub dryrun: bool,
-    /// Tell what is sent, and each second how much
+    /// Report the streams, and progress each second
     #[arg(short = 'v', long, action = ArgAction::Count)]
     pub verbose: u8,
-    /// The same for programs
+    /// Report in a form for scripts
     #[arg(short = 'P', long)]
     pub parsable: bool,
-    /// Accepted for scripts: a daemon has no title
+    /// Accepted for compatibility: a daemon has no title
     #[arg(short = 'V', long, hide = true)]
     pub proctitle: bool,
-    /// Accepted for scripts: blocks are not sent once for all
+    /// Accepted for compatibility: streams are not deduplicated
     #[arg(short = 'D', long, hide = true)]
     pub dedup: bool,
-    /// Leave out blocks that a bookmark of `zfs redact` names
+    /// Leave out the blocks of a redaction bookmark
     #[arg(long, value_name = "BOOKMARK", hide = true)]
     pub redact: Option<String>,
-    /// The snapshot, or a file system or volume as it is on disk
+    /// Snapshot, or a file system or volume in its state on disk
     #[arg(required_unless_present = "token")]
     pub snapshot: Option<String>,
 }

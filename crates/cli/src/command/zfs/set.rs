@@ -9,9 +9,9 @@ use crate::session::Session;
 
 /// `zfs set`
 #[derive(Debug, Args)]
-#[command(after_help = "Example: cenote zfs set compression=zstd quota=10G tank/home/ada tank/home/bob")]
+#[command(after_help = "Example: cenote zfs set compression=zstd quota=10G tank/home")]
 pub struct Set {
-    /// Don't mount what gets another mount point
+    /// Don't mount file systems at their new mount points
     #[arg(short = 'u')]
     pub no_mount: bool,
     /// PROPERTY=VALUE..., then datasets or snapshots
@@ -23,7 +23,7 @@ pub struct Set {
 #[derive(Debug, Args)]
 #[command(after_help = "Example: cenote zfs inherit -r compression tank/home")]
 pub struct Inherit {
-    /// Include everything below
+    /// Include all descendants
     #[arg(short = 'r')]
     pub recursive: bool,
     /// Revert to the received value, if there is one

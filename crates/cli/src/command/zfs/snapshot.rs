@@ -9,13 +9,13 @@ use crate::session::Session;
 
 /// `zfs snapshot`
 #[derive(Debug, Args)]
-#[command(after_help = "All snapshots show the same moment; if one can't be taken, none is.\n\n\
+#[command(after_help = "All snapshots are of the same moment; if one can't be taken, none is.\n\n\
     Example: cenote zfs snapshot -r tank/home@monday")]
 pub struct Snapshot {
-    /// Include everything below
+    /// Include all descendants
     #[arg(short = 'r')]
     pub recursive: bool,
-    /// A user property, with a colon in its name; repeatable
+    /// User property, with a colon in its name; repeatable
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
     /// DATASET@SNAPSHOT, all in one pool

@@ -23,8 +23,7 @@ const FIELDS: &str = "type,name,used,quota,objused,objquota";
 
 /// `zfs userspace`, `groupspace`
 #[derive(Debug, Args)]
-#[command(after_help = "Owners are shown by number: only the machine that the pool comes from knows their \
-    names.\n\n\
+#[command(after_help = "Owners are shown by number: only the pool's own machine knows their names.\n\n\
     Example: cenote zfs userspace -o name,used -S used tank/home")]
 pub struct OwnersSpace {
     /// Accepted for compatibility: owners are shown by number
@@ -85,7 +84,7 @@ enum Field {
     ObjQuota,
 }
 
-/// Whose space is shown.
+/// The kind of owner whose space is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum By {
     User,

@@ -8,10 +8,11 @@ use crate::session::Session;
 
 /// `zfs wait`
 #[derive(Debug, Args)]
-#[command(after_help = "Files that are open count until they are closed. A daemon (`cenote serve`) has to \
-    hold the pool.\n\nExample: cenote zfs wait -t deleteq tank/home")]
+#[command(after_help = "Open files count until they are closed. Needs a daemon (`cenote serve`) that holds \
+    the pool.\n\n\
+    Example: cenote zfs wait -t deleteq tank/home")]
 pub struct Wait {
-    /// Work to wait for, comma-separated: deleteq [default: all]
+    /// Activities to wait for, comma-separated: deleteq [default: all]
     #[arg(short = 't', value_name = "ACTIVITY", value_delimiter = ',', value_parser = activity)]
     pub activities: Vec<Activity>,
     /// The file system

@@ -9,16 +9,17 @@ use crate::session::Session;
 /// `zpool checkpoint`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Data freed later stays allocated. The option --checkpoint opens the checkpoint; `zpool \
-        import --rewind-to-checkpoint` rewinds to it permanently.\n\n\
-        Examples: cenote zpool checkpoint tank\n          \
-        cenote zpool checkpoint -d tank      no longer needed"
+    after_help = "Blocks freed later stay allocated. --checkpoint opens the checkpoint; `zpool import \
+        --rewind-to-checkpoint` rewinds to it permanently.\n\n\
+        Examples:\n  \
+        cenote zpool checkpoint tank\n  \
+        cenote zpool checkpoint -d tank  # discard it"
 )]
 pub struct Checkpoint {
     /// Discard the checkpoint and free the space that only it uses
     #[arg(short = 'd', long)]
     pub discard: bool,
-    /// Accepted for compatibility: the checkpoint is discarded when the command ends
+    /// Accepted for compatibility: the command always waits
     #[arg(short = 'w', long, requires = "discard")]
     pub wait: bool,
     /// The pool

@@ -19,21 +19,24 @@ use crate::session::{Session, print, print_json};
 
 /// `zpool create`
 #[derive(Debug, Args)]
-#[command(after_help = "VDEV is DEVICE, `mirror DEVICE...`, `raidz[1|2|3] DEVICE...`, or \
-        `draid[1|2|3][:<data>d][:<children>c][:<spares>s] DEVICE...`; vdevs after `log`, `special`, \
-        `dedup`, `spare` or `cache` have that purpose.\n\n\
-        The key of an encrypted root file system (-O encryption=on -O keyformat=passphrase) comes from \
-        --key, the file that keylocation names, the terminal or a pipe.\n\n\
-        DEVICE is a block device or an existing file of the desired size. The pool is left exported.\n\n\
-        Example: truncate -s 1G a b c; cenote zpool create -O compression=zstd tank raidz a b c")]
+#[command(after_help = "VDEV is DEVICE, `mirror DEVICE...`, `raidz[1|2|3] DEVICE...` or \
+    `draid[1|2|3][:<data>d][:<children>c][:<spares>s] DEVICE...`. A vdev after `log`, `special`, \
+    `dedup`, `spare` or `cache` has that purpose. DEVICE is a block device or an existing file of the \
+    desired size.\n\n\
+    The key of an encrypted root file system (-O encryption=on -O keyformat=passphrase) comes from \
+    --key, the file that keylocation names, the terminal or a pipe.\n\n\
+    The daemon keeps the new pool imported. Without a daemon, the pool is left exported.\n\n\
+    Examples:\n  \
+    truncate -s 1G a b c d\n  \
+    cenote zpool create -O compression=zstd tank mirror a b mirror c d")]
 pub struct Create {
-    /// Accept devices that hold something (another pool, a file system), and vdevs with different redundancy
+    /// Accept devices with contents, such as another pool or a file system, and vdevs of different redundancy
     #[arg(short = 'f')]
     pub force: bool,
     /// Show the layout and create nothing
     #[arg(short = 'n')]
     pub dry_run: bool,
-    /// Enable only the named features
+    /// Enable no features except those set with -o
     #[arg(short = 'd', long)]
     pub no_features: bool,
     /// Pool property: ashift, comment, compatibility, feature@NAME, autoexpand, autotrim...; repeatable
@@ -42,18 +45,18 @@ pub struct Create {
     /// Property of the root file system; repeatable
     #[arg(short = 'O', value_name = "PROPERTY=VALUE")]
     pub root_options: Vec<String>,
-    /// Mount point of the root file system for whoever imports the pool; like -O mountpoint=PATH
+    /// Mount point of the root file system, like -O mountpoint=PATH
     #[arg(short = 'm', value_name = "PATH")]
     pub mountpoint: Option<String>,
-    /// Accepted for compatibility: nothing is ever mounted
+    /// In the daemon, mount the file systems below this directory
     #[arg(short = 'R', value_name = "ROOT")]
     pub altroot: Option<String>,
-    /// Accepted for compatibility: a temporary name for an imported pool
+    /// Accepted for compatibility and ignored: a temporary name
     #[arg(short = 't', value_name = "NAME")]
     pub temporary_name: Option<String>,
     /// Name of the new pool
     pub pool: String,
-    /// Its vdevs
+    /// Vdevs: devices, each group after its kind (mirror, raidz, draid) or purpose (log, spare...)
     #[arg(required = true, value_name = "VDEV")]
     pub vdevs: Vec<String>,
 }

@@ -16,16 +16,18 @@ use crate::session::{Session, print, print_json};
 
 /// `zpool add`
 #[derive(Debug, Args)]
-#[command(after_help = "VDEV is as in `zpool create`. Later commands write to the new vdevs too.\n\n\
-        Example: cenote zpool add tank mirror e f log g")]
+#[command(after_help = "Later commands write to the new vdevs, too.\n\n\
+    Examples:\n  \
+    truncate -s 1G e f\n  \
+    cenote zpool add tank mirror e f")]
 pub struct Add {
-    /// All three options that follow
+    /// Same as the next three options together
     #[arg(short = 'f')]
     pub force: bool,
-    /// Accept devices that hold something: another pool, a file system
+    /// Accept devices with contents, such as another pool or a file system
     #[arg(long)]
     pub allow_in_use: bool,
-    /// Accept vdevs with different redundancy
+    /// Accept vdevs of different redundancy
     #[arg(long)]
     pub allow_replication_mismatch: bool,
     /// Accept vdevs with a different sector size
@@ -34,7 +36,7 @@ pub struct Add {
     /// Show the layout and change nothing
     #[arg(short = 'n')]
     pub dry_run: bool,
-    /// ashift=N; defaults to the pool's, if set
+    /// ashift=N [default: the pool's, if set]
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
     /// How devices are named
@@ -42,7 +44,7 @@ pub struct Add {
     pub names: DeviceNames,
     /// The pool
     pub pool: String,
-    /// Its new vdevs
+    /// New vdevs, as in `zpool create`
     #[arg(required = true, value_name = "VDEV")]
     pub vdevs: Vec<String>,
 }
@@ -50,49 +52,51 @@ pub struct Add {
 /// `zpool attach`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "DEVICE is a single disk, which becomes a mirror, or a member of a mirror. Before the \
-        command ends, the new device is brought everything (resilvered), each block verified; the daemon \
-        does it in the background. If the command is interrupted, the device is part of the pool and lacks \
-        some of it: `cenote zpool resilver` goes on, and so does OpenZFS at import.\n\n\
-        A RAID-Z (raidz1-0) gets one more device: what it holds is spread over all of them, and new blocks \
-        are wider, which can't be undone. The daemon does it in the background, and a scrub follows: `cenote \
-        zpool status` shows how far it is. Without a daemon the command ends when all is done; if it is \
-        interrupted, the same command goes on, and so does OpenZFS at import. It waits while a device of the \
-        vdev is missing. Nothing is verified before it is moved: scrub first.\n\n\
-        Example: cenote zpool attach tank /img/a /img/b"
+    after_help = "DEVICE is a single disk, which becomes a mirror, or a device of a mirror. The new device \
+        is resilvered, with each block verified. If the command is interrupted, the new device is part of \
+        the pool but incomplete; `cenote zpool resilver` completes it, as does OpenZFS at import.\n\n\
+        DEVICE may also be a RAID-Z, such as raidz1-0. Its blocks are spread over the new device, too, and \
+        new blocks use wider rows. This can't be undone. Blocks are moved without verification, so scrub \
+        first; another scrub follows. The expansion waits while a device of the vdev is missing. If \
+        interrupted, it resumes in the daemon, with the same command, or in OpenZFS at import.\n\n\
+        The daemon works in the background: `cenote zpool status` shows its progress. Without a daemon, the \
+        command ends when all is done.\n\n\
+        Examples:\n  \
+        truncate -s 1G e\n  \
+        cenote zpool attach tank a e"
 )]
 pub struct Attach {
-    /// Accept a device that holds something: another pool, a file system
+    /// Accept a device with contents, such as another pool or a file system
     #[arg(short = 'f')]
     pub force: bool,
-    /// Copy in the order of the disk, and verify afterwards by a scrub
+    /// Copy in disk order, then verify by a scrub (not RAID-Z)
     #[arg(short = 's')]
     pub sequential: bool,
-    /// Wait until the device has everything, as without a daemon
+    /// Wait until the device is complete, as without a daemon
     #[arg(short = 'w')]
     pub wait: bool,
-    /// Accepted for compatibility: ashift is the mirror's
+    /// Accepted for compatibility: the vdev's ashift applies
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
     /// The pool
     pub pool: String,
-    /// A device of the pool: its path, the last component of it, or its guid; or a RAID-Z
+    /// Device of the pool: path, last path component or guid; or a RAID-Z
     pub device: String,
-    /// The new device
+    /// New device
     pub new_device: String,
 }
 
 /// `zpool detach`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The device's labels are cleared; a hot spare is available again. Detaching the new device \
-        of a replacement cancels that, detaching the old one ends it.\n\n\
-        Example: cenote zpool detach tank /img/b"
+    after_help = "The device's labels are cleared. A hot spare becomes available again. Detaching the new \
+        device of a replacement cancels the replacement; detaching the old device completes it.\n\n\
+        Example: cenote zpool detach tank b"
 )]
 pub struct Detach {
     /// The pool
     pub pool: String,
-    /// A device of a mirror, or of a replacement: its path, the last component of it, or its guid
+    /// Device of a mirror or a replacement: path, last path component or guid
     pub device: String,
 }
 

@@ -31,8 +31,8 @@ use sample::{Line, Sample};
 /// `zpool iostat`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A daemon (`cenote serve`) has to hold the pools. Times are averages over the interval: \
-        total is what waiting in a queue and the disk took together.\n\n\
+    after_help = "Needs a daemon (`cenote serve`) that holds the pool. Times are averages over the interval; \
+        the total is the time in a queue plus the time on the disk.\n\n\
         Example: cenote zpool iostat -vy tank 5 3"
 )]
 pub struct Iostat {
@@ -42,31 +42,31 @@ pub struct Iostat {
     /// Include each device
     #[arg(short = 'v')]
     pub verbose: bool,
-    /// Omit the first report, of the time since the pool was opened
+    /// Omit the first report, which covers the time since import
     #[arg(short = 'y')]
     pub skip_first: bool,
-    /// Average latencies
+    /// Show average latencies
     #[arg(short = 'l', conflicts_with_all = ["latencies", "sizes"])]
     pub long: bool,
-    /// Operations under way
+    /// Show operations waiting and in progress
     #[arg(short = 'q', conflicts_with_all = ["latencies", "sizes"])]
     pub queues: bool,
-    /// Histograms of latencies
+    /// Show histograms of latencies
     #[arg(short = 'w', conflicts_with = "sizes")]
     pub latencies: bool,
-    /// Histograms of request sizes
+    /// Show histograms of request sizes
     #[arg(short = 'r')]
     pub sizes: bool,
-    /// Refused: scripts run for devices of a system that imported the pool
+    /// Refused: no script is run per device
     #[arg(short = 'c', hide = true, value_name = "SCRIPT")]
     pub script_of_device: Option<String>,
     /// No header, tabs between columns
     #[arg(short = 'H')]
     pub script: bool,
-    /// Exact numbers
+    /// Print exact numbers
     #[arg(short = 'p')]
     pub parsable: bool,
-    /// The header once, not for each report
+    /// Print the header once, not for each report
     #[arg(short = 'n')]
     pub one_header: bool,
     /// Interval and count

@@ -17,7 +17,7 @@ pub struct Which {
     pub power: bool,
     /// The pool
     pub pool: String,
-    /// Devices: path, the last component of it, or guid
+    /// Devices: path, last path component or guid
     #[arg(required = true, value_name = "DEVICE")]
     pub devices: Vec<String>,
 }
@@ -25,15 +25,15 @@ pub struct Which {
 /// `zpool offline`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Nothing is read from the device or written to it until `zpool online`. Refused if other \
-        devices do not have all that it holds.\n\n\
-        Example: cenote zpool offline tank /img/b"
+    after_help = "The device is neither read nor written until `zpool online`. Refused if no other device \
+        has all its data.\n\n\
+        Example: cenote zpool offline tank b"
 )]
 pub struct Offline {
-    /// Mark the device as faulted instead: `zpool clear` brings it back
+    /// Mark the device as faulted instead; `zpool clear` brings it back
     #[arg(short = 'f', conflicts_with = "temporary")]
     pub fault: bool,
-    /// Only until the pool is exported: for pools of the daemon
+    /// Only until the pool is exported; needs the daemon
     #[arg(short = 't')]
     pub temporary: bool,
     /// Which devices
@@ -43,12 +43,12 @@ pub struct Offline {
 
 /// `zpool online`
 #[derive(Debug, Args)]
-#[command(after_help = "The devices are brought what they missed (resilvered): in the daemon in the \
-        background, otherwise before the command ends.\n\n\
-        With -e, the vdev of each device takes all that its devices offer by now, if all of them work and \
-        the smallest has grown by a metaslab at least: `zpool list -o expandsize` says how much that is. \
-        With autoexpand=on the daemon does so by itself.\n\n\
-        Example: cenote zpool online tank /img/b")]
+#[command(after_help = "The devices are resilvered: by the daemon in the background, otherwise before the \
+    command ends.\n\n\
+    With -e, the vdev of each device grows to the size that its devices now have, if all of them work and \
+    the smallest has grown by at least a metaslab. `zpool list -o expandsize` shows the gain. With \
+    autoexpand=on, the daemon does this by itself.\n\n\
+    Example: cenote zpool online tank b")]
 pub struct Online {
     /// Use the space by which the device has grown
     #[arg(short = 'e')]
@@ -61,8 +61,8 @@ pub struct Online {
 /// `zpool clear`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Errors are counted from 0 again. Devices that were faulted come back and are brought \
-        what they missed. A pool that is suspended tries again, with devices that are back.\n\n\
+    after_help = "Error counts return to 0. Faulted devices come back and are resilvered. A suspended pool \
+        retries with the devices that are back.\n\n\
         Example: cenote zpool clear tank"
 )]
 pub struct Clear {
@@ -71,20 +71,19 @@ pub struct Clear {
     pub power: bool,
     /// The pool
     pub pool: String,
-    /// A device: path, the last component of it, or guid [default: all]
+    /// Device: path, last path component or guid [default: all]
     pub device: Option<String>,
 }
 
 /// `zpool reopen`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Devices that were not there are looked for again, and are brought what they missed. Those \
-        whose labels are gone, or are another device's, go out of use, unless others don't have what they \
-        hold.\n\n\
+    after_help = "Missing devices that are found again are resilvered. A device without its labels, or with \
+        those of another device, is taken out of use, unless no other device has its data.\n\n\
         Example: cenote zpool reopen tank"
 )]
 pub struct Reopen {
-    /// Leave what they missed to a later resilver
+    /// Leave missing blocks to a later resilver
     #[arg(short = 'n')]
     pub no_resilver: bool,
     /// Pools

@@ -13,17 +13,18 @@ use crate::session::{Session, print, print_json};
 /// `zpool export`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Every command exports the pools it changes. This verb is for a pool that another machine, \
-        or an interrupted command, left in use.\n\n\
-        Example: cenote zpool export -f tank"
+    after_help = "The daemon unmounts the pool's file systems and closes it. Without a daemon, every command \
+        exports the pools it changes, so this verb is only for a pool left in use by another machine or an \
+        interrupted command.\n\n\
+        Example: cenote zpool export tank"
 )]
 pub struct Export {
-    /// Take over a pool that another machine has not exported (make sure that it no longer uses the pool); in
-    /// the daemon, send clients of its volumes away, and let a pool go that is suspended: changes that are
-    /// not on disk are lost
+    /// Export a pool that another machine has not exported (make sure that it no longer uses the pool); in
+    /// the daemon, disconnect clients of its volumes, and close a suspended pool: changes not yet on disk are
+    /// lost
     #[arg(short = 'f')]
     pub force: bool,
-    /// All pools found
+    /// Export all pools found
     #[arg(short = 'a', conflicts_with = "pools")]
     pub all: bool,
     /// Pools
@@ -34,12 +35,12 @@ pub struct Export {
 /// `zpool destroy`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The labels stay and are marked as destroyed: `zpool import -D` shows the pool until its \
-        devices are reused.\n\n\
+    after_help = "The labels stay, marked as destroyed: `zpool import -D` shows the pool until its devices \
+        are reused.\n\n\
         Example: cenote zpool destroy tank"
 )]
 pub struct Destroy {
-    /// Accept a pool that another machine has not exported; in the daemon, send clients of its volumes away
+    /// Accept a pool that another machine has not exported; in the daemon, disconnect clients of its volumes
     #[arg(short = 'f')]
     pub force: bool,
     /// The pool
@@ -49,12 +50,12 @@ pub struct Destroy {
 /// `zpool sync`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "No data waits in memory between commands: this verb writes one transaction group, which \
-        shows that the pool can be written.\n\n\
+    after_help = "Writes the changes that the daemon holds in memory. Without a daemon, no changes wait \
+        between commands, so this only shows that the pool can be written.\n\n\
         Example: cenote zpool sync tank"
 )]
 pub struct Sync {
-    /// Accepted for compatibility: a txg is written even if nothing has changed
+    /// Accepted for compatibility: a txg is always written
     #[arg(short = 'f')]
     pub force: bool,
     /// Pools [default: all]

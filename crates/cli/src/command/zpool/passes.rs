@@ -11,28 +11,29 @@ use crate::session::Session;
 /// `zpool initialize`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Free space is written once, so that storage which allocates at the first write does so \
-        now. The daemon does it in the background: `cenote zpool status -i` shows how far it is. Without a \
-        daemon the command ends when all is done. If it is interrupted, the daemon goes on, and so does \
-        OpenZFS at import. Not while a RAID-Z is being expanded.\n\n\
-        Example: cenote zpool initialize tank /img/b"
+    after_help = "Writes to all free space once, so that storage that allocates at the first write does so \
+        now. Not possible while a RAID-Z expands.\n\n\
+        The daemon works in the background: `cenote zpool status -i` shows its progress. Without a daemon, \
+        the command ends when all is done. If interrupted, the pass resumes in the daemon, or in OpenZFS at \
+        import.\n\n\
+        Example: cenote zpool initialize tank"
 )]
 pub struct Initialize {
-    /// Stop for good
+    /// Cancel the pass
     #[arg(short = 'c', long = "cancel", conflicts_with_all = ["suspend", "uninit", "wait"])]
     pub cancel: bool,
-    /// Suspend; the same command without options goes on
+    /// Suspend; the same command without options resumes
     #[arg(short = 's', long = "suspend", conflicts_with_all = ["uninit", "wait"])]
     pub suspend: bool,
     /// Forget that the devices were initialized
     #[arg(short = 'u', long = "uninit", conflicts_with = "wait")]
     pub uninit: bool,
-    /// Wait until it is done, as without a daemon
+    /// Wait for the end, as without a daemon
     #[arg(short = 'w', long = "wait")]
     pub wait: bool,
     /// The pool
     pub pool: String,
-    /// Devices: path, the last component of it, or guid [default: all]
+    /// Devices: path, last path component or guid [default: all]
     #[arg(value_name = "DEVICE")]
     pub devices: Vec<String>,
 }
@@ -40,31 +41,32 @@ pub struct Initialize {
 /// `zpool trim`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Devices are told what is free, so that they may forget it: SSDs, thin storage, and image \
-        files, in which it becomes holes. The daemon does it in the background: `cenote zpool status -t` \
-        shows how far it is. Without a daemon the command ends when all is done. If it is interrupted, the \
-        daemon goes on, and so does OpenZFS at import. Not while a RAID-Z is being expanded.\n\n\
+    after_help = "Discards free space: SSDs and thin storage can reuse it, and image files get holes. Not \
+        possible while a RAID-Z expands.\n\n\
+        The daemon works in the background: `cenote zpool status -t` shows its progress. Without a daemon, \
+        the command ends when all is done. If interrupted, the pass resumes in the daemon, or in OpenZFS at \
+        import.\n\n\
         Example: cenote zpool trim -r 100M tank"
 )]
 pub struct Trim {
-    /// Stop for good
+    /// Cancel the pass
     #[arg(short = 'c', long = "cancel", conflicts_with_all = ["suspend", "wait", "rate"])]
     pub cancel: bool,
-    /// Suspend; the same command without options goes on
+    /// Suspend; the same command without options resumes
     #[arg(short = 's', long = "suspend", conflicts_with_all = ["wait", "rate"])]
     pub suspend: bool,
     /// Not supported
     #[arg(short = 'd', long = "secure", hide = true)]
     pub secure: bool,
-    /// At most so many bytes a second
+    /// Limit in bytes per second
     #[arg(short = 'r', long = "rate", value_name = "RATE")]
     pub rate: Option<String>,
-    /// Wait until it is done, as without a daemon
+    /// Wait for the end, as without a daemon
     #[arg(short = 'w', long = "wait")]
     pub wait: bool,
     /// The pool
     pub pool: String,
-    /// Devices: path, the last component of it, or guid [default: all]
+    /// Devices: path, last path component or guid [default: all]
     #[arg(value_name = "DEVICE")]
     pub devices: Vec<String>,
 }

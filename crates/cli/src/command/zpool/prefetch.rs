@@ -11,12 +11,12 @@ use crate::session::{Session, print_json};
 /// `zpool prefetch`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Reads the tables of deduplicated (ddt) and cloned (brt) blocks into the cache of the \
-        daemon, as far as it has room, so that frees and deduplicated writes find them there.\n\n\
+    after_help = "Loads the tables of deduplicated (ddt) and cloned (brt) blocks into the daemon's cache, as \
+        far as they fit, so that frees and deduplicated writes need not read them.\n\n\
         Example: cenote zpool prefetch -t ddt tank"
 )]
 pub struct Prefetch {
-    /// Which tables [default: both]
+    /// Table to load [default: both]
     #[arg(short = 't', value_name = "TYPE")]
     table: Option<Table>,
     /// The pool

@@ -8,11 +8,11 @@ use crate::session::Session;
 
 /// `zpool reguid`
 #[derive(Debug, Args)]
-#[command(after_help = "A copy of all devices of a pool is the same pool, by its guid: give one of the two \
-        another. All devices have to be there.\n\n\
-        Example: cenote zpool reguid tank")]
+#[command(after_help = "A copy of all devices of a pool has the pool's guid: give one of the two another \
+    guid. All devices must be present.\n\n\
+    Example: cenote zpool reguid tank")]
 pub struct Reguid {
-    /// The new guid [default: a random one]
+    /// New guid [default: a random one]
     #[arg(short = 'g', value_name = "GUID", allow_hyphen_values = true, value_parser = guid)]
     pub guid: Option<u64>,
     /// The pool

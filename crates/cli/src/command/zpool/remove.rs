@@ -11,32 +11,32 @@ use crate::session::{Session, print};
 /// `zpool remove`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "DEVICE is a hot spare that is not in use, a cache device, a log, or a disk or mirror \
-        that holds data: a device, or a mirror by its name. A device of a mirror is removed by `zpool \
-        detach`.\n\n\
-        What a vdev holds is copied to the others; then its devices leave, and the pool keeps a table of \
-        where its blocks are. All vdevs must have the same sector size, and none may be a RAID-Z or dRAID. \
-        The daemon does it in the background: `cenote zpool status` shows how far it is. Without a daemon \
-        the command ends when it is done; if it is interrupted, the same command goes on, and so does \
-        OpenZFS at import. Copies are not verified: scrub first.\n\n\
-        Example: cenote zpool remove tank /img/s mirror-1"
+    after_help = "DEVICE is a hot spare that is not in use, a cache device, a log, or a disk or mirror with \
+        data; a mirror is given by its name. To take a device out of a mirror, use `zpool detach`.\n\n\
+        Data is copied to the other vdevs; then the devices leave, and the pool keeps a table of the new \
+        addresses. All vdevs must have the same sector size, and none may be RAID-Z or dRAID. Copies are not \
+        verified, so scrub first.\n\n\
+        The daemon works in the background: `cenote zpool status` shows its progress. Without a daemon, the \
+        command ends when all is done. If interrupted, the removal resumes in the daemon, with the same \
+        command, or in OpenZFS at import.\n\n\
+        Example: cenote zpool remove tank mirror-1"
 )]
 pub struct Remove {
-    /// Change nothing: print the memory that the table will take
+    /// Print the memory that the table would take; change nothing
     #[arg(short = 'n')]
     pub dry_run: bool,
-    /// With -n: exact numbers
+    /// With -n, print exact numbers
     #[arg(short = 'p')]
     pub parsable: bool,
-    /// Stop the removal in progress: the vdev stays
+    /// Cancel the removal in progress; the vdev stays
     #[arg(short = 's')]
     pub stop: bool,
-    /// Wait until it is done, as without a daemon
+    /// Wait for the end, as without a daemon
     #[arg(short = 'w', conflicts_with = "stop")]
     pub wait: bool,
     /// The pool
     pub pool: String,
-    /// Devices: path, the last component of it, or guid
+    /// Devices: path, last path component or guid; mirrors by name
     #[arg(value_name = "DEVICE")]
     pub devices: Vec<String>,
 }

@@ -19,14 +19,14 @@ const MAX_INTERVAL_CHARS: usize = 9;
 enum Stamp {
     /// Seconds since 1970.
     U,
-    /// As date(1) prints it.
+    /// Like date(1).
     D,
 }
 
 /// Options of verbs that print repeatedly.
 #[derive(Debug, Args)]
 pub struct Repeat {
-    /// Print the time first: `u` in seconds since 1970, `d` as date(1) does
+    /// Print the time first: `u` in seconds since 1970, `d` like date(1)
     #[arg(short = 'T', value_name = "u|d")]
     stamp: Option<Stamp>,
 }

@@ -10,61 +10,66 @@ use crate::session::Session;
 /// `zpool replace`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "NEW-DEVICE is brought all that DEVICE holds (resilvered), each block verified; then DEVICE \
-        leaves the pool. DEVICE need not work, or be there, if others have what it holds. The daemon does it \
-        in the background, otherwise it is done before the command ends; `zpool detach` of either ends it. \
-        If it is interrupted, `cenote zpool resilver` goes on, and so does OpenZFS at import.\n\n\
-        With -s what is in use is copied in the order of the disk, without a look at blocks, so that the \
-        pool is redundant again sooner; a scrub follows, which verifies everything.\n\n\
-        If NEW-DEVICE is a hot spare of the pool, DEVICE stays: once it works again, `zpool detach` of the \
-        spare makes that available; `zpool detach` of DEVICE makes the spare stay for good; and when DEVICE \
-        has been replaced by another one, the spare goes by itself.\n\n\
-        Example: cenote zpool replace tank /img/b /img/e"
+    after_help = "Resilvers NEW-DEVICE, verifying each block, then detaches DEVICE. DEVICE may be broken or \
+        missing if other devices have its data. `zpool detach` of either device ends the replacement. If \
+        interrupted, it resumes in the daemon, with `cenote zpool resilver`, or in OpenZFS at import.\n\n\
+        With -s, allocated space is copied in disk order without verification, so that redundancy returns \
+        sooner. A scrub follows and verifies everything.\n\n\
+        If NEW-DEVICE is a hot spare of the pool, DEVICE stays. When DEVICE works again, detach the spare to \
+        make it available again. Detach DEVICE to keep the spare for good. If DEVICE is replaced by another \
+        device, the spare returns by itself.\n\n\
+        The daemon works in the background: `cenote zpool status` shows its progress. Without a daemon, the \
+        command ends when all is done.\n\n\
+        Examples:\n  \
+        truncate -s 1G e\n  \
+        cenote zpool replace tank b e"
 )]
 pub struct Replace {
-    /// Accept a device that holds something: another pool, a file system
+    /// Accept a device with contents, such as another pool or a file system
     #[arg(short = 'f')]
     pub force: bool,
-    /// Copy in the order of the disk, and verify afterwards by a scrub (only mirrors and dRAID)
+    /// Copy in disk order, then verify by a scrub (only mirrors and dRAID)
     #[arg(short = 's')]
     pub sequential: bool,
-    /// Wait until it is done, as without a daemon
+    /// Wait for the end, as without a daemon
     #[arg(short = 'w')]
     pub wait: bool,
-    /// ashift=N: accepted if it is no larger than that of the vdev
+    /// ashift=N, which must not exceed the vdev's
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
     /// The pool
     pub pool: String,
-    /// A device of the pool: its path, the last component of it, or its guid
+    /// Device of the pool: path, last path component or guid
     pub device: String,
-    /// What takes its place [default: another device at the same path]
+    /// New device [default: another device at the same path]
     pub new_device: Option<String>,
 }
 
 /// `zpool evacuate`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "For a device that still works, but not for long. NEW-DEVICE is brought what DEVICE holds, \
-        and nothing else: DEVICE is read first, in the order of the disk, each block is verified, and what \
-        DEVICE can't read is put together from the others. DEVICE stays in use meanwhile, even if it fails \
-        often, so that the pool is as redundant as before; what others write goes to both. When NEW-DEVICE \
-        has everything, DEVICE leaves the pool. On the disks it is OpenZFS's replacement: `zpool detach` of \
-        either device ends it, and OpenZFS goes on with it at import.\n\n\
-        Example: cenote zpool evacuate tank /img/b /img/e"
+    after_help = "DEVICE is read first, in disk order; each block is verified, and unreadable blocks are \
+        rebuilt from other devices. Only DEVICE's blocks are copied. DEVICE stays in use meanwhile, even if \
+        it fails often, so the pool keeps its redundancy; new writes go to both devices. When NEW-DEVICE is \
+        complete, DEVICE leaves the pool.\n\n\
+        On disk, this is an OpenZFS replacement: `zpool detach` of either device ends it, and OpenZFS \
+        resumes it at import.\n\n\
+        Examples:\n  \
+        truncate -s 1G e\n  \
+        cenote zpool evacuate tank b e"
 )]
 pub struct Evacuate {
-    /// Accept a device that holds something: another pool, a file system
+    /// Accept a device with contents, such as another pool or a file system
     #[arg(short = 'f')]
     pub force: bool,
-    /// Wait until it is done, as without a daemon
+    /// Wait for the end, as without a daemon
     #[arg(short = 'w')]
     pub wait: bool,
     /// The pool
     pub pool: String,
-    /// A device of the pool: its path, the last component of it, or its guid
+    /// Device of the pool: path, last path component or guid
     pub device: String,
-    /// What takes its place
+    /// New device
     pub new_device: String,
 }
 

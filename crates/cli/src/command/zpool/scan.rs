@@ -9,28 +9,28 @@ use crate::session::Session;
 
 /// `zpool scrub`
 #[derive(Debug, Args)]
-#[command(after_help = "Every copy and parity column of every block is read and verified; what is wrong is \
-        written again. The daemon does it in the background, gently while others work: `cenote zpool status` \
-        shows how far it is. Without a daemon the command ends when all is done. If it is interrupted, the \
-        same command goes on where it was, and so does OpenZFS.\n\n\
-        With -e only the blocks that `cenote zpool status -v` names are read. What is whole again, or gone, \
-        is no error any more. Paused, `zpool scrub -e` goes on. Needs the feature head_errlog.\n\n\
-        Exit status: 3 if blocks could not be repaired (without a daemon, or with -w).\n\n\
-        Example: cenote zpool scrub tank")]
+#[command(after_help = "Reads and verifies every copy and parity column of every block, and rewrites wrong \
+    ones. The daemon works in the background and yields to other I/O: `cenote zpool status` shows its \
+    progress. Without a daemon, the command ends when all is done. If interrupted, the scrub resumes in the \
+    daemon, with the same command, or in OpenZFS at import.\n\n\
+    -e reads only blocks listed by `cenote zpool status -v`; those that are whole again or freed leave the \
+    list. If paused, `zpool scrub -e` resumes. Needs the feature head_errlog.\n\n\
+    Exit status: 3 if blocks could not be repaired (without a daemon, or with -w).\n\n\
+    Example: cenote zpool scrub tank")]
 pub struct Scrub {
-    /// Pause; `zpool scrub` goes on
+    /// Pause; `zpool scrub` resumes
     #[arg(short = 'p', conflicts_with_all = ["stop", "wait"])]
     pub pause: bool,
-    /// Stop for good
+    /// Cancel
     #[arg(short = 's', conflicts_with = "wait")]
     pub stop: bool,
-    /// Wait until it is done
+    /// Wait for the end
     #[arg(short = 'w')]
     pub wait: bool,
-    /// Only what was born after the last complete scrub
+    /// Only blocks born after the last complete scrub
     #[arg(short = 'C', conflicts_with_all = ["pause", "stop", "errors"])]
     pub since_last: bool,
-    /// Only the blocks in the error log: what is mended leaves it
+    /// Only blocks in the error log
     #[arg(short = 'e', conflicts_with_all = ["pause", "stop"])]
     pub errors: bool,
     /// Pools
@@ -41,9 +41,9 @@ pub struct Scrub {
 /// `zpool resilver`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Devices that were away while others wrote, or that joined a mirror, lack blocks, and the \
-        pool knows which. They are put together from the other devices, verified, and written: in the daemon \
-        in the background, otherwise before the command ends. With nothing to bring, nothing is written.\n\n\
+    after_help = "A device lacks blocks if it was away during writes or has joined a mirror; the pool \
+        records which. They are rebuilt from other devices, verified and written: by the daemon in the \
+        background, otherwise before the command ends. If no device lacks anything, nothing is written.\n\n\
         Example: cenote zpool resilver tank"
 )]
 pub struct Resilver {

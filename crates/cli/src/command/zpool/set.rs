@@ -9,11 +9,12 @@ use crate::session::Session;
 
 /// `zpool set`
 #[derive(Debug, Args)]
-#[command(after_help = "Examples: cenote zpool set comment='the attic' tank\n          \
-        cenote zpool set feature@zstd_compress=enabled tank")]
+#[command(after_help = "Examples:\n  \
+    cenote zpool set comment='the attic' tank\n  \
+    cenote zpool set feature@zstd_compress=enabled tank")]
 pub struct Set {
-    /// comment, compatibility, bootfs, ashift, autoexpand, autotrim, failmode..., feature@NAME, or a user
-    /// property with a colon in its name
+    /// Property: comment, compatibility, bootfs, ashift, autoexpand, autotrim, failmode..., feature@NAME, or
+    /// a user property with a colon in its name
     #[arg(value_name = "PROPERTY=VALUE")]
     pub option: String,
     /// Pools

@@ -17,33 +17,33 @@ use crate::session::{Session, print, print_json};
 /// `zpool split`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "All top-level vdevs must be mirrors, but for logs. The new pool gets the last device of \
-        each mirror, or the one that is named, and all datasets as they are now; logs, caches and spares \
-        stay with the old one. It is left exported. If the command is interrupted, the old pool opens, with \
-        or without the devices.\n\n\
+    after_help = "All top-level vdevs except logs must be mirrors. The new pool gets the last device of each \
+        mirror, or the one given, and all datasets in their present state. Logs, caches and spares stay with \
+        the old pool. Without -R, the new pool is left exported. If the command is interrupted, the old pool \
+        still opens, with or without the devices.\n\n\
         Example: cenote zpool split tank attic"
 )]
 pub struct Split {
     /// How devices are named
     #[command(flatten)]
     pub names: DeviceNames,
-    /// With -R: load the keys of encrypted datasets
+    /// With -R, load the keys of encrypted datasets
     #[arg(short = 'l', requires = "altroot")]
     pub load_keys: bool,
     /// Show the new pool's layout and change nothing
     #[arg(short = 'n')]
     pub dry_run: bool,
-    /// A property of the new pool; repeatable
+    /// Property of the new pool; repeatable
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
-    /// Import the new pool into the daemon, with its mount points below this directory
+    /// Import the new pool into the daemon, mounted below this directory
     #[arg(short = 'R', value_name = "ROOT")]
     pub altroot: Option<PathBuf>,
     /// The pool
     pub pool: String,
     /// Name of the new pool
     pub new_pool: String,
-    /// Devices of the new pool, one of each mirror: path, the last component of it, or guid
+    /// Devices of the new pool, one of each mirror: path, last path component or guid
     #[arg(value_name = "DEVICE")]
     pub devices: Vec<String>,
 }

@@ -18,8 +18,8 @@ use crate::session::{Session, print, print_json};
 // -V is a pool version.
 #[command(
     disable_version_flag = true,
-    after_help = "Without pools, lists the features they lack. The property `compatibility` limits the \
-        features of a pool.\n\n\
+    after_help = "Without pools, lists the features that each pool lacks. The property `compatibility` \
+        limits the features of a pool.\n\n\
         Example: cenote zpool upgrade tank"
 )]
 pub struct Upgrade {
@@ -32,7 +32,7 @@ pub struct Upgrade {
     /// Accepted for compatibility: version 5000, which means feature flags
     #[arg(short = 'V', value_name = "VERSION", value_parser = ["5000"])]
     pub version: Option<String>,
-    /// Pools whose features are all enabled
+    /// Pools in which to enable all features
     pub pools: Vec<String>,
 }
 

@@ -36,24 +36,24 @@ impl TypedValueParser for ByName {
 
 /// `zpool wait`
 #[derive(Debug, Args)]
-#[command(after_help = "A daemon (`cenote serve`) has to hold the pool.\n\n\
-        Example: cenote zpool wait -t free,scrub tank")]
+#[command(after_help = "Needs a daemon (`cenote serve`) that holds the pool.\n\n\
+    Example: cenote zpool wait -t free,scrub tank")]
 pub struct Wait {
-    /// With an interval: no header
+    /// With an interval, print no header
     #[arg(short = 'H')]
     pub script: bool,
-    /// Exact numbers
+    /// Print exact numbers
     #[arg(short = 'p')]
     pub parsable: bool,
-    /// Print the time first: `u` in seconds since 1970, `d` as date(1) does
+    /// Print the time first: `u` in seconds since 1970, `d` like date(1)
     #[arg(short = 'T', value_name = "u|d")]
     pub stamp: Option<String>,
-    /// Work to wait for, comma-separated [default: all]
+    /// Activities to wait for, comma-separated [default: all]
     #[arg(short = 't', value_name = "ACTIVITY", value_delimiter = ',', value_parser = ByName)]
     pub activities: Vec<Activity>,
     /// The pool
     pub pool: String,
-    /// Show every so many seconds what is left
+    /// Seconds between reports of the remaining work
     pub interval: Option<String>,
 }
 
