@@ -78,6 +78,7 @@ pub fn due(status: &Statuses, rules: &Rules, trims: &mut Trims, now_s: u64) -> V
 
 #[cfg(test)]
 mod tests {
+    use cenote_format::Phys;
     use cenote_format::scan::{DSS_FINISHED, DSS_SCANNING};
     use cenote_pool::Standstill;
 
@@ -92,8 +93,8 @@ mod tests {
         let pool = |name: &str, scan: Option<(u64, u64)>| {
             let mut pool = pool(name, VdevState::Online);
             let mut opened = opened();
-            opened.work.scan =
-                scan.map(|(state, end_time_s)| ScanPhys { state, end_time_s, ..ScanPhys::default() });
+            let none = ScanPhys::from_words(&[0; 24]).unwrap();
+            opened.work.scan = scan.map(|(state, end_time_s)| ScanPhys { state, end_time_s, ..none });
             pool.opened = Some(opened);
             pool
         };

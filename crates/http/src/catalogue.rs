@@ -108,7 +108,7 @@ mod tests {
         let catalogue = Catalogue::new();
         assert!(catalogue.verbs().count() > 70);
         for (path, verb) in catalogue.verbs() {
-            assert!(!verb.about.is_empty() && !verb.about.contains("request"), "{path}: {}", verb.about);
+            assert!(verb.about.ends_with('.'), "{path}: {}", verb.about);
             assert_eq!(verb.request["type"], "object", "{path}");
         }
         assert!(catalogue.get("top").is_none() && catalogue.get("zfs/list").is_some());

@@ -23,7 +23,7 @@ use crate::text::counted;
 use crate::verb::{Answered, Looks, Needs, Verb};
 use losses::Summary;
 
-/// Copy files or trees out of a pool or into one, with times, modes, owners, links, xattrs, ACLs and holes.
+/// Copy files or trees out of a pool or into one, with owners, modes, times, links, xattrs, ACLs and holes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cp {
     /// Sources.

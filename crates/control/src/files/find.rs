@@ -16,7 +16,7 @@ use crate::session::Session;
 use crate::text::glob_matches;
 use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 
-/// Places to search, and conditions.
+/// Find files by name, type, size, age.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Find {

@@ -30,7 +30,12 @@ pub struct Verify {
     #[serde(default)]
     pub no_space: bool,
     /// Findings reported, a million at most; all are counted.
+    #[serde(default = "usual_findings")]
     pub most_findings: u64,
+}
+
+fn usual_findings() -> u64 {
+    1000
 }
 
 impl Verb for Verify {

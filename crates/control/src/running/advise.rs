@@ -23,7 +23,7 @@ pub use cenote_lab::advice::{Review, Severity};
 /// The longest observation of latencies.
 const WINDOW_MAX: Duration = Duration::from_secs(3600);
 
-/// Say what should be done about pools, and why; or watch them.
+/// Recommend changes to pools, with reasons.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Advise {

@@ -18,7 +18,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 use outlook::Outlook;
 
-/// The caches of all pools.
+/// Show cache statistics of open pools, like arcstat.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Arcstat {

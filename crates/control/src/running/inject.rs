@@ -33,7 +33,7 @@ const MAX_EFFECTS: usize = 100;
 /// The longest duration, to avoid overflow of the clock: ten years.
 const MAX_SECONDS: u64 = 10 * 365 * 86_400;
 
-/// Make devices of open pools fail, like zinject.
+/// Inject faults into devices of open pools, like zinject.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Inject {
     /// A pool, or a file in one; none: all pools.

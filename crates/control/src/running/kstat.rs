@@ -10,7 +10,7 @@ use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 
 pub use cenote_host::kstat::Kstat as Counters;
 
-/// Show counters by OpenZFS's names, like /proc/spl/kstat/zfs.
+/// Show counters under OpenZFS's names, as in /proc/spl/kstat/zfs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Kstat {
     /// A name such as `arcstats` or `tank/txgs`; none: list names.

@@ -10,7 +10,7 @@ use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 
 pub use cenote_host::tuning::Tunable as Tuned;
 
-/// Show or set what holds for open pools: memory, policies, queues. With neither names nor settings, shows all.
+/// Show or set tunables of open pools: memory, policies, queues. With neither names nor settings, shows all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Tunable {

@@ -7,7 +7,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Show who uses the volumes that the daemon serves.
+/// Show clients of the daemon's volumes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Clients {
     /// Pools by name; empty: all of the daemon's.

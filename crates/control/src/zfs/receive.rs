@@ -26,7 +26,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::properties::settings::{Setting, read_all};
 use here::Here;
 
-/// Read a stream from standard input, and make snapshots of it.
+/// Create snapshots from a stream on standard input.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Receive {

@@ -36,7 +36,7 @@ impl Activity {
     }
 }
 
-/// Wait until files that were removed are freed.
+/// Wait until removed files are freed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wait {
     /// File system.

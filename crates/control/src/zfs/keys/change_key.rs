@@ -16,8 +16,8 @@ use crate::zfs::properties::settings::{Setting, read_all};
 /// Properties of keys.
 const OF_KEYS: [&str; 3] = ["keyformat", "keylocation", "pbkdf2iters"];
 
-/// Change the key of an encrypted dataset. The new key is the dataset's second in the request, or is prompted for or
-/// piped in.
+/// Change the key of an encrypted dataset. The new key is the dataset's second in the request, or is prompted
+/// for or piped in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangeKey {
     /// An encryption root, or a dataset that becomes one.

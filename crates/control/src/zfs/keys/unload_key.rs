@@ -9,7 +9,7 @@ use crate::permissions::Permissions;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Take keys out of the daemon's memory.
+/// Discard keys from the daemon's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnloadKey {
     /// An encryption root; none: all.

@@ -12,7 +12,7 @@ use crate::permissions::{FOR_ADMINS, Permissions};
 use crate::session::{Session, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Mount file systems of pools that the daemon holds, or list what is mounted.
+/// Mount file systems of the daemon's pools, or list mounts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Mount {
     /// File systems to mount; none: list mounts.

@@ -10,7 +10,7 @@ use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::head_of;
 
-/// Remember a snapshot's point in time, so that it can be destroyed.
+/// Bookmark a snapshot, to send changes since then even after it is destroyed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bookmark {
     /// Full name of a snapshot or bookmark.

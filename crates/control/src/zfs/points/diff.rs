@@ -20,7 +20,7 @@ use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 /// Maximum lines per part.
 const PART_LINES: usize = 500;
 
-/// Two states.
+/// List files that differ between two snapshots, or between a snapshot and now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Diff {
     /// Earlier: a snapshot.

@@ -11,7 +11,7 @@ use crate::refusal::cannot;
 use crate::session::{Session, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Keep snapshots from being destroyed.
+/// Hold snapshots, so that they can't be destroyed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Hold {
     /// Tag of the hold.

@@ -17,7 +17,7 @@ use crate::zfs::tree::dependents;
 /// Newer snapshots and bookmarks named in a refusal.
 const MOST_NAMED: usize = 32;
 
-/// The snapshot to return to.
+/// Return a dataset to the state of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rollback {
     /// `DATASET@SNAPSHOT`.

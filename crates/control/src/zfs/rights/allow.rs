@@ -12,7 +12,7 @@ use crate::refusal::cannot;
 use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Delegate permissions to users who are not administrators, or show what is delegated.
+/// Delegate permissions to users, or show delegated permissions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Allow {
     /// Dataset.

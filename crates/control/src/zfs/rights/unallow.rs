@@ -14,7 +14,7 @@ use crate::refusal::cannot;
 use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Take delegated permissions back.
+/// Revoke delegated permissions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unallow {
     /// Dataset.

@@ -16,7 +16,7 @@ use crate::zfs::properties::quota::{check_has_owners, limit_owner};
 use crate::zfs::properties::settings::{self, Setting};
 use crate::zfs::properties::volume_size;
 
-/// Create datasets from snapshots; with -r, a whole tree.
+/// Create clones of snapshots; with -r, of a whole tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Clone {
     /// `DATASET@SNAPSHOT`.

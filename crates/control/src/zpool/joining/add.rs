@@ -17,7 +17,7 @@ use crate::zpool::layout::{Group, Layout, replication};
 use crate::zpool::properties::options::check_ashift;
 use crate::zpool::shown::properties::Properties;
 
-/// Add vdevs.
+/// Add vdevs to a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Add {
     /// Pool.

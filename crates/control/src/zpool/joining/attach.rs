@@ -18,7 +18,7 @@ use crate::zpool::leaves::meant::leaf;
 use crate::zpool::work::LOOK_INTERVAL;
 use crate::zpool::work::scans::scan;
 
-/// Attach a device to a device of the pool, forming a mirror.
+/// Attach a device to a disk or mirror, or expand a RAID-Z by one device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Attach {
     /// Pool.

@@ -12,7 +12,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zpool::leaves::meant::leaf;
 use crate::zpool::work::scans::scan;
 
-/// Copy a device that is about to fail to another one, which takes its place.
+/// Replace a device that still works but may soon fail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Evacuate {
     /// Pool.

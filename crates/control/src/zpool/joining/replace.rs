@@ -16,7 +16,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zpool::leaves::meant::{leaf, meant};
 use crate::zpool::work::scans::scan;
 
-/// Put a device, or a hot spare, in the place of another.
+/// Replace a device by another one or by a hot spare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Replace {
     /// Pool.

@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zpool::work::scans::scan;
 
-/// Count errors from 0 again; bring faulted devices back.
+/// Reset error counts and bring faulted devices back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Clear {
     /// The pool. If suspended, it retries.

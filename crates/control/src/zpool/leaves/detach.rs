@@ -12,7 +12,7 @@ use crate::refusal::cannot;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Remove a device from a mirror, end a replacement, or send a spare back.
+/// Detach a device from a mirror, end a replacement, or return a spare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Detach {
     /// Pool.

@@ -22,7 +22,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zpool::work::LOOK_INTERVAL;
 
-/// Remove hot spares, cache devices and logs.
+/// Remove hot spares, cache devices, logs, and disks or mirrors with data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Remove {
     /// Pool.

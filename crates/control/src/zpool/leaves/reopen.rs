@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zpool::work::scans::scan;
 
-/// Look for devices again that were not there.
+/// Look again for missing devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reopen {
     /// Pools.

@@ -15,7 +15,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Show events recorded on the disks: the history and the error log.
+/// Show the daemon's events, or those recorded on the disks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Events {
     /// Pools by name; empty: all.

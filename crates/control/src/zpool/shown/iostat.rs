@@ -18,7 +18,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Show what passes to and from the devices of the daemon's pools.
+/// Show I/O statistics of the daemon's pools and devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Iostat {
     /// Name or guid; empty: all of the daemon's pools.

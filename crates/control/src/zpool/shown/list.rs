@@ -15,7 +15,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Show size, allocated and free space, fragmentation.
+/// List pools with their size, allocated and free space, and fragmentation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct List {
     /// By name or guid; none: all.

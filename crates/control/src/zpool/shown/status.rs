@@ -31,7 +31,7 @@ use reason::{Reason, judge};
 use unopened::Unopened;
 use work::Work;
 
-/// Show the state of pools and their devices, and the reason.
+/// Show the state of pools and devices, with reasons.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// By name or guid; none: all.

@@ -12,7 +12,7 @@ use crate::refusal::cannot;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Save the pool's current state to rewind to, or discard the saved one.
+/// Save the pool's state to rewind to, or discard the saved state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Checkpoint {
     /// Pool.

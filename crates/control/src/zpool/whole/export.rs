@@ -8,7 +8,7 @@ use crate::error::{ControlError, Outcome};
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Mark pools as exported, or take them over with -f.
+/// Close pools and mark them as exported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Export {
     /// Pools; none: all.

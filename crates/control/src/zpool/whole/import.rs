@@ -21,7 +21,7 @@ use crate::session::{Session, WayBack, check_kernel};
 use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 use found::Found;
 
-/// List pools on the disks, check that one opens, rewind or rename it.
+/// Import pools into the daemon; list, check, rewind or rename pools on disks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Import {

@@ -12,7 +12,7 @@ use crate::refusal::cannot;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Give a pool another guid.
+/// Give a pool a new guid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reguid {
     /// Pool.

@@ -22,7 +22,7 @@ use crate::zfs::properties::settings::Setting;
 use crate::zpool::leaves::meant::leaf;
 use crate::zpool::properties::set::setting;
 
-/// Take a device out of each mirror and make them a pool of their own.
+/// Split one device off each mirror to form a new pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Split {
     /// Pool.

@@ -12,7 +12,7 @@ use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 
-/// Read the tables of shared blocks into memory.
+/// Load the deduplication and block-cloning tables into memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Prefetch {
     /// Daemon's pool.

@@ -18,7 +18,7 @@ use crate::refusal::cannot;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Verify every block and repair what is damaged.
+/// Verify every block and repair damaged copies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Scrub {
     /// Pools.

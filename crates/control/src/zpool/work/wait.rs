@@ -22,7 +22,7 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 /// A possible resilver starts within this time.
 const RESILVER_IS_DUE: Duration = Duration::from_secs(2);
 
-/// Wait until work of the daemon's pools is done.
+/// Wait for background work in the daemon's pools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wait {
     /// Pool.
