@@ -1,6 +1,6 @@
-//! Verbs on a running daemon, one file each: `advise` judges its pools; `arcstat`, `kstat` and `top` show its counters, `tunable` its
-//! settings for all pools; `inject` makes devices fail, `record` records their load, `version` is the
-//! daemon's version.
+//! Verbs on a running daemon, one file each: `advise` judges its pools; `arcstat`, `kstat` and `top` show its
+//! counters, `tunable` its settings for all pools; `inject` makes devices fail, `record` records their load,
+//! `version` is the daemon's version.
 //!
 //! An answer has counts since each pool was opened. The caller computes rates from two answers.
 

@@ -9,8 +9,8 @@ mod verbs;
 
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::Schema;
+use schemars::generate::{SchemaGenerator, SchemaSettings};
 
 use crate::error::{ControlError, Outcome};
 use crate::session::Session;

@@ -32,11 +32,16 @@ pub fn request(schema: &Value, query: &str) -> Result<Value, BadQuery> {
         }
         let field = &schema["properties"][&*name];
         let items = field.get("items").filter(|_| is(field, "array"));
-        let value = value(items.unwrap_or(field), &name, &text)?;
+        let all = || serde_json::from_str(&text).ok().filter(Value::is_array);
+        let value = match items {
+            // All of them at once, also none.
+            Some(_) if let Some(all) = all() => all,
+            items => value(items.unwrap_or(field), &name, &text)?,
+        };
         match fields.get_mut(&*name) {
             Some(Value::Array(all)) if items.is_some() => all.push(value),
             Some(_) => return Err(BadQuery::Repeated { name: name.into_owned() }),
-            None if items.is_some() && !text.starts_with('[') => {
+            None if items.is_some() && !value.is_array() => {
                 fields.insert(name.into_owned(), Value::Array(vec![value]));
             }
             None => _ = fields.insert(name.into_owned(), value),
@@ -91,6 +96,7 @@ mod tests {
         assert_eq!(list, Ok(expected));
         let status = asked("zpool/status", "damaged=true&dedup=&pools=1");
         assert_eq!(status, Ok(json!({"damaged": true, "dedup": true, "pools": ["1"]})));
+        assert_eq!(asked("zpool/status", "pools=[]"), Ok(json!({"pools": []})));
         assert_eq!(asked("zpool/events", "after=7&order=await"), Ok(json!({"after": 7, "order": "await"})));
         for (query, why) in
             [("damaged=maybe", "takes true or false"), ("damaged=true&damaged=true", "more than once")]

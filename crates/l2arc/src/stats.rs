@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// Statistics of a pool's cache devices (`arcstats`: `l2_*`).
-        #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+        #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+        #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         pub struct L2Stats {
             $($(#[$doc])* pub $name: u64,)*
         }

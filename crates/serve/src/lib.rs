@@ -5,8 +5,8 @@
 //!   programs --socket------------------------> verbs of `control` (`Serving`)
 //! ```
 //!
-//! Read in this order: [`socket`], [`requests`] and [`run`] (verbs), [`listen`] (admission and limits), [`tls`],
-//! [`config`]; for volumes [`nbd`], [`iscsi`], [`vhost`], [`ublk`].
+//! Read in this order: [`socket`], [`requests`] and [`run`] (verbs), [`listen`] (admission and limits),
+//! [`tls`], [`config`]; for volumes [`nbd`], [`iscsi`], [`vhost`], [`ublk`].
 
 pub mod config;
 mod disk;

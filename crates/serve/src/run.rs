@@ -1,5 +1,5 @@
-//! Runs verbs for a part of the daemon itself: one by its type, for the agent and metrics ([`ask`]); one by its
-//! name, with a request in JSON, for HTTP ([`Call::start`]).
+//! Runs verbs for a part of the daemon itself: one by its type, for the agent and metrics ([`ask`]); one by
+//! its name, with a request in JSON, for HTTP ([`Call::start`]).
 //!
 //! Idea: a verb runs on a thread of its own, as for a client of the socket. What it tells, and its parts, go
 //! through a short channel, so a slow reader slows the verb. Dropping the future or [`Running`] cancels the

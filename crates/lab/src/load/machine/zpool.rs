@@ -1,8 +1,8 @@
 //! The programs `zpool` and `zfs`: runs them and parses their reports about pools into plain values.
 //!
 //! A [`Zpool`] runs this machine's programs, or reads a folder with their recorded output (one file for each
-//! [`Question`]; crates/lab/tests/recorded/zfs has such folders). From OpenZFS 2.3 on, `zpool status` prints JSON; the text output of older versions is converted
-//! to the same shape, so that one parser suffices.
+//! [`Question`]; crates/lab/tests/recorded/zfs has such folders). From OpenZFS 2.3 on, `zpool status` prints
+//! JSON; the text output of older versions is converted to the same shape, so that one parser suffices.
 //!
 //! This module changes no pool.
 
