@@ -15,6 +15,7 @@
 //! [`error`], [`parts`] (long answers), [`remote`] (verbs that a daemon runs for this program); then a verb,
 //! such as [`zfs::wait`].
 
+pub mod answers;
 pub mod caller;
 pub mod error;
 pub mod files;

@@ -8,7 +8,7 @@
 //!
 //! Source: OpenZFS 2.3 `zfs_json_schema`, `zprop_nvlist_one_property`.
 
-use cenote_dataset::Source;
+use cenote_control::answers::Source;
 use cenote_format::nvlist::{NvValue, Nvlist};
 use serde_json::{Map, Value, json};
 

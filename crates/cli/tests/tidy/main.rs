@@ -250,6 +250,50 @@ fn no_folder_of_a_room_is_crowded() {
     assert_none("folders of at most 20 files in crates in rooms", broken);
 }
 
+/// Commands that work on pools themselves instead of running a verb.
+const ON_POOLS: [&str; 9] = [
+    "allocator.rs",
+    "session.rs",
+    "command/complete",
+    "command/demo",
+    "command/dump",
+    "command/mount",
+    "command/rescue",
+    "command/serve",
+    "command/zpool/manage.rs",
+];
+
+/// `format` has plain values; `fuse`, `lab` and `study` are beside the engine.
+#[test]
+fn commands_reach_pools_through_control() {
+    let engine =
+        ["cache", "codec", "dataset", "device", "engine", "fs", "host", "inspect", "l2arc", "object", "pool"];
+    let engine = engine.iter().chain(&["stream", "tasks"]).map(|name| format!("cenote_{name}"));
+    let engine: Vec<String> = engine.collect();
+    let names = |line: &str| {
+        let words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+        words.into_iter().any(|word| engine.iter().any(|name| name == word))
+    };
+    let sources = all_sources().into_iter();
+    let commands = sources.filter_map(|(path, text)| {
+        let below = path.strip_prefix("crates/cli/src/")?.to_owned();
+        (!ON_POOLS.iter().any(|on_pools| below.starts_with(on_pools))).then_some((path, text))
+    });
+    let broken =
+        commands.filter(|(_, text)| text.lines().any(|line| !line.trim().starts_with("//") && names(line)));
+    assert_none("a command runs verbs of `control`", broken.map(|(path, _)| path).collect());
+}
+
+/// The caller of a verb is an argument. Buffers, and the check of lock order, belong to a thread.
+#[test]
+fn no_identity_belongs_to_a_thread() {
+    let may = ["crates/codec/src/compress", "crates/engine/src/locks.rs"];
+    let broken = all_sources().into_iter().filter(|(path, text)| {
+        !may.iter().any(|may| path.starts_with(may)) && !is_this(path) && text.contains("thread_local!")
+    });
+    assert_none("no thread-local state", broken.map(|(path, _)| path).collect());
+}
+
 #[test]
 fn comments_name_their_actors() {
     let (mut crates, mut all): (BTreeMap<String, Prose>, _) = (BTreeMap::new(), Prose::default());

@@ -1,9 +1,8 @@
 //! All data that `cenote top` shows at a time.
 
+use cenote_control::answers::{Counts, IoClass};
 use cenote_control::running::arcstat::{CacheStats, L2Stats};
 use cenote_control::running::top::{Seen, Top as Request};
-use cenote_device::Counts;
-use cenote_pool::IoClass;
 use serde_json::{Map, Value, json};
 
 use crate::command::zpool::iostat::sample::{Line, Sample};
@@ -80,7 +79,7 @@ impl PoolLook {
         let mut entry = self.line_json(self.whole());
         let queues =
             self.whole().traffic.iter().flat_map(|traffic| IoClass::ALL.into_iter().zip(&traffic.queues));
-        let class = |(class, load): (IoClass, &cenote_pool::ClassLoad)| {
+        let class = |(class, load): (IoClass, &cenote_control::answers::ClassLoad)| {
             let figures = json!({
                 "pending": load.waiting,
                 "active": load.active,

@@ -1,11 +1,9 @@
 //! The text of a look: a table of pools, then vdevs, classes and the cache of each.
 
+use cenote_control::answers::{Counts, IoClass, Traffic};
 use cenote_control::running::arcstat::{CacheStats, ClassStats};
-use cenote_device::Counts;
-use cenote_pool::IoClass;
 
 use super::look::{Look, PoolLook, percentile_ns};
-use cenote_host::traffic::Traffic;
 
 use crate::command::zpool::iostat::sample::Line;
 use crate::render::{Align, Table, date, nice_bytes, nice_number, time_span, visible};

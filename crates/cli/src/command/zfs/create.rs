@@ -1,12 +1,12 @@
 //! Command line and output of `zfs create`.
 
+use cenote_control::answers::Value;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use cenote_control::zfs::properties::settings::{Setting, size};
 use cenote_control::zfs::properties::volume_size::DEFAULT_BLOCK_BYTES;
 use cenote_control::zfs::tree::create::{Create as Request, Created, NewVolume, Stored};
-use cenote_dataset::Value;
 use clap::Args;
 use serde_json::json;
 

@@ -1,12 +1,12 @@
 //! `zfs list`: datasets, one column per property.
 
+use cenote_control::answers::{Source, Value};
 use std::cmp::Ordering;
 
 use cenote_control::zfs::list::List as Request;
 use cenote_control::zfs::select::{Kind, Scope, Types, by_name};
 use cenote_control::zfs::wanted::Wanted;
 use cenote_control::zfs::{Datasets, Shown};
-use cenote_dataset::{Source, Value};
 use cenote_format::props::{Prop, ZFS_PROPS};
 use serde_json::{Map, json};
 

@@ -2,8 +2,8 @@
 //!
 //! Source: OpenZFS `zfs_prop_get`, `zfs_prop.c` (columns, alignment).
 
+use cenote_control::answers::{Property, Value};
 use cenote_control::zfs::wanted::Wanted;
-use cenote_dataset::{Property, Value};
 use cenote_format::props::{Prop, PropType};
 
 use crate::render::{Align, nice_bytes, nice_number, short_time, short_time_seconds};
@@ -95,7 +95,7 @@ fn human(property: &Property, number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cenote_dataset::Source;
+    use cenote_control::answers::Source;
 
     #[test]
     fn values_look_like_those_of_zfs() {

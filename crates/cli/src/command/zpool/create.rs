@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use cenote_control::answers::VdevClass;
 use cenote_control::zfs::properties::settings::Setting;
 use cenote_control::zpool::layout::devices::{Laid, LaidDevice, LaidVdev};
 use cenote_control::zpool::layout::parse;
 use cenote_control::zpool::properties::options::only_ashift;
 use cenote_control::zpool::whole::create::Create as Request;
-use cenote_pool::VdevClass;
 use clap::Args;
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use cenote_control::answers::LoggedError;
 use cenote_control::zpool::shown::events::{Event, Events as Request, Order, What};
-use cenote_dataset::errlog::LoggedError;
 use cenote_format::history::key;
 use cenote_format::nvlist::{NvValue, Nvlist};
 use serde_json::{Map, Value, json};

@@ -2,9 +2,9 @@
 //!
 //! Source: OpenZFS `print_raidz_expand_status`.
 
+use cenote_control::answers::VdevStatus;
 use cenote_control::zpool::shown::status::work::Expansion;
 use cenote_format::scan::ScanState;
-use cenote_pool::VdevStatus;
 
 use super::work::name_of;
 use crate::render::{ctime, days_and_clock, nice_number};

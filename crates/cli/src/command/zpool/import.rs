@@ -1,8 +1,8 @@
 //! Command line of `zpool import`, and its list of pools on disks.
 
+use cenote_control::answers::PoolState;
 use cenote_control::zpool::whole::import::found::Found;
 use cenote_control::zpool::whole::import::{Import as Request, Imported, Purpose};
-use cenote_pool::PoolState;
 
 use super::import_text::{action, last_user, opened, problems, went_back, would_go_back};
 use super::{Import, cachefile, import_json, tree};

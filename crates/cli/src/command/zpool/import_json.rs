@@ -1,9 +1,9 @@
 //! `zpool import --json`: all pools on the disks, keyed by guid because names may repeat.
 
+use cenote_control::answers::{PoolState, Problem};
 use cenote_control::session::WayBack;
 use cenote_control::zpool::whole::import::found::Found;
 use cenote_control::zpool::whole::import::{Imported, Rewound};
-use cenote_pool::{PoolState, Problem};
 use serde_json::{Map, Value, json};
 
 use super::tree::Style;

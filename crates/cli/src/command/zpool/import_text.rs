@@ -1,9 +1,9 @@
 //! Text of `zpool import` about a pool besides its tree: whether it opens and how to repair it, its last
 //! user, and the state that was opened or rewound to.
 
+use cenote_control::answers::{PoolHealth, PoolState, Problem};
 use cenote_control::zpool::whole::import::Rewound;
 use cenote_control::zpool::whole::import::found::{Found, Opened};
-use cenote_pool::{PoolHealth, PoolState, Problem};
 
 use crate::render::{counted, ctime, paragraph};
 

@@ -11,10 +11,8 @@ pub mod sample;
 use std::cell::RefCell;
 use std::fmt::Write as _;
 
+use cenote_control::answers::{Counts, IoClass, Traffic};
 use cenote_control::zpool::shown::iostat::Iostat as Request;
-use cenote_device::Counts;
-use cenote_host::traffic::Traffic;
-use cenote_pool::IoClass;
 use clap::Args;
 use serde_json::{Map, Value, json};
 

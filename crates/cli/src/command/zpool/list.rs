@@ -4,14 +4,13 @@
 
 mod vdevs;
 
+use cenote_control::answers::{Property, Source, VdevClass, VdevKind, VdevStatus};
 use cenote_control::zpool::shown::list::{List as Request, Listed, Pools, Vdevs};
 use cenote_control::zpool::shown::properties::wanted;
 use cenote_control::zpool::shown::waits::Waits;
-use cenote_dataset::{Property, Source};
 use cenote_format::label::VDEV_LABELS_BYTES;
 use cenote_format::props::{Prop, PropType, ZPOOL_PROPS};
 use cenote_format::units::VdevId;
-use cenote_pool::{VdevClass, VdevKind, VdevStatus};
 use serde_json::{Map, Value};
 
 use super::properties::text;

@@ -1,10 +1,9 @@
 //! Values of properties of pools and vdevs as text.
 
+use cenote_control::answers::{Property, Value, VdevState};
 use cenote_control::zpool::shown::vdev_properties::state_number;
-use cenote_dataset::{Property, Value};
 use cenote_format::features::SPA_VERSION_FEATURES;
 use cenote_format::props::Prop;
-use cenote_pool::VdevState;
 
 use crate::render::{nice_bytes, nice_number};
 

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use cenote_control::answers::{VdevClass, VdevStatus};
 use cenote_control::zfs::properties::settings::Setting;
 use cenote_control::zpool::whole::split::Split as Request;
-use cenote_pool::{VdevClass, VdevStatus};
 use clap::Args;
 use serde_json::json;
 

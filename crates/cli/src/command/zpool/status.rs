@@ -1,10 +1,10 @@
 //! Command line and output of `zpool status`: a pool's health, recorded work, devices and known errors.
 
+use cenote_control::answers::{PoolHealth, Trouble};
 use cenote_control::zpool::shown::list::Head;
 use cenote_control::zpool::shown::status::damaged::{Damaged, Of};
 use cenote_control::zpool::shown::status::reason::Reason;
 use cenote_control::zpool::shown::status::{Opened, PoolStatus, Status as Request, Statuses};
-use cenote_pool::{PoolHealth, Trouble};
 use serde_json::{Map, Value, json};
 
 use super::repeat::Round;

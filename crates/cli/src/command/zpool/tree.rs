@@ -14,8 +14,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use cenote_control::answers::{ErrorCounts, PoolHealth, Trouble, VdevClass, VdevKind, VdevState, VdevStatus};
 use cenote_format::units::Guid;
-use cenote_pool::{ErrorCounts, PoolHealth, Trouble, VdevClass, VdevKind, VdevState, VdevStatus};
 
 use super::DeviceNames;
 use crate::render::nice_number;

@@ -2,9 +2,9 @@
 //!
 //! Source: OpenZFS `vdev_stats_nvlist`, `fill_vdev_info`.
 
+use cenote_control::answers::{PoolHealth, VdevClass, VdevKind, VdevState, VdevStatus};
 use cenote_control::zpool::shown::status::Space;
 use cenote_format::units::VdevId;
-use cenote_pool::{PoolHealth, VdevClass, VdevKind, VdevState, VdevStatus};
 use serde_json::{Map, Value, json};
 
 use super::tree::{HEADED_CLASSES, Style, name, state};

@@ -7,12 +7,12 @@
 //! Source: OpenZFS `print_scan_scrub_resilver_status`, `print_err_scrub_status`, `print_rebuild_status_impl`,
 //! `print_removal_status`, `print_checkpoint_status`.
 
+use cenote_control::answers::VdevStatus;
 use cenote_control::zpool::shown::status::work::{Pace, Rebuild, Removal, Work};
 use cenote_format::scan::{
     ErrorScrubPhys, RebuildPhys, RemovingPhys, ScanFunc, ScanPhys, ScanState, VdevWorkState,
 };
 use cenote_format::units::VdevId;
-use cenote_pool::VdevStatus;
 
 use super::expansion;
 use crate::render::{ctime, days_and_clock, nice_bytes, nice_number};

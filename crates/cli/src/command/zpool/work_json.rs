@@ -4,9 +4,9 @@
 //! Source: OpenZFS `scan_status_nvlist`, `removal_status_nvlist`, `checkpoint_status_nvlist`,
 //! `raidz_expand_status_nvlist`.
 
+use cenote_control::answers::VdevStatus;
 use cenote_control::zpool::shown::status::work::Work;
 use cenote_format::scan::{ScanFunc, ScanState};
-use cenote_pool::VdevStatus;
 use serde_json::{Map, Value, json};
 
 use super::work::name_of;

@@ -1,10 +1,8 @@
 //! Histograms of `zpool iostat -w` and `-r`: a table for each vdev, a line for each power of two.
 
-use cenote_device::{SIZE_BUCKETS, TIME_BUCKETS};
-use cenote_pool::IoClass;
-
 use super::{Iostat, Line, Traffic};
 use crate::render::{nice_number, time_span};
+use cenote_control::answers::{IoClass, SIZE_BUCKETS, TIME_BUCKETS};
 
 /// The first bucket shown of each histogram: a microsecond, and 512 bytes.
 const FIRST_TIME: usize = 10;

@@ -1,8 +1,7 @@
 //! The counters of a pool's vdevs as lines, and the change between two samples.
 
+use cenote_control::answers::{Traffic, VdevClass, VdevKind, VdevStatus};
 use cenote_control::zpool::shown::iostat::Counted;
-use cenote_host::traffic::Traffic;
-use cenote_pool::{VdevClass, VdevKind, VdevStatus};
 
 use super::super::tree::{HEADED_CLASSES, Style, name};
 

@@ -3,9 +3,8 @@
 //!
 //! Source: OpenZFS `collect_list_stats`.
 
+use cenote_control::answers::{Source, VdevClass, VdevStatus};
 use cenote_control::zpool::shown::list::Vdevs as Known;
-use cenote_dataset::Source;
-use cenote_pool::{VdevClass, VdevStatus};
 use serde_json::{Map, Value};
 
 use super::super::DeviceNames;
