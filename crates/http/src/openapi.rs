@@ -19,8 +19,8 @@ pub fn document(catalogue: &Catalogue) -> Value {
             "description": "Every verb of `cenote` that works on open pools. With `Accept: \
                 text/event-stream`, notes, progress and parts of the answer come as events while it runs; \
                 with `Accept: application/octet-stream`, the bytes that it writes. Closing the connection \
-                cancels the verb. A body of type `application/octet-stream` is its standard input; the request's \
-                fields are then in the query.",
+                cancels the verb. A body of type `application/octet-stream` is its standard input; the \
+                request's fields are then in the query.",
             "license": {"name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT"}
         },
         "security": [{"token": []}],

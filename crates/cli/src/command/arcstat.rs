@@ -13,7 +13,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::json::document;
-use super::zpool::repeat::{Repeat, Round};
+use super::zpool::shown::repeat::{Repeat, Round};
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, date, nice_bytes, nice_number};
 use crate::session::{Session, print, print_json};

@@ -10,7 +10,7 @@ mod view;
 use clap::Args;
 
 use crate::command::json::document;
-use crate::command::zpool::repeat::seconds;
+use crate::command::zpool::shown::repeat::seconds;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_bytes, print_json};
 use crate::streams::streams;

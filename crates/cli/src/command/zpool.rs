@@ -3,42 +3,23 @@
 //! A pool is open only while a command runs; nothing stays imported. A pool that can't be opened does not
 //! prevent the others from being shown.
 
-mod cachefile;
 mod checkpoint;
 mod create;
-mod dedup;
 mod devices;
-mod events;
-mod expansion;
-mod get;
-mod history;
 mod import;
-mod import_json;
-mod import_text;
-pub mod iostat;
-mod leaf_work;
 mod leaves;
-mod list;
 mod manage;
 mod passes;
-mod pool_json;
 mod prefetch;
-mod properties;
 mod reguid;
 mod remove;
-pub mod repeat;
 mod replace;
 mod scan;
 mod set;
+pub mod shown;
 mod split;
-mod status;
-pub mod tree;
 mod upgrade;
-mod vdevs_json;
 mod wait;
-mod waiting;
-mod work;
-mod work_json;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -51,7 +32,8 @@ use super::not_yet;
 use super::version::Version;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
-use pool_json::{PoolKeys, head};
+use shown::pool_json::{PoolKeys, head};
+use shown::{iostat, repeat};
 
 /// `cenote zpool` and its verbs.
 #[derive(Debug, Subcommand)]

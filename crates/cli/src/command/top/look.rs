@@ -5,8 +5,8 @@ use cenote_control::running::arcstat::{CacheStats, L2Stats};
 use cenote_control::running::top::{Seen, Top as Request};
 use serde_json::{Map, Value, json};
 
-use crate::command::zpool::iostat::sample::{Line, Sample};
-use crate::command::zpool::tree::Style;
+use crate::command::zpool::shown::iostat::sample::{Line, Sample};
+use crate::command::zpool::shown::tree::Style;
 use crate::outcome::CliError;
 use crate::session::Session;
 

@@ -5,7 +5,7 @@ use cenote_control::running::arcstat::{CacheStats, ClassStats};
 
 use super::look::{Look, PoolLook, percentile_ns};
 
-use crate::command::zpool::iostat::sample::Line;
+use crate::command::zpool::shown::iostat::sample::Line;
 use crate::render::{Align, Table, date, nice_bytes, nice_number, time_span, visible};
 
 /// A look as lines of text.

@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::DeviceNames;
 use super::create::{ashift_option, layout_json, layout_lines, lines_beside};
-use super::tree::{self, Style};
+use super::shown::tree::{self, Style};
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_json};
 

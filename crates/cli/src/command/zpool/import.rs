@@ -1,14 +1,19 @@
 //! Command line of `zpool import`, and its list of pools on disks.
 
+mod cachefile;
+mod json;
+mod text;
+
 use cenote_control::answers::PoolState;
 use cenote_control::zpool::whole::import::found::Found;
 use cenote_control::zpool::whole::import::{Import as Request, Imported, Purpose};
 
-use super::import_text::{action, last_user, opened, problems, went_back, would_go_back};
-use super::{Import, cachefile, import_json, tree};
+use super::Import;
+use super::shown::tree;
 use crate::outcome::{CliError, Outcome, Printed};
 use crate::render::paragraph;
 use crate::session::{Session, print, print_json};
+use text::{action, last_user, opened, problems, went_back, would_go_back};
 
 impl Import {
     /// Runs the command.
@@ -85,9 +90,9 @@ impl Import {
     /// None: a pool was opened for good, which prints nothing.
     fn as_json(&self, done: &Imported, was_opened: bool) -> Option<serde_json::Value> {
         match done.rewound.last() {
-            Some(back) if self.dry_run => Some(import_json::way(back, "would_rewind")),
-            Some(back) => Some(import_json::way(back, "rewound")),
-            None => (!was_opened).then(|| import_json::whole(done)),
+            Some(back) if self.dry_run => Some(json::way(back, "would_rewind")),
+            Some(back) => Some(json::way(back, "rewound")),
+            None => (!was_opened).then(|| json::whole(done)),
         }
     }
 

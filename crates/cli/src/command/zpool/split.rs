@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::DeviceNames;
-use super::tree::{self, Style};
+use super::shown::tree::{self, Style};
 use crate::command::json::version;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_json};

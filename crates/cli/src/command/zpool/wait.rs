@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Args, Command};
 
-use super::repeat::seconds;
+use super::shown::repeat::seconds;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{date, nice_bytes};
 use crate::session::{Session, print};

@@ -7,12 +7,12 @@ use cenote_control::answers::{Source, VdevClass, VdevStatus};
 use cenote_control::zpool::shown::list::Vdevs as Known;
 use serde_json::{Map, Value};
 
-use super::super::DeviceNames;
 use super::super::tree::{HEADED_CLASSES, Style, name, state};
 use super::super::vdevs_json::{identity, is_told};
 use super::figures;
 use crate::command::form::Form;
 use crate::command::json::property;
+use crate::command::zpool::DeviceNames;
 
 /// Properties of every vdev, for any selection of columns.
 const PROPERTIES: [&str; 9] = [

@@ -8,9 +8,9 @@ use cenote_format::history::key;
 use cenote_format::nvlist::{NvValue, Nvlist};
 use serde_json::{Map, Value, json};
 
-use super::Events;
 use super::history::indented;
 use crate::command::json::{document, nvlist};
+use crate::command::zpool::Events;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{ctime, escape_terminal};
 use crate::session::{Session, print, print_json};

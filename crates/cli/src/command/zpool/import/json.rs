@@ -6,9 +6,9 @@ use cenote_control::zpool::whole::import::found::Found;
 use cenote_control::zpool::whole::import::{Imported, Rewound};
 use serde_json::{Map, Value, json};
 
-use super::tree::Style;
-use super::vdevs_json::Report;
 use crate::command::json::document;
+use crate::command::zpool::shown::tree::Style;
+use crate::command::zpool::shown::vdevs_json::Report;
 
 /// The whole document: the pools found and the problems of the search.
 pub fn whole(done: &Imported) -> Value {

@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use cenote_control::answers::{ErrorCounts, PoolHealth, Trouble, VdevClass, VdevKind, VdevState, VdevStatus};
 use cenote_format::units::Guid;
 
-use super::DeviceNames;
+use crate::command::zpool::DeviceNames;
 use crate::render::nice_number;
 
 /// Classes with a heading of their own, in order.

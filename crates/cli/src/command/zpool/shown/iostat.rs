@@ -16,11 +16,11 @@ use cenote_control::zpool::shown::iostat::Iostat as Request;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::DeviceNames;
 use super::repeat::{Repeat, Round, split};
 use super::tree::Style;
 use crate::command::json::document;
 use crate::command::not_yet;
+use crate::command::zpool::DeviceNames;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{nice_number, time_span};
 use crate::session::{Session, print, print_json};

@@ -12,8 +12,8 @@ use cenote_format::nvlist::{NvValue, Nvlist};
 
 use serde_json::{Map, Value, json};
 
-use super::History;
 use crate::command::json::{document, nvlist};
+use crate::command::zpool::History;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{dotted_time, escape_terminal};
 use crate::session::{Session, print, print_json};

@@ -5,9 +5,9 @@ use cenote_control::zpool::shown::list::Head;
 use serde_json::{Map, Value, json};
 
 use super::properties::{text, vdev_text};
-use super::{Get, head};
 use crate::command::form::PropertyLine;
 use crate::command::json::{document, number_or_text, property};
+use crate::command::zpool::{Get, head};
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 

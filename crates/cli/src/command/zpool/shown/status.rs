@@ -8,9 +8,10 @@ use cenote_control::zpool::shown::status::{Opened, PoolStatus, Status as Request
 use serde_json::{Map, Value, json};
 
 use super::repeat::Round;
-use super::{Status, dedup, head, leaf_work, tree, vdevs_json, waiting, work, work_json};
+use super::{dedup, leaf_work, tree, vdevs_json, waiting, work, work_json};
 use crate::command::json::{document, number_or_text};
 use crate::command::not_yet;
+use crate::command::zpool::{Status, head};
 use crate::outcome::{CliError, Outcome};
 use crate::render::{nice_number, paragraph, quoted};
 use crate::session::{Session, print, print_json};
