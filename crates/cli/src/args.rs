@@ -91,29 +91,29 @@ pub enum Command {
     #[command(subcommand)]
     Trace(Deferred<command::trace::TraceCommand>),
     /// Show cache statistics of open pools, like arcstat
-    Arcstat(Deferred<command::arcstat::Arcstat>),
+    Arcstat(Deferred<command::running::arcstat::Arcstat>),
     /// Show pools, vdevs, latencies and caches live
-    Top(Deferred<command::top::Top>),
+    Top(Deferred<command::running::top::Top>),
     /// Show counters under OpenZFS's names, as in /proc/spl/kstat/zfs
-    Kstat(Deferred<command::kstat::Kstat>),
+    Kstat(Deferred<command::running::kstat::Kstat>),
     /// Show or set tunables of open pools: memory, policies, queues
-    Tunable(Deferred<command::tunable::TunableCommand>),
+    Tunable(Deferred<command::running::tunable::TunableCommand>),
     /// Inject faults into devices of open pools, like zinject
-    Inject(Deferred<command::inject::Inject>),
+    Inject(Deferred<command::running::inject::Inject>),
     /// Show any on-disk structure, like zdb
     Dump(Deferred<command::dump::Dump>),
     /// Show Cenote at work on a small built-in pool, then with one of its disks missing
     Demo(Deferred<command::demo::Demo>),
     /// Write shell completions to standard output
-    Completions(Deferred<command::completions::Completions>),
+    Completions(Deferred<command::shell::completions::Completions>),
     /// Write man pages to a directory
-    Man(Deferred<command::man::Man>),
+    Man(Deferred<command::shell::man::Man>),
     /// Clean up the mounts of a killed process; started by that process
     #[command(hide = true)]
     Guard(Deferred<command::guard::Guard>),
     /// Print completions of the word being typed, for shells
     #[command(hide = true)]
-    Complete(Deferred<command::complete::Complete>),
+    Complete(Deferred<command::shell::complete::Complete>),
 }
 
 /// Whether a command line that can't be parsed seems to ask for JSON.

@@ -5,6 +5,9 @@
 //!
 //! Locking: none here; a [`Console`] may be called from any thread.
 
+pub(crate) mod pipe;
+pub(crate) mod progress;
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead};

@@ -7,6 +7,8 @@
 //! a send that can't be resumed, as scripts expect (OpenZFS returns -1). A verb that does several things ends
 //! with its worst outcome.
 
+pub mod refusal;
+
 use std::io;
 use std::process::ExitCode;
 

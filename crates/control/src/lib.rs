@@ -22,9 +22,6 @@ pub mod files;
 pub mod inspect;
 pub mod parts;
 pub mod permissions;
-mod pipe;
-mod progress;
-pub mod refusal;
 pub mod remote;
 pub mod running;
 pub mod session;
@@ -37,6 +34,7 @@ pub mod zfs;
 pub mod zpool;
 
 pub use caller::{Caller, Console, Input, Note, Progress, Rights};
-pub use error::{ControlError, Outcome};
+pub(crate) use caller::{pipe, progress};
+pub use error::{ControlError, Outcome, refusal};
 pub use session::{Options, Session, State};
 pub use verb::{Answered, Needs, Verb};

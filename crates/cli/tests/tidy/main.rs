@@ -88,8 +88,19 @@ const MOST_IN_CIRCLE: usize = 5;
 
 /// Crates without any such circle, and with small folders.
 const IN_ROOMS: [&str; 2] = ["lab", "study"];
-/// The maximum number of files of a folder there.
+/// The maximum number of files of a folder.
 const MOST_IN_FOLDER: usize = 20;
+/// Folders that have more: layers of the engine, one file an idea, and tests.
+const MAY_BE_CROWDED: [&str; 8] = [
+    "crates/cli/tests/program",
+    "crates/dataset/src",
+    "crates/engine/src",
+    "crates/format/src",
+    "crates/fs/tests/write",
+    "crates/inspect/tests/simulation",
+    "crates/pool/src",
+    "crates/tasks/src",
+];
 
 /// Clauses that hide their actor, in 1,000 words of comments of a crate; help texts are comments, too.
 const MOST_CLAUSES: f64 = 1.0;
@@ -239,22 +250,23 @@ fn no_circle_of_imports_is_within_a_room() {
 }
 
 #[test]
-fn no_folder_of_a_room_is_crowded() {
+fn no_folder_is_crowded() {
     let mut folders: BTreeMap<String, usize> = BTreeMap::new();
-    for (path, _) in sources_in_rooms() {
+    let may = |path: &str| MAY_BE_CROWDED.iter().any(|crowded| path.starts_with(crowded));
+    for (path, _) in all_sources().into_iter().filter(|(path, _)| !may(path)) {
         let folder = Path::new(&path).parent().map(|folder| folder.display().to_string());
         *folders.entry(folder.unwrap_or_default()).or_default() += 1;
     }
     let crowded = folders.into_iter().filter(|(_, files)| *files > MOST_IN_FOLDER);
     let broken = crowded.map(|(folder, files)| format!("{folder}: {files} files")).collect();
-    assert_none("folders of at most 20 files in crates in rooms", broken);
+    assert_none("folders of at most 20 files", broken);
 }
 
 /// Commands that work on pools themselves instead of running a verb.
 const ON_POOLS: [&str; 9] = [
     "allocator.rs",
     "session.rs",
-    "command/complete",
+    "command/shell/complete",
     "command/demo",
     "command/dump",
     "command/mount",

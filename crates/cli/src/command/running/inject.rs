@@ -8,7 +8,7 @@ use cenote_control::running::inject::{Effect, Faults, Inject as Request, Operati
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use super::json::version;
+use crate::command::json::version;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table};
 use crate::session::{Session, print, print_json};

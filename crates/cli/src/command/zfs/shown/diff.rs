@@ -9,7 +9,7 @@ use cenote_format::unseen::visible_json;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::Diff;
+use crate::command::zfs::Diff;
 use crate::outcome::{CliError, Outcome};
 use crate::render::json_name;
 use crate::session::{Session, stdout};

@@ -11,9 +11,9 @@ use cenote_format::props::{Prop, ZFS_PROPS};
 use serde_json::{Map, json};
 
 use super::value::{Column, text};
-use super::{List, Selection};
 use crate::command::form::Form;
 use crate::command::json::{document, number_or_text, property};
+use crate::command::zfs::{List, Selection};
 use crate::message::say_bare;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, escape_terminal};

@@ -12,8 +12,8 @@ use cenote_control::running::arcstat::{Arcstat as Request, ClassStats, L2Stats, 
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::json::document;
-use super::zpool::shown::repeat::{Repeat, Round};
+use crate::command::json::document;
+use crate::command::zpool::shown::repeat::{Repeat, Round};
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, date, nice_bytes, nice_number};
 use crate::session::{Session, print, print_json};

@@ -4,7 +4,7 @@ use cenote_control::running::kstat::{Counted, Counters, Kstat as Request};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::json::document;
+use crate::command::json::document;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_json};
 

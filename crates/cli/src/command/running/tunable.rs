@@ -4,7 +4,7 @@ use cenote_control::running::tunable::{Setting, Tunable as Request, Tuned};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::json::document;
+use crate::command::json::document;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, parse_bytes};
 use crate::session::{Session, print, print_json};

@@ -3,8 +3,8 @@
 use cenote_control::zfs::points::holds::{Held, Holds as Request};
 use serde_json::{Map, Value, json};
 
-use super::Holds;
 use crate::command::json::document;
+use crate::command::zfs::Holds;
 use crate::outcome::{CliError, Outcome};
 use crate::render::{Align, Table, escape_terminal, short_time};
 use crate::session::{Session, print, print_json};

@@ -7,11 +7,11 @@ use cenote_control::zfs::wanted::Wanted;
 use cenote_format::props::{Prop, PropType, ZFS_PROPS};
 use serde_json::Map;
 
-use super::Get;
 use super::list::head;
 use super::value::{received_text, text};
 use crate::command::form::{Form, PropertyLine};
 use crate::command::json::{document, property};
+use crate::command::zfs::Get;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 
