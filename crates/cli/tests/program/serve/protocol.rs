@@ -26,7 +26,7 @@ const PART: u8 = 7;
 /// Answers by kind; consecutive contents of one kind are joined.
 type Answers = Vec<(u8, Vec<u8>)>;
 
-/// Sends a request as a user, with three descriptors of /dev/null.
+/// Sends a request as a user, with two descriptors of /dev/null.
 fn speak(socket: &Path, uid: u32, request: &Value) -> Answers {
     speak_on(socket, uid, request, b"")
 }
@@ -37,9 +37,9 @@ fn speak_on(socket: &Path, uid: u32, request: &Value, more: &[u8]) -> Answers {
         set_thread_uid(rustix::process::Uid::from_raw(uid)).unwrap();
         let mut stream = UnixStream::connect(socket).unwrap();
         let null = fs::File::options().read(true).write(true).open("/dev/null").unwrap();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let streams = [null.as_fd(); 3];
+        let streams = [null.as_fd(); 2];
         ancillary.push(SendAncillaryMessage::ScmRights(&streams));
         let body = request.to_string();
         let length = (body.len() as u32).to_le_bytes();
@@ -69,7 +69,7 @@ fn speak_on(socket: &Path, uid: u32, request: &Value, more: &[u8]) -> Answers {
 
 fn asking(verb: &str, request: &Value) -> Value {
     let asking = json!({"verb": verb, "request": request, "command": "a test", "keys": {}});
-    json!({"version": 4, "asking": asking, "argv": [], "cwd": [47], "env": [], "screens": [null, null]})
+    json!({"version": 5, "asking": asking, "here": {"cwd": [47], "env": [], "has_screen": false}})
 }
 
 /// `zfs list` or `zfs get` of some names.
@@ -311,8 +311,8 @@ fn the_daemon_opens_no_file_that_a_user_names_in_a_request() {
         let mut request = asking(&name, &json!(name));
         request["asking"]["command"] = json!(name);
         request["asking"]["keys"] = json!({ &name: [[name.as_bytes(), null]] });
-        request["cwd"] = json!(bait.to_str().unwrap().as_bytes());
-        request["env"] = json!([[name, name.as_bytes()]]);
+        request["here"]["cwd"] = json!(bait.to_str().unwrap().as_bytes());
+        request["here"]["env"] = json!([[name, name.as_bytes()]]);
         speak(&socket, NOBODY, &request);
         assert!(!is_seen(), "{name}");
     }

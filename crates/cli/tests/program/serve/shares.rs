@@ -142,14 +142,14 @@ fn a_large_request_of_a_user_is_refused_before_it_is_read() {
     let bench = bench();
     let before_mib = memory_mib(bench.daemon.as_ref().unwrap());
     let words = vec!["[1]"; 4_100_000].join(",");
-    let body = format!(r#"{{"version":1,"argv":[{words}],"cwd":[],"env":[]}}"#);
+    let body = format!(r#"{{"version":1,"asking":[{words}]}}"#);
     let path = bench.path("sock");
     let send = || {
         let mut stream = UnixStream::connect(&path).unwrap();
         let null = fs::File::options().read(true).write(true).open("/dev/null").unwrap();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        let streams = [null.as_fd(); 3];
+        let streams = [null.as_fd(); 2];
         ancillary.push(SendAncillaryMessage::ScmRights(&streams));
         let length = (body.len() as u32).to_le_bytes();
         sendmsg(&stream, &[IoSlice::new(&length)], &mut ancillary, SendFlags::NOSIGNAL).unwrap();
