@@ -22,7 +22,7 @@ machine() {
   # shellcheck disable=SC2046
   cp /lib/udev/zvol_id /bin/cp $(ldd /bin/cp | grep -o '/[^ ]*') "$share/tools/"
   cp "$top/proof/$2" "$top/proof/guest.sh" "$share/"
-  "$shared/oracle/vm" -m 3072 "${machine_options[@]}" -t "$1" "$share/$2" "${@:3}" > "$work/machine.txt" 2>&1
+  "$top/proof/oracle/vm" -m 3072 "${machine_options[@]}" -t "$1" "$share/$2" "${@:3}" > "$work/machine.txt" 2>&1
 }
 
 # Serves what a folder has until `stop_daemon`; commands without --disks go there: FOLDER OPTION...

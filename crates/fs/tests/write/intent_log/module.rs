@@ -1,6 +1,6 @@
 //! The OpenZFS module replays logs written by Cenote, with the same result as Cenote's replay.
 //!
-//! Runs only if `CENOTE_VM` names the program that boots the module (`../shared/oracle/vm`): it takes
+//! Runs only if `CENOTE_VM` names the program that boots the module (`proof/oracle/vm`): it takes
 //! minutes.
 
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
