@@ -84,6 +84,9 @@ pub enum Command {
     Verify(Deferred<command::verify::Verify>),
     /// Copy out everything that can still be read from a damaged pool
     Rescue(Deferred<command::rescue::Rescue>),
+    /// Send streams: show, check, list and read files, recompress, repair
+    #[command(subcommand)]
+    Stream(Deferred<command::stream::Stream>),
     /// Measure storage: studies with their evidence, comparisons, advice, reports
     #[command(subcommand)]
     Lab(Deferred<command::lab::Lab>),

@@ -18,6 +18,7 @@ mod not_yet;
 pub mod rescue;
 pub mod scan;
 pub mod serve;
+pub mod stream;
 pub mod top;
 pub mod trace;
 pub mod tunable;

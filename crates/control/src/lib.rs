@@ -27,6 +27,7 @@ pub mod refusal;
 pub mod remote;
 pub mod running;
 pub mod session;
+pub mod stream;
 pub mod table;
 pub mod text;
 pub mod users;

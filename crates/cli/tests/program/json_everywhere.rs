@@ -86,6 +86,10 @@ const LINES: &str = "\
     ! zfs send tank/fs@a
     ! zfs receive tank/received
     ! zfs receive -A tank/fs
+    ! stream token nosuch
+    ! stream ls file
+    ! stream verify file
+    ! stream recompress file
     ! zfs destroy tank/fs@a
     zfs release tag tank/fs@a
     zfs clone tank/fs@b tank/clone

@@ -37,6 +37,7 @@ mod replication;
 mod rescue;
 mod rewind;
 mod scan;
+mod send_streams;
 mod serve;
 mod stopped;
 mod streams;
