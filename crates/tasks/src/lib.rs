@@ -85,6 +85,7 @@ pub use pool::split::{SplitOff, split};
 pub use pool::validate::validate;
 pub use pool::vdevs::add_vdevs;
 pub use promote::promote;
+pub use receive::correct::{CorrectError, Corrected, Correction, Offer};
 pub use receive::finish::{Finish, end_receive};
 pub use receive::properties::receive_properties;
 pub use receive::raw::{RawKeys, inherit_root};

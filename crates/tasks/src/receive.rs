@@ -14,6 +14,7 @@
 //! Source: OpenZFS `dmu_recv.c` (`dmu_recv_begin_check`, `dmu_recv_begin_sync`,
 //! `dmu_recv_resume_begin_check`, `dmu_recv_cleanup_ds`), `libzfs_sendrecv.c` (wording).
 
+pub(crate) mod correct;
 pub(crate) mod finish;
 pub(crate) mod properties;
 pub(crate) mod raw;

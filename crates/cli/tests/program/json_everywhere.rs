@@ -86,6 +86,7 @@ const LINES: &str = "\
     ! zfs send tank/fs@a
     ! zfs receive tank/received
     ! zfs receive -A tank/fs
+    ! zfs receive -c tank/fs@a
     ! stream token nosuch
     ! stream ls file
     ! stream verify file

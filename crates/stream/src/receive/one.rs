@@ -22,6 +22,7 @@ use cenote_tasks::{
 use crate::error::{StreamError, check_features};
 use crate::reader::{Item, StreamReader};
 use crate::receive::apply::{Filling, Way};
+use crate::receive::correct;
 use crate::receive::error::{RECEIVE, ReceiveError, Result};
 use crate::receive::host::Work;
 use crate::receive::name::{Place, Placing};
@@ -73,6 +74,10 @@ pub(super) async fn receive_one(
         false => None,
     };
     let place = settled(engine, order, &begin, place, &context).await?;
+    if order.is_corrective {
+        correct::check(Around { engine, order, host }, what, &place, &begin).await?;
+        return corrected(Around { engine, order, host }, receipt, reader, place, &begin, start_bytes).await;
+    }
     let origin = match &order.origin {
         None if begin.flags.has(BeginFlags::CLONE) => {
             let found = by_guid(engine, begin.from_guid, &place.dataset).await?;
@@ -182,6 +187,33 @@ pub(super) async fn receive_one(
     }
     let is_made = is_new && found.is_none();
     overrides.follow(engine, &place.dataset, is_made, &mut receipt.received).await?;
+    let took = engine.runtime().now().since(begun);
+    host.received(reader.read_bytes().saturating_sub(start_bytes), took);
+    Ok(Some(place))
+}
+
+/// Heals the snapshot of a stream.
+async fn corrected(
+    around: Around<'_>,
+    receipt: &mut Receipt,
+    reader: &mut StreamReader,
+    place: Place,
+    begin: &Begin,
+    start_bytes: u64,
+) -> Result<Option<Place>> {
+    let Around { engine, order, host } = around;
+    let begun = engine.runtime().now();
+    let doing = if order.is_dry { "would receive" } else { "receiving" };
+    let kind = if begin.from_guid == Guid(0) { "full" } else { "incremental" };
+    let sent = String::from_utf8_lossy(&begin.to_name);
+    host.line(format!("{doing} corrective {kind} stream of {sent} into {}", place.full()));
+    if order.is_dry {
+        skip(reader).await?;
+        return Ok(Some(place));
+    }
+    let done = correct::correct(around, kind_of(begin, order), reader, &place, begin).await?;
+    receipt.received.corrected.blocks += done.blocks;
+    receipt.received.corrected.restored += done.restored;
     let took = engine.runtime().now().since(begun);
     host.received(reader.read_bytes().saturating_sub(start_bytes), took);
     Ok(Some(place))

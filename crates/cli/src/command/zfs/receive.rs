@@ -5,7 +5,6 @@ use cenote_control::zfs::receive::{Naming, Receive as Request};
 use cenote_format::props::Prop;
 use clap::Args;
 
-use super::not_yet;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print_json};
 
@@ -15,7 +14,8 @@ cenote zfs receive [-vMnsFhu] [-o <property>=<value>] ... [-x <property>] ...
            <filesystem|volume|snapshot>
        cenote zfs receive [-vMnsFhu] [-o <property>=<value>] ... [-x <property>] ...
            [-d | -e] <filesystem>
-       cenote zfs receive -A <filesystem|volume>";
+       cenote zfs receive -A <filesystem|volume>
+       cenote zfs receive -c [-vn] <filesystem|snapshot>";
 
 /// `zfs receive`
 #[derive(Debug, Args)]
@@ -23,6 +23,9 @@ cenote zfs receive [-vMnsFhu] [-o <property>=<value>] ... [-x <property>] ...
     override_usage = USAGE,
     after_help = "The stream comes from standard input. If it breaks off, nothing is left of it, or with -s \
     what has come: `zfs get receive_resume_token` then shows the token with which `zfs send -t` goes on.\n\n\
+    With -c, nothing is received: blocks of files that this pool has lost are restored from a stream of the \
+    same snapshot. A stream of `send -c` (or -w) has them as they are on disk; a block compressed anew may \
+    differ from the lost one, and then stays lost. Scrub the pool afterwards.\n\n\
     Example: zfs send tank/home@monday | cenote zfs receive -s -o mountpoint=none backup/home"
 )]
 pub struct Receive {
@@ -57,8 +60,8 @@ pub struct Receive {
     /// Say what is received
     #[arg(short = 'v')]
     pub verbose: bool,
-    /// Mend damaged blocks of a snapshot that is here from the same snapshot in the stream
-    #[arg(short = 'c', hide = true)]
+    /// Restore lost blocks of a snapshot from a stream of that snapshot; receive nothing
+    #[arg(short = 'c')]
     pub corrective: bool,
     /// Set a property, whatever the stream says; `origin=SNAPSHOT` makes a clone of it; repeatable
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
@@ -73,12 +76,6 @@ pub struct Receive {
 impl Receive {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        if self.corrective {
-            return Err(not_yet::option(
-                "zfs receive -c",
-                "A scrub mends what the pool has another copy of; copy the other files with `cenote cp`",
-            ));
-        }
         let answered = session.control().run(self.request()?).await?;
         if session.json() {
             print_json(&answered.answer)?;
@@ -117,6 +114,7 @@ impl Receive {
             skip_holds: self.skip_holds,
             dry_run: self.dry_run,
             verbose: self.verbose,
+            corrective: self.corrective,
             settings,
             excluded,
             origin,
