@@ -87,6 +87,8 @@ const LINES: &str = "\
     ! zfs receive tank/received
     ! zfs receive -A tank/fs
     ! zfs receive -c tank/fs@a
+    zfs redact tank/fs@a mark tank/fs@b
+    zfs destroy tank/fs#mark
     ! stream token nosuch
     ! stream ls file
     ! stream verify file

@@ -9,14 +9,14 @@ use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, DatasetKind};
 use cenote_engine::Engine;
 use cenote_format::bytes::Endian;
-use cenote_format::nvlist::Nvlist;
+use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::objset::ObjsetType;
 use cenote_format::stream::{Begin, BeginFlags, Record, StreamFeatures};
 use cenote_format::units::Guid;
 use cenote_object::DatasetError;
 use cenote_tasks::{
-    Finish, NewReceive, Progress, RawKeys, Receiving, Settings, abort_receive, begin_receive, end_receive,
-    note_progress, receive_properties, resume_state,
+    Finish, NewReceive, Progress, RawKeys, Receiving, RedactedFor, Settings, abort_receive, begin_receive,
+    end_receive, note_progress, receive_properties, resume_state,
 };
 
 use crate::error::{StreamError, check_features};
@@ -152,6 +152,7 @@ pub(super) async fn receive_one(
         is_resumable: order.is_resumable,
         settings: if is_new && found.is_none() { overrides.set.clone() } else { Settings::new() },
         raw: raw.clone(),
+        redacted: redacted_for(&list),
     };
     let receiving = begin_receive(engine, new).await.map_err(|error| ReceiveError::of_task(what, error))?;
     let is_raw = raw.is_some();
@@ -265,6 +266,15 @@ async fn skip(reader: &mut StreamReader) -> Result<()> {
         }
     }
     Err(ReceiveError::of_stream(StreamError::Incomplete))
+}
+
+/// The redaction snapshots in a stream.
+fn redacted_for(list: &Nvlist) -> RedactedFor {
+    let guids = |name: &str| match list.get(name) {
+        Some(NvValue::Uint64Array(guids)) => Some(guids.clone()),
+        _ => None,
+    };
+    RedactedFor { snapshots: guids("redact_snaps"), from: guids("redact_from_snaps") }
 }
 
 /// The keys in a raw stream.
