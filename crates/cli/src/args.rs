@@ -84,6 +84,9 @@ pub enum Command {
     Verify(Deferred<command::verify::Verify>),
     /// Copy everything that can still be read out of a damaged pool
     Rescue(Deferred<command::rescue::Rescue>),
+    /// Send streams: show, check, list and read files, recompress, repair
+    #[command(subcommand)]
+    Stream(Deferred<command::stream::Stream>),
     /// Measure storage: run studies, compare results, recommend changes, write reports
     #[command(subcommand)]
     Lab(Deferred<command::lab::Lab>),

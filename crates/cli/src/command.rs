@@ -14,6 +14,7 @@ pub mod running;
 pub mod scan;
 pub mod serve;
 pub mod shell;
+pub mod stream;
 pub mod trace;
 pub mod verify;
 mod version;

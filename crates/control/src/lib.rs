@@ -25,6 +25,7 @@ pub mod permissions;
 pub mod remote;
 pub mod running;
 pub mod session;
+pub mod stream;
 pub mod table;
 pub mod text;
 pub mod users;

@@ -24,12 +24,14 @@ pub const ONLY_ADMINS: &str = "permission denied: only root and the daemon's use
 pub struct Permissions {
     what: String,
     needed: Vec<(Dataset, Subject, String)>,
+    /// Of each, one is enough.
+    alternatives: Vec<(Dataset, &'static [&'static str])>,
 }
 
 impl Permissions {
     /// No permissions yet. `what`: the operation as messages word it, `create 'tank/a'`.
     pub fn to(what: impl Into<String>) -> Permissions {
-        Permissions { what: what.into(), needed: Vec::new() }
+        Permissions { what: what.into(), needed: Vec::new(), alternatives: Vec::new() }
     }
 
     /// Starts the next operation.
@@ -41,6 +43,11 @@ impl Permissions {
     pub fn need(&mut self, dataset: &Dataset, permissions: &[&str]) {
         let subject = if dataset.is_snapshot() { Subject::Snapshot } else { Subject::Head };
         self.need_as(dataset, subject, permissions);
+    }
+
+    /// Adds permissions on a head of which one is enough.
+    pub fn need_one_of(&mut self, dataset: &Dataset, permissions: &'static [&'static str]) {
+        self.alternatives.push((dataset.clone(), permissions));
     }
 
     /// Adds permissions in a dataset to be made below this one.
@@ -75,6 +82,18 @@ impl Permissions {
                 return Err(self.refused("delegated administration is disabled on pool"));
             }
             if !dataset.dir().is_allowed(*subject, permission, who).await? {
+                return Err(self.denied());
+            }
+        }
+        for (dataset, permissions) in &self.alternatives {
+            if !dataset.mos().heeds_delegation().await? {
+                return Err(self.refused("delegated administration is disabled on pool"));
+            }
+            let mut is_allowed = false;
+            for permission in *permissions {
+                is_allowed |= dataset.dir().is_allowed(Subject::Head, permission, who).await?;
+            }
+            if !is_allowed {
                 return Err(self.denied());
             }
         }

@@ -172,7 +172,11 @@ impl Session {
         request: V,
         files: Vec<OwnedFd>,
     ) -> Result<Answered<V::Answer>, ControlError> {
-        let caller = self.caller().clone().bringing(files);
-        self.for_caller(caller).run(request).await
+        self.bringing(files).run(request).await
+    }
+
+    /// The same session, with files opened by the caller.
+    pub fn bringing(&self, files: Vec<OwnedFd>) -> Session {
+        self.for_caller(self.caller().clone().bringing(files))
     }
 }

@@ -155,7 +155,8 @@ impl Engine {
     /// # Errors
     /// Their changes could not be written.
     #[boxed]
-    pub async fn close_datasets(&self, ids: Vec<DatasetId>) -> Result<Option<DatasetId>> {
+    pub async fn close_datasets(&self, mut ids: Vec<DatasetId>) -> Result<Option<DatasetId>> {
+        self.leave_raw(&mut ids);
         if let Some(used) = self.used_of(&ids) {
             return Ok(Some(used));
         }
@@ -171,6 +172,14 @@ impl Engine {
             Err(DatasetError::Busy { .. }) => Ok(ids.first().copied()),
             closed => closed,
         }
+    }
+
+    /// Leaves out heads that raw receives are filling: they have no key, and need none.
+    fn leave_raw(&self, ids: &mut Vec<DatasetId>) {
+        let datasets = self.0.datasets.lock();
+        ids.retain(|id| {
+            !datasets.get(id).is_some_and(|open| open.objset.is_shared() && open.objset.is_raw())
+        });
     }
 
     fn used_of(&self, ids: &[DatasetId]) -> Option<DatasetId> {

@@ -1,6 +1,6 @@
 //! Inspects whole pools: `scan` (every file), `verify` (every block), `rescue` (everything recoverable),
-//! `dump` (any structure), `rewind` (which older state is intact); and copies: `copy` moves files and volumes
-//! out of a pool, `put` into one.
+//! `dump` (any structure), `rewind` (which older state is intact); copies: `copy` moves files and volumes
+//! out of a pool, `put` into one; and `sent` reads files from a send stream.
 //!
 //! Idea: these modules read a whole pool, so they read it in disk order: block pointers are collected, sorted
 //! by address and read with their neighbours, instead of walking the tree block by block. Memory does not
@@ -14,6 +14,7 @@ pub mod put;
 pub mod rescue;
 pub mod rewind;
 pub mod scan;
+pub mod sent;
 pub mod verify;
 
 pub use error::{InspectError, Result};

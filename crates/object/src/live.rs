@@ -92,6 +92,11 @@ impl LiveObjset {
         self.kept(|state| &state.view)
     }
 
+    /// Whether it is written as it came from a raw stream, without its key.
+    pub fn is_raw(&self) -> bool {
+        self.0.state.read().view.raw().is_some()
+    }
+
     /// Statistics of its users.
     pub fn traffic(&self) -> Arc<Traffic> {
         self.0.state.read().view.traffic().clone()

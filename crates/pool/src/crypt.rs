@@ -185,6 +185,21 @@ pub(crate) fn encrypt(
     Ok((bp.with_crypt(&params), block.into()))
 }
 
+/// Encrypts or authenticates content as its pointer says it was; `None` if the MAC differs. Only for types
+/// that are encrypted whole.
+pub(crate) fn seal_as(bp: &Blkptr, stored: Bytes, key: &DatasetKey) -> Option<Bytes> {
+    let params = bp.crypt_params();
+    if matches!(bp.object_type(), ObjectType::DNODE | ObjectType::INTENT_LOG | ObjectType::OBJSET) {
+        return None;
+    }
+    if !bp.is_encrypted() {
+        return (key.master.mac(&stored) == params.mac).then_some(stored);
+    }
+    let mut block = Vec::from(stored);
+    let mac = key.block_key(&params.salt).seal(&params.iv, &[], &mut block).ok()?;
+    (mac == params.mac).then(|| block.into())
+}
+
 /// The MAC over the MACs below, for a dataset without its key. Only keys of the current version are received.
 pub(crate) fn indirect_mac(clear: &[u8]) -> [u8; 16] {
     mac::indirect_mac(clear, native_endian(), KeyVersion::V1)

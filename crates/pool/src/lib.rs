@@ -78,5 +78,5 @@ pub use vdev::reflow::Reflowed;
 pub use vdev::unflushed::FlushMark;
 pub use vdev::write::Durable;
 pub use verify::{Fault, Finding, VerifyItem};
-pub use write::{WriteProps, Written};
+pub use write::{Kept, Restored, WriteProps, Written};
 pub use zbookmark::{SPILL_BLOCK, Zbookmark};

@@ -29,6 +29,7 @@ pub(crate) mod later;
 mod log;
 mod pack;
 mod place;
+mod restore;
 pub(crate) mod retained;
 
 use crate::alloc::{AllocClass, Allocator};
@@ -51,6 +52,7 @@ use cenote_format::dnode::ObjectType;
 use cenote_format::units::{Lsize, Psize, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg, VdevId};
 use pack::Packed;
 use place::Placing;
+pub use restore::{Kept, Restored};
 use std::sync::Arc;
 
 /// `zfs_sync_pass_rewrite`: later passes overwrite blocks of the same txg in place.

@@ -13,13 +13,17 @@
 
 pub mod dump;
 mod error;
+mod file;
+pub mod filter;
 mod reader;
 pub mod receive;
 pub mod send;
 mod sum;
 pub mod token;
+pub mod verify;
 mod writer;
 
 pub use error::{Result, StreamError};
+pub use file::StreamFile;
 pub use reader::{Item, StreamReader};
 pub use writer::StreamWriter;

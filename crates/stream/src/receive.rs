@@ -8,6 +8,7 @@
 //!     one          one stream: begin, records, end; clean-up if it breaks off
 //!       apply        records become changes of objects, some under one hold
 //!       object       an object that changes its shape
+//!     correct      one stream heals lost blocks of its snapshot, and changes nothing else
 //!     host         remounts, and messages to the caller
 //! ```
 //!
@@ -20,6 +21,7 @@
 //! the source of the messages), and `dmu_recv.c`.
 
 mod apply;
+mod correct;
 mod error;
 mod host;
 mod name;
@@ -33,7 +35,7 @@ use cenote_boxed::boxed;
 use cenote_engine::Engine;
 use cenote_format::stream::{HeaderType, Record};
 use cenote_object::DatasetError;
-use cenote_tasks::Settings;
+use cenote_tasks::{Corrected, Settings};
 
 use crate::error::{StreamError, check_features};
 use crate::reader::StreamReader;
@@ -59,6 +61,8 @@ pub struct Order {
     pub skips_holds: bool,
     /// Reads the stream without receiving it (`-n`).
     pub is_dry: bool,
+    /// Heals lost blocks of the snapshot that the stream is of (`-c`).
+    pub is_corrective: bool,
     /// Properties to set (`-o`).
     pub settings: Settings,
     /// Properties to exclude (`-x`).
@@ -76,6 +80,8 @@ pub struct Received {
     pub refused: Vec<(String, String, String)>,
     /// Some of a package's renames and removals failed.
     pub is_partial: bool,
+    /// Of a corrective receive: blocks verified, and those restored.
+    pub corrected: Corrected,
 }
 
 /// Receives a stream or a package.

@@ -26,6 +26,8 @@ mod package;
 mod plan;
 mod raw;
 mod records;
+mod redact;
+mod redaction;
 mod request;
 mod source;
 mod walk;
@@ -38,18 +40,22 @@ use cenote_boxed::boxed;
 use cenote_format::stream::{Begin, DRR_BYTES, End, Record};
 use cenote_format::units::{Guid, Txg};
 use cenote_object::Objset;
+use cenote_tasks::RedactedRun;
 
 use ahead::Ahead;
 use error::Result;
 use records::{Made, Manner, Records};
+use redaction::Parts;
 use walk::{Block, Part, Start, Walk};
 
 use crate::StreamWriter;
 
 pub use error::SendError;
 pub use plan::{Plan, Ready};
+pub use redact::{RedactError, redaction};
+pub use redaction::redaction_snapshots;
 pub use request::{Extent, Notice, Replica, SendRequest, Step};
-pub use source::{Resume, SendFlags, SendSource, Since};
+pub use source::{REDACTED_DATASETS, Resume, SendFlags, SendSource, Since};
 
 /// The progress of a running send.
 #[derive(Debug, Default, Clone)]
@@ -93,6 +99,9 @@ pub struct Stream {
     start: Start,
     /// It is a part of a snapshot.
     is_part: bool,
+    /// Blocks that the receiver lacks, and those to leave out.
+    lacking: Arc<[RedactedRun]>,
+    redaction: Arc<[RedactedRun]>,
     objset: Objset,
 }
 
@@ -106,7 +115,8 @@ impl Stream {
         let (begin, payload) = begin::begin(&source).await?;
         let is_snapshot = source.dataset.is_snapshot();
         let (name, guid) = (source.name().to_owned(), source.dataset.guid());
-        let SendSource { objset, is_encrypted, ancestor, start, saved, .. } = source;
+        let SendSource { objset, is_encrypted, ancestor, start, saved, redaction, .. } = source;
+        let redaction = redaction.map(|list| list.runs).unwrap_or_default();
         let (born_after, is_part) = (ancestor.txg, saved.is_some());
         Ok(Stream {
             begin,
@@ -118,6 +128,8 @@ impl Stream {
             born_after,
             start,
             is_part,
+            lacking: ancestor.lacking,
+            redaction,
             objset,
         })
     }
@@ -142,7 +154,7 @@ impl Stream {
     pub async fn send(&self, writer: &mut StreamWriter, progress: &Progress) -> Result<()> {
         let (manner, mut records) = self.records();
         write(writer, &Record::Begin(self.begin.clone()), &self.payload, progress).await?;
-        let mut ahead = Ahead::new(&self.objset, self.walk(&manner)?, manner);
+        let mut ahead = Ahead::new(&self.objset, self.parts(&manner)?, manner);
         let mut made = Made::new();
         while let Some(window) = ahead.next().await? {
             let mut blocks = window.blocks.into_iter();
@@ -173,8 +185,8 @@ impl Stream {
     pub async fn estimate(&self) -> Result<u64> {
         let (manner, mut records) = self.records();
         let (mut made, mut bytes) = (Made::new(), stream_bytes(&Record::Begin(self.begin.clone())));
-        let mut walk = self.walk(&manner)?;
-        while let Some(part) = walk.next().await? {
+        let mut parts = self.parts(&manner)?;
+        while let Some(part) = parts.next().await? {
             records.part(&part, None, &mut made);
             bytes += made.drain(..).map(|(record, _)| stream_bytes(&record)).sum::<u64>();
         }
@@ -189,8 +201,14 @@ impl Stream {
         (manner, Records::new(manner, last))
     }
 
-    fn walk(&self, manner: &Manner) -> Result<Walk> {
-        Walk::new(&self.objset, self.born_after, self.start, self.is_encrypted, manner.is_raw())
+    fn parts(&self, manner: &Manner) -> Result<Parts> {
+        let (born_after, start, lacking) = (self.born_after, self.start, self.lacking.clone());
+        let (is_encrypted, is_raw) = (self.is_encrypted, manner.is_raw());
+        let walk = Walk::with(&self.objset, born_after, start, is_encrypted, is_raw, lacking)?;
+        Ok(match self.redaction.is_empty() {
+            true => Parts::all(walk),
+            false => Parts::redacted(walk, born_after, start, &self.redaction, &self.lacking),
+        })
     }
 
     /// The last records. Without END, the receiver treats the stream of a part as a part.

@@ -12,7 +12,7 @@ use cenote_codec::fletcher::fletcher4;
 use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::stream::StreamFeatures;
 use cenote_format::units::{Guid, ObjectId};
-use cenote_tasks::{Progress, ResumeState};
+use cenote_tasks::{Progress, RedactedFor, ResumeState};
 use libdeflater::{CompressionLvl, Compressor, Decompressor};
 
 /// `ZFS_SEND_RESUME_TOKEN_VERSION`.
@@ -62,6 +62,13 @@ pub fn list_of(state: &ResumeState) -> Nvlist {
     for (feature, name) in OPTIONS {
         if state.features.has(feature) {
             list.insert(name, NvValue::Boolean);
+        }
+    }
+    for (name, guids) in
+        [("redact_snaps", &state.redacted.snapshots), ("book_redact_snaps", &state.redacted.from)]
+    {
+        if let Some(guids) = guids {
+            list.insert(name, NvValue::Uint64Array(guids.clone()));
         }
     }
     list
@@ -131,6 +138,10 @@ pub fn decode(token: &str) -> Result<Nvlist, TokenError> {
 pub fn state_of(token: &str) -> Result<ResumeState, TokenError> {
     let list = decode(token)?;
     let number = |name| list.get_u64(name).ok_or(TokenError::List);
+    let guids = |name: &str| match list.get(name) {
+        Some(NvValue::Uint64Array(guids)) => Some(guids.clone()),
+        _ => None,
+    };
     let mut features = StreamFeatures::default();
     for (feature, name) in OPTIONS {
         if list.contains(name) {
@@ -147,6 +158,7 @@ pub fn state_of(token: &str) -> Result<ResumeState, TokenError> {
             bytes: number("bytes")?,
         },
         features,
+        redacted: RedactedFor { snapshots: guids("redact_snaps"), from: guids("book_redact_snaps") },
     })
 }
 

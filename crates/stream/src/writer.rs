@@ -21,6 +21,7 @@ pub struct StreamWriter {
     state: State,
     sum: Sum,
     written_bytes: u64,
+    sums_packages: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,7 +34,13 @@ enum State {
 impl StreamWriter {
     /// Writes to `sink` in this byte order.
     pub fn new(sink: Box<dyn AsyncWrite + Send + Unpin>, endian: Endian) -> StreamWriter {
-        StreamWriter { sink, state: State::Outside, sum: Sum::new(endian), written_bytes: 0 }
+        let sum = Sum::new(endian);
+        StreamWriter { sink, state: State::Outside, sum, written_bytes: 0, sums_packages: false }
+    }
+
+    /// Sums the ENDs of packages too, as zstream does.
+    pub(crate) fn summing_packages(self) -> StreamWriter {
+        StreamWriter { sums_packages: true, ..self }
     }
 
     /// Bytes written so far.
@@ -62,10 +69,13 @@ impl StreamWriter {
                 let is_package = begin.header == HeaderType::Compound;
                 (raw, if is_package { State::PackageHead } else { State::Stream })
             }
-            (Record::End(_), State::Outside) => (Record::End(End::default()).encode(endian)?, State::Outside),
+            (Record::End(_), State::Outside) => {
+                self.sum = Sum::new(endian);
+                (self.end_of_package(End::default())?, State::Outside)
+            }
             (Record::End(_), State::PackageHead) => {
                 let end = End { checksum: self.sum.words(), ..End::default() };
-                (Record::End(end).encode(endian)?, State::Outside)
+                (self.end_of_package(end)?, State::Outside)
             }
             (Record::End(end), State::Stream) => {
                 let end = End { checksum: self.sum.words(), ..end.clone() };
@@ -94,6 +104,13 @@ impl StreamWriter {
     #[boxed]
     pub async fn flush(&mut self) -> Result<()> {
         self.sink.flush().await.map_err(StreamError::Write)
+    }
+
+    fn end_of_package(&mut self, end: End) -> Result<[u8; DRR_BYTES]> {
+        match self.sums_packages {
+            true => self.summed(&Record::End(end)),
+            false => Ok(Record::End(end).encode(self.sum.endian())?),
+        }
     }
 
     /// A record that ends with the sum of all bytes before.

@@ -8,7 +8,7 @@
 //!       log_of_dataset           adds the event to the pool's history, in the same txg
 //!
 //!   datasets   create, clone, snapshot, destroy, destroy_snapshot, rename, promote, rollback, set, hold,
-//!              mark, allow, change_key, receive; shared helpers: make, counts, crypt, remapped
+//!              mark, redact, allow, change_key, receive; shared helpers: make, counts, crypt, remapped
 //!   pool       create, vdevs, attach, detach, removal, remove_log, leaves, expand, expansion, health,
 //!              sparing, validate, mend, errors, split, reguid, scan, passes, auxiliary, settings, features,
 //!              upgrade, checkpoint
@@ -40,6 +40,7 @@ mod new_dataset;
 mod pool;
 mod promote;
 mod receive;
+mod redact;
 mod remapped;
 mod rename;
 mod rollback;
@@ -85,11 +86,14 @@ pub use pool::split::{SplitOff, split};
 pub use pool::validate::validate;
 pub use pool::vdevs::add_vdevs;
 pub use promote::promote;
+pub use receive::correct::{CorrectError, Corrected, Correction, Offer};
 pub use receive::finish::{Finish, end_receive};
 pub use receive::properties::receive_properties;
 pub use receive::raw::{RawKeys, inherit_root};
+pub use receive::redacted::RedactedFor;
 pub use receive::resume::{Progress, ResumeState, note_progress, resume_state, unfinished_receive};
 pub use receive::{NewReceive, Receiving, abort_receive, begin_receive};
+pub use redact::{RedactedRun, Redaction, redact};
 pub use rename::{rename, rename_snapshots};
 pub use rollback::rollback;
 pub use set::{Instead, SIZES, check_changes, check_settings, inherit, is_of_owner, set_property};

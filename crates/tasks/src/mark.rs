@@ -82,10 +82,8 @@ async fn bookmark_sync(context: &mut SyncContext, source: &str, mark: &str) -> R
     if FeatureCounts::of(&context.edit()).count("bookmarks").await?.is_none() {
         return Err(DatasetError::unsuitable(mark, "bookmark feature not enabled"));
     }
+    refuse_existing(&head, mark).await?;
     let marks = head.bookmarks().await?;
-    if marks.iter().any(|other| other.name == mark) {
-        return Err(DatasetError::DatasetExists { name: mark.into() });
-    }
     let (phys, origin) = match marks.iter().find(|other| other.name == source) {
         Some(Named { phys, .. }) => {
             let copy = Bookmark { redaction_list: ObjectId(0), ..*phys };
@@ -98,16 +96,34 @@ async fn bookmark_sync(context: &mut SyncContext, source: &str, mark: &str) -> R
             (bookmark_of(context, &snapshot).await?, origin)
         }
     };
-    let (edit, id) = (context.edit(), ObjectId(head.id().0));
+    add_mark(context, (path, ObjectId(head.id().0)), own, &phys, &origin).await
+}
+
+/// Refuses a bookmark that exists.
+pub(crate) async fn refuse_existing(head: &Dataset, mark: &str) -> Result<()> {
+    match head.bookmarks().await?.iter().any(|other| other.name == mark) {
+        true => Err(DatasetError::DatasetExists { name: mark.into() }),
+        false => Ok(()),
+    }
+}
+
+/// Adds a bookmark to a head's table.
+pub(crate) async fn add_mark(
+    context: &mut SyncContext,
+    (path, id): (&str, ObjectId),
+    own: &str,
+    phys: &Bookmark,
+    origin: &str,
+) -> Result<()> {
     let zap = bookmark_table(context, id).await?;
     let words = phys.to_words();
-    let is_long = has_sizes(&phys) || phys.ivset_guid.0 != 0;
+    let is_long = has_sizes(phys) || phys.ivset_guid.0 != 0 || phys.redaction_list.0 != 0;
     let words = if is_long { &words[..] } else { &words[..OLD_WORDS] };
-    ZapEdit::new(&edit, zap).add(own, &ZapValue::from_words(words)).await?;
+    ZapEdit::new(&context.edit(), zap).add(own, &ZapValue::from_words(words)).await?;
     if is_long {
         context.use_feature("bookmark_v2", 1).await?;
     }
-    if has_sizes(&phys) {
+    if has_sizes(phys) {
         context.use_feature("bookmark_written", 1).await?;
     }
     let details = format!("name={own} creation_txg={} {origin}", phys.creation_txg);
@@ -115,7 +131,7 @@ async fn bookmark_sync(context: &mut SyncContext, source: &str, mark: &str) -> R
 }
 
 /// A snapshot's bookmark; with sizes only under feature `bookmark_written` (`dsl_bookmark_set_phys`).
-async fn bookmark_of(context: &SyncContext, dataset: &Dataset) -> Result<Bookmark> {
+pub(crate) async fn bookmark_of(context: &SyncContext, dataset: &Dataset) -> Result<Bookmark> {
     let snapshot = dataset.phys();
     let ivset = dataset.field(dataset_field::IVSET_GUID).await?.and_then(|words| words.first().copied());
     let mut mark = Bookmark {

@@ -14,9 +14,11 @@
 //! Source: OpenZFS `dmu_recv.c` (`dmu_recv_begin_check`, `dmu_recv_begin_sync`,
 //! `dmu_recv_resume_begin_check`, `dmu_recv_cleanup_ds`), `libzfs_sendrecv.c` (wording).
 
+pub(crate) mod correct;
 pub(crate) mod finish;
 pub(crate) mod properties;
 pub(crate) mod raw;
+pub(crate) mod redacted;
 pub(crate) mod resume;
 mod swap;
 
@@ -42,6 +44,7 @@ use crate::destroy::{destroy_head, unfinished};
 use crate::make::{RECV_CLONE_NAME, make_dir, make_head};
 use crate::new_dataset::Settings;
 use crate::receive::raw::{RawKeys, check_base, store_new};
+use crate::receive::redacted::RedactedFor;
 use crate::receive::resume::{begin_resumable, check_resumed, has_state};
 use crate::whole::readable;
 
@@ -77,6 +80,8 @@ pub struct NewReceive {
     pub settings: Settings,
     /// Keys of a raw stream.
     pub raw: Option<RawKeys>,
+    /// The stream's redaction snapshots.
+    pub redacted: RedactedFor,
 }
 
 /// A head being filled by a stream.
@@ -166,9 +171,11 @@ async fn begin_sync(
         None => (new.target.clone(), begin_new(context, new, crypt).await?),
     };
     if new.is_resumable {
-        begin_resumable(context, id, &new.begin).await?;
+        begin_resumable(context, id, &new.begin, &new.redacted).await?;
     }
-    let wanted = FEATURES.iter().filter(|(asked, _)| new.begin.features.has(*asked));
+    redacted::note(context, id, new).await?;
+    let of_blocks = |asked: StreamFeatures| asked != StreamFeatures::REDACTED;
+    let wanted = FEATURES.iter().filter(|(asked, _)| new.begin.features.has(*asked) && of_blocks(*asked));
     context.activate_of_blocks(DatasetId(id.0), &wanted.map(|(_, name)| *name).collect()).await?;
     context.log_of_dataset((&head, id), "receive", NO_DETAILS).await?;
     Ok(Receiving { target: new.target.clone(), head, id: DatasetId(id.0) })
@@ -188,8 +195,8 @@ async fn check_features(context: &SyncContext, new: &NewReceive) -> Result<()> {
             return refuse(NEEDS_UPGRADE);
         }
     }
-    if features.has(StreamFeatures::REDACTED) {
-        return refuse("redacted streams can't be received yet");
+    if features.has(StreamFeatures::REDACTED) && new.redacted.snapshots.is_none() {
+        return refuse("invalid backup stream");
     }
     if new.is_resumable && counts.count("extensible_dataset").await?.is_none() {
         return refuse(NEEDS_UPGRADE);
@@ -314,6 +321,7 @@ async fn base_of(context: &SyncContext, new: &NewReceive, target: &Dataset) -> R
         let why = format!("destination {name} has been modified\nsince most recent snapshot");
         return Err(DatasetError::unsuitable(name, why));
     }
+    redacted::check_base(new, base).await?;
     let base = newest;
     refuse_split_blocks(new, base).await?;
     match &new.raw {
@@ -418,6 +426,7 @@ async fn origin_of(context: &SyncContext, new: &NewReceive, origin: &str) -> Res
         let why = format!("most recent snapshot of {} does not\nmatch incremental source", new.target);
         return Err(DatasetError::unsuitable(&new.target, why));
     }
+    redacted::check_base(new, &found).await?;
     refuse_split_blocks(new, &found).await?;
     if found.creation_txg() >= context.txg() {
         return Err(DatasetError::NextTxg { name: origin.into() });
@@ -481,6 +490,7 @@ async fn resume_sync(context: &mut SyncContext, new: &NewReceive) -> Result<Rece
         }
     };
     check_resumed(&found, &new.begin).await?;
+    redacted::check_resumed(new, &found).await?;
     if new.raw.is_none() {
         // The head may still be cached with a key that has been unloaded since.
         found.key().await?;

@@ -4,7 +4,7 @@ mod cat;
 pub mod cp;
 mod du;
 pub mod find;
-mod line;
+pub mod line;
 mod ls;
 mod stat;
 

@@ -21,11 +21,6 @@ const ZFS: &[Missing] = &[
         &["program"],
         "Verbs take many datasets: -r, ranges (`zfs destroy DATASET@FIRST%LAST`) or several names",
     ),
-    (
-        &["redact"],
-        "`cenote cp -r` copies files into a pool and out of it. To redact snapshots, import the pool with \
-              OpenZFS",
-    ),
     (&["share", "unshare"], "`cenote cp` copies files out. To share them, import the pool with OpenZFS"),
     (
         &["upgrade"],

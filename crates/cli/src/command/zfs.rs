@@ -54,6 +54,8 @@ pub enum Zfs {
     Rename(rename::Rename),
     /// Bookmark a snapshot, to send changes since then even after it is destroyed
     Bookmark(hold::Bookmark),
+    /// Bookmark a snapshot with a list of blocks that redacted streams leave out
+    Redact(hold::Redact),
     /// Set properties
     Set(set::Set),
     /// Clear properties, so that inherited values apply
@@ -215,6 +217,7 @@ impl Zfs {
             Zfs::Promote(promote) => promote.run(session).await,
             Zfs::Rename(rename) => rename.run(session).await,
             Zfs::Bookmark(bookmark) => bookmark.run(session).await,
+            Zfs::Redact(redact) => redact.run(session).await,
             Zfs::Set(set) => set.run(session).await,
             Zfs::Inherit(inherit) => inherit.run(session).await,
             Zfs::Allow(allow) => allow.run(session).await,

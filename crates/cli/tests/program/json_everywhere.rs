@@ -86,6 +86,13 @@ const LINES: &str = "\
     ! zfs send tank/fs@a
     ! zfs receive tank/received
     ! zfs receive -A tank/fs
+    ! zfs receive -c tank/fs@a
+    zfs redact tank/fs@a mark tank/fs@b
+    zfs destroy tank/fs#mark
+    ! stream token nosuch
+    ! stream ls file
+    ! stream verify file
+    ! stream recompress file
     ! zfs destroy tank/fs@a
     zfs release tag tank/fs@a
     zfs clone tank/fs@b tank/clone

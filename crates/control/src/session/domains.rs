@@ -7,6 +7,9 @@ use cenote_host::mounts::Mounts;
 
 use crate::error::ControlError;
 
+/// The child dataset that receives an increment: `recv_clone_name`.
+const RECV_CLONE_NAME: &str = "%recv";
+
 /// An encryption root and its descendants, clones elsewhere included.
 pub struct KeyDomain {
     /// Root.
@@ -22,9 +25,12 @@ pub async fn key_domains(mos: &Mos, name: Option<&str>) -> Result<Vec<KeyDomain>
         if dataset.is_snapshot() {
             continue;
         }
-        if let Some(info) = dataset.dir().encryption().await? {
-            encrypted.push((dataset, info));
+        let Some(info) = dataset.dir().encryption().await? else { continue };
+        // An increment that is being received, or broke off, has the same key.
+        if let Some(beside) = dataset.dir().child(RECV_CLONE_NAME).await? {
+            encrypted.push((beside.head().await?, info.clone()));
         }
+        encrypted.push((dataset, info));
     }
     let is_meant = |root: &str| {
         name.is_none_or(|name| {

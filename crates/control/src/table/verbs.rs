@@ -4,7 +4,7 @@ use super::Row;
 use crate::{files, inspect, running, volume, zfs, zpool};
 
 /// All of them, by name.
-pub static VERBS: [Row; 82] = [
+pub static VERBS: [Row; 83] = [
     Row::of::<running::arcstat::Arcstat>(),
     Row::of::<files::cat::Cat>(),
     Row::of::<files::copy::Cp>(),
@@ -42,6 +42,7 @@ pub static VERBS: [Row; 82] = [
     Row::of::<zfs::space::projectspace::Projectspace>(),
     Row::of::<zfs::tree::promote::Promote>(),
     Row::of::<zfs::receive::Receive>(),
+    Row::of::<zfs::points::redact::Redact>(),
     Row::of::<zfs::points::release::Release>(),
     Row::of::<zfs::tree::rename::Rename>(),
     Row::of::<zfs::points::rollback::Rollback>(),

@@ -4,6 +4,7 @@ pub mod bookmark;
 pub mod diff;
 pub mod hold;
 pub mod holds;
+pub mod redact;
 pub mod release;
 pub mod rollback;
 pub mod snapshot;

@@ -50,6 +50,8 @@ pub struct Receive {
     pub dry_run: bool,
     /// `-v`: report received streams.
     pub verbose: bool,
+    /// `-c`: heal lost blocks of the stream's snapshot.
+    pub corrective: bool,
     /// `-o`: properties to set.
     pub settings: Vec<Setting>,
     /// `-x`: properties to skip.
@@ -78,6 +80,12 @@ pub struct Taken {
     pub snapshots: Vec<String>,
     /// Snapshots already present.
     pub skipped: Vec<String>,
+    /// Of `-c`: blocks verified.
+    #[serde(default)]
+    pub checked_blocks: u64,
+    /// Of `-c`: lost blocks restored.
+    #[serde(default)]
+    pub healed_blocks: u64,
 }
 
 impl Verb for Receive {
@@ -110,7 +118,12 @@ impl Verb for Receive {
                 session.caller().note_bare(text);
             }
             let outcome = if received.is_partial { Outcome::Failed } else { Outcome::Done };
-            answer = Taken { snapshots: received.snapshots, skipped: received.skipped };
+            answer = Taken {
+                snapshots: received.snapshots,
+                skipped: received.skipped,
+                checked_blocks: received.corrected.blocks,
+                healed_blocks: received.corrected.restored,
+            };
             Ok(outcome)
         };
         let outcome = session.change_pool_with(&pool, new, work).await?;
@@ -121,6 +134,11 @@ impl Verb for Receive {
 impl Receive {
     /// Rejects contradictory options.
     fn check(&self) -> Result<(), ControlError> {
+        if self.corrective && self.no_mount {
+            return Err(refused(
+                "cannot receive: corrective recv can not be used when combined with this flag",
+            ));
+        }
         let is_more = self.naming != Naming::Exact || self.dry_run || self.resumable || self.no_mount;
         match self.abort && is_more {
             true => Err(ControlError::Usage("invalid option: -A takes no other".into())),
@@ -141,6 +159,7 @@ impl Receive {
             origin: self.origin.clone(),
             skips_holds: self.skip_holds,
             is_dry: self.dry_run,
+            is_corrective: self.corrective,
             settings: read_all(&self.settings, None).map_err(ControlError::Usage)?,
             excluded: self.excluded.clone(),
         })

@@ -12,7 +12,7 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use cenote_dataset::{Dataset, Mos};
+use cenote_dataset::{Bookmark, Dataset, Mos};
 use cenote_engine::SnapshotHold;
 use cenote_format::bytes::Endian;
 use cenote_format::nvlist::NvValue;
@@ -21,7 +21,8 @@ use cenote_format::units::Guid;
 use cenote_inspect::InspectError;
 use cenote_object::DatasetError;
 use cenote_stream::send::{
-    Extent, Notice, Plan, Progress, Ready, Replica, Resume, SendError, SendFlags, SendRequest, Since, Step,
+    Extent, Notice, Plan, Progress, REDACTED_DATASETS, Ready, Replica, Resume, SendError, SendFlags,
+    SendRequest, Since, Step, redaction_snapshots,
 };
 use cenote_stream::{StreamError, StreamWriter, token};
 use cenote_tasks::{ResumeState, resume_state};
@@ -29,10 +30,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ControlError;
+use crate::permissions::Permissions;
 use crate::pipe::Outlet;
 use crate::session::{Session, dataset, pool_of};
 use crate::text::{iso_utc, nice_bytes};
 use crate::verb::{Answered, Looks, Needs, Verb};
+use crate::zfs::permitted::head_of;
 
 /// The child dataset that receives an increment: `recv_clone_name`.
 const RECV_CLONE_NAME: &str = "%recv";
@@ -73,6 +76,8 @@ pub struct Send {
     pub token: Option<String>,
     /// `-S`: send a partially received state.
     pub saved: bool,
+    /// `--redact`: a redaction bookmark of the snapshot; its blocks are left out.
+    pub redact: Option<String>,
     /// `-n`: send nothing.
     pub dry_run: bool,
     /// `-v`, `-P`: report streams and sizes.
@@ -142,9 +147,30 @@ impl Foretold {
 
 impl Verb for Send {
     const NAME: &'static str = "zfs send";
-    const NEEDS: Needs = Needs::All;
+    const NEEDS: Needs = Needs::Delegated;
     const LOOKS: Looks = Looks::Never;
     type Answer = Sent;
+
+    /// `send` on each dataset sent; `send:raw` is enough for raw streams.
+    async fn permissions(&self, session: &Session) -> Result<Permissions, ControlError> {
+        let state = self.token.as_deref().map(token::state_of).transpose();
+        let state = state.map_err(|error| ControlError::Unresumable(error.to_string()))?;
+        let target = match state.filter(|_| !self.saved) {
+            Some(state) => String::from_utf8_lossy(&state.to_name).into_owned(),
+            None => self.target.clone(),
+        };
+        let mos = session.pool_to_ask(&target).await?;
+        let top = dataset(&mos, head_of(&target)).await?;
+        let mut datasets = vec![top.clone()];
+        if self.replicate {
+            datasets.extend(top.descendants().await?);
+        }
+        let mut permissions = Permissions::to(format!("send '{target}'"));
+        for dataset in datasets.iter().filter(|dataset| !dataset.is_snapshot()) {
+            permissions.need_one_of(dataset, if self.raw { &["send", "send:raw"] } else { &["send"] });
+        }
+        Ok(permissions)
+    }
 
     /// # Errors
     /// Contradictory options; a snapshot that is missing or not earlier; unreadable data.
@@ -223,15 +249,19 @@ impl Send {
     fn check(&self) -> Result<(), ControlError> {
         let usage = |text: &str| Err(ControlError::Usage(text.into()));
         let is_package = self.replicate || self.props || self.backup || self.holds;
-        if self.token.is_some() && !self.saved && (self.from.is_some() || is_package) {
+        let is_redacted = self.redact.is_some();
+        if self.token.is_some() && !self.saved && (self.from.is_some() || is_package || is_redacted) {
             return usage("invalid flags combined with -t");
         }
         let has_manner = self.large_blocks || self.embedded || self.compressed || self.raw;
-        if self.saved && (self.from.is_some() || is_package || has_manner) {
+        if self.saved && (self.from.is_some() || is_package || has_manner || is_redacted) {
             return usage("incompatible flags combined with saved send flag");
         }
         if self.saved && self.target.contains('@') {
             return usage("saved send must specify the dataset with partially-received state");
+        }
+        if self.raw && is_redacted {
+            return Err(refused("Error: raw sends may not be redacted."));
         }
         if self.skip_missing && !self.replicate {
             return usage("skip-missing flag can only be used in conjunction with replicate");
@@ -245,6 +275,9 @@ impl Send {
         if self.from.as_ref().is_some_and(|from| from.contains('#')) {
             return Err(refused("Error: multiple snapshots cannot be sent from a bookmark."));
         }
+        if is_redacted {
+            return Err(refused("Error: multiple snapshots cannot be sent redacted."));
+        }
         if !self.target.contains('@') {
             return Err(refused("Error: Unsupported flag with filesystem or bookmark."));
         }
@@ -257,8 +290,30 @@ impl Send {
             true => self.many(mos, &dataset).await?,
             false => Extent::One(self.since(mos, &dataset, session).await?),
         };
+        let redact = match &self.redact {
+            Some(mark) => Some(self.redaction(&dataset, mark).await?),
+            None => None,
+        };
         let bare = bare(dataset, extent, self.flags());
-        Ok(SendRequest { props: self.props, backup: self.backup, holds: self.holds, ..bare })
+        Ok(SendRequest { props: self.props, backup: self.backup, holds: self.holds, redact, ..bare })
+    }
+
+    /// Resolves the argument of `--redact`: a bookmark of the snapshot's dataset, by its own name.
+    async fn redaction(&self, snapshot: &Dataset, mark: &str) -> Result<Bookmark, ControlError> {
+        let failed = |why: &str| refused(format!("warning: cannot send '{}': {why}", self.target));
+        if !snapshot.is_snapshot() {
+            return Err(failed("cannot do a redacted send to a filesystem"));
+        }
+        let own = mark.rsplit('#').next().unwrap_or(mark);
+        let name = format!("{}#{own}", snapshot.dir().name());
+        let marks = snapshot.dir().head().await?.bookmarks().await?;
+        let found = marks.into_iter().find(|mark| mark.name == name);
+        let missing = || ControlError::NotFound(format!("cannot open '{name}': bookmark does not exist"));
+        let found = found.ok_or_else(missing)?;
+        match found.phys.redaction_list.0 {
+            0 => Err(failed("not a redaction bookmark")),
+            _ => Ok(found),
+        }
     }
 
     fn flags(&self) -> SendFlags {
@@ -390,14 +445,17 @@ impl Send {
             SendError::Pool(error) => error.into(),
             SendError::Block { source, .. } if !source.is_damage() => source.into(),
             SendError::Stream(StreamError::Write(source)) => self.unwritten(source),
+            error @ (SendError::NoRedaction { .. } | SendError::IncompleteRedaction) => {
+                refused(format!("warning: cannot send '{name}': {error}"))
+            }
             error => refused(error.to_string()),
         }
     }
 }
 
 fn bare(dataset: Dataset, extent: Extent, flags: SendFlags) -> SendRequest {
-    let (resume, saved) = (Resume::default(), false);
-    SendRequest { dataset, extent, flags, props: false, backup: false, holds: false, resume, saved }
+    let (resume, saved, redact) = (Resume::default(), false, None);
+    SendRequest { dataset, extent, flags, props: false, backup: false, holds: false, resume, saved, redact }
 }
 
 /// The request that resumes a stream.
@@ -410,9 +468,46 @@ async fn resumed(mos: &Mos, state: &ResumeState, flags: SendFlags) -> Result<Sen
             Err(_) => format!("'{name}' used in the initial send no longer exists"),
         }));
     };
-    let since = source_of(&dataset, state.from_guid).await?;
+    let since = match &state.redacted.from {
+        Some(guids) => redacted_source_of(&dataset, state.from_guid, guids).await?,
+        None => source_of(&dataset, state.from_guid).await?,
+    };
+    let redact = match &state.redacted.snapshots {
+        // A redacted snapshot is sent as it is.
+        Some(guids) if dataset.field(REDACTED_DATASETS).await?.is_none() => {
+            let marks = dataset.dir().head().await?.bookmarks().await?;
+            let own = marks.into_iter().filter(|mark| mark.phys.guid == dataset.guid());
+            Some(redacted_for(&dataset, own.collect(), guids).await?)
+        }
+        _ => None,
+    };
     let resume = Resume { object: state.progress.object, offset: state.progress.offset };
-    Ok(SendRequest { resume, ..bare(dataset, Extent::One(since), flags.and(flags_of(state))) })
+    let bare = bare(dataset, Extent::One(since), flags.and(flags_of(state)));
+    Ok(SendRequest { resume, redact, ..bare })
+}
+
+/// The redaction bookmark, or redacted snapshot, with that guid and these redaction snapshots.
+async fn redacted_source_of(to: &Dataset, guid: Guid, guids: &[u64]) -> Result<Since, ControlError> {
+    if let found @ Since::Snapshot(from) = &source_of(to, guid).await?
+        && from.field(REDACTED_DATASETS).await?.is_some()
+    {
+        return Ok(found.clone());
+    }
+    let marks = to.dir().head().await?.bookmarks().await?;
+    let own = marks.into_iter().filter(|mark| mark.phys.guid == guid);
+    Ok(Since::Bookmark(redacted_for(to, own.collect(), guids).await?))
+}
+
+/// The redaction bookmark for these snapshots.
+async fn redacted_for(to: &Dataset, marks: Vec<Bookmark>, guids: &[u64]) -> Result<Bookmark, ControlError> {
+    for mark in marks.into_iter().filter(|mark| mark.phys.redaction_list.0 != 0) {
+        let own = redaction_snapshots(to.mos(), &mark).await;
+        let own = own.map_err(|error| ControlError::Unresumable(error.to_string()))?;
+        if own.len() == guids.len() && own.iter().all(|guid| guids.contains(guid)) {
+            return Ok(mark);
+        }
+    }
+    Err(ControlError::Unresumable("no appropriate redaction bookmark exists".into()))
 }
 
 /// The request that sends a partially received state.

@@ -5,7 +5,7 @@
 //! (the expected state), [`work`] (the operations), [`run`] (the data that must survive), [`check`] (whether
 //! it did), [`cuts`], [`faults`], [`flushes`], [`mirrors`], [`replace`], [`spares`], [`removal`],
 //! [`expansion`], [`scans`], [`repairs`], [`replays`], [`healthy`], [`trim`], [`ahead`], [`full`],
-//! [`shared`], [`owners`], [`accused`], [`rewind`], [`dropped`] and [`many`] (the tests).
+//! [`shared`], [`receives`], [`owners`], [`accused`], [`rewind`], [`dropped`] and [`many`] (the tests).
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod accused;
@@ -25,6 +25,7 @@ mod model;
 mod owners;
 mod pools;
 mod power_cut;
+mod receives;
 mod removal;
 mod repairs;
 mod replace;

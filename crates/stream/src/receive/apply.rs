@@ -173,7 +173,7 @@ impl Filling {
             Record::Object(record) => (record.object, Some(0), record.to_guid),
             Record::Write(record) => (record.object, Some(record.offset), record.to_guid),
             Record::WriteEmbedded(record) => (record.object, Some(record.offset), record.to_guid),
-            Record::Free(record) => (record.object, None, record.to_guid),
+            Record::Free(record) | Record::Redact(record) => (record.object, None, record.to_guid),
             Record::Spill(record) => (record.object, None, record.to_guid),
             Record::FreeObjects(record) => (ObjectId(1), None, record.to_guid),
             Record::ObjectRange(record) if self.raw.is_some() => (ObjectId(1), None, record.to_guid),
@@ -281,7 +281,8 @@ async fn apply(edit: &Edit, way: Way, Item { record, payload, .. }: Item) -> Res
         Record::Object(record) => object::receive(edit, way, &record, payload).await,
         Record::Write(record) => write(edit, way, &record, payload).await,
         Record::WriteEmbedded(record) => write_embedded(edit, way, &record, payload).await,
-        Record::Free(range) => free(edit, &range).await,
+        // As in OpenZFS, what the sender left out is a hole here.
+        Record::Free(range) | Record::Redact(range) => free(edit, &range).await,
         Record::Spill(record) => spill(edit, way, &record, payload).await,
         _ => Ok(()),
     }

@@ -9,19 +9,20 @@ use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, DatasetKind};
 use cenote_engine::Engine;
 use cenote_format::bytes::Endian;
-use cenote_format::nvlist::Nvlist;
+use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::objset::ObjsetType;
 use cenote_format::stream::{Begin, BeginFlags, Record, StreamFeatures};
 use cenote_format::units::Guid;
 use cenote_object::DatasetError;
 use cenote_tasks::{
-    Finish, NewReceive, Progress, RawKeys, Receiving, Settings, abort_receive, begin_receive, end_receive,
-    note_progress, receive_properties, resume_state,
+    Finish, NewReceive, Progress, RawKeys, Receiving, RedactedFor, Settings, abort_receive, begin_receive,
+    end_receive, note_progress, receive_properties, resume_state,
 };
 
 use crate::error::{StreamError, check_features};
 use crate::reader::{Item, StreamReader};
 use crate::receive::apply::{Filling, Way};
+use crate::receive::correct;
 use crate::receive::error::{RECEIVE, ReceiveError, Result};
 use crate::receive::host::Work;
 use crate::receive::name::{Place, Placing};
@@ -73,6 +74,10 @@ pub(super) async fn receive_one(
         false => None,
     };
     let place = settled(engine, order, &begin, place, &context).await?;
+    if order.is_corrective {
+        correct::check(Around { engine, order, host }, what, &place, &begin).await?;
+        return corrected(Around { engine, order, host }, receipt, reader, place, &begin, start_bytes).await;
+    }
     let origin = match &order.origin {
         None if begin.flags.has(BeginFlags::CLONE) => {
             let found = by_guid(engine, begin.from_guid, &place.dataset).await?;
@@ -147,6 +152,7 @@ pub(super) async fn receive_one(
         is_resumable: order.is_resumable,
         settings: if is_new && found.is_none() { overrides.set.clone() } else { Settings::new() },
         raw: raw.clone(),
+        redacted: redacted_for(&list),
     };
     let receiving = begin_receive(engine, new).await.map_err(|error| ReceiveError::of_task(what, error))?;
     let is_raw = raw.is_some();
@@ -182,6 +188,33 @@ pub(super) async fn receive_one(
     }
     let is_made = is_new && found.is_none();
     overrides.follow(engine, &place.dataset, is_made, &mut receipt.received).await?;
+    let took = engine.runtime().now().since(begun);
+    host.received(reader.read_bytes().saturating_sub(start_bytes), took);
+    Ok(Some(place))
+}
+
+/// Heals the snapshot of a stream.
+async fn corrected(
+    around: Around<'_>,
+    receipt: &mut Receipt,
+    reader: &mut StreamReader,
+    place: Place,
+    begin: &Begin,
+    start_bytes: u64,
+) -> Result<Option<Place>> {
+    let Around { engine, order, host } = around;
+    let begun = engine.runtime().now();
+    let doing = if order.is_dry { "would receive" } else { "receiving" };
+    let kind = if begin.from_guid == Guid(0) { "full" } else { "incremental" };
+    let sent = String::from_utf8_lossy(&begin.to_name);
+    host.line(format!("{doing} corrective {kind} stream of {sent} into {}", place.full()));
+    if order.is_dry {
+        skip(reader).await?;
+        return Ok(Some(place));
+    }
+    let done = correct::correct(around, kind_of(begin, order), reader, &place, begin).await?;
+    receipt.received.corrected.blocks += done.blocks;
+    receipt.received.corrected.restored += done.restored;
     let took = engine.runtime().now().since(begun);
     host.received(reader.read_bytes().saturating_sub(start_bytes), took);
     Ok(Some(place))
@@ -233,6 +266,15 @@ async fn skip(reader: &mut StreamReader) -> Result<()> {
         }
     }
     Err(ReceiveError::of_stream(StreamError::Incomplete))
+}
+
+/// The redaction snapshots in a stream.
+fn redacted_for(list: &Nvlist) -> RedactedFor {
+    let guids = |name: &str| match list.get(name) {
+        Some(NvValue::Uint64Array(guids)) => Some(guids.clone()),
+        _ => None,
+    };
+    RedactedFor { snapshots: guids("redact_snaps"), from: guids("redact_from_snaps") }
 }
 
 /// The keys in a raw stream.

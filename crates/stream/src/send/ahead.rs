@@ -20,7 +20,8 @@ use tokio::sync::mpsc;
 
 use super::error::{Result, SendError};
 use super::records::Manner;
-use super::walk::{Block, Part, Walk};
+use super::redaction::Parts;
+use super::walk::{Block, Part};
 
 /// Bytes of data in a window.
 const WINDOW_BYTES: u64 = 4 << 20;
@@ -50,9 +51,9 @@ pub(super) struct Window {
 
 impl Ahead {
     /// Starts to walk and to read.
-    pub(super) fn new(objset: &Objset, walk: Walk, manner: Manner) -> Ahead {
+    pub(super) fn new(objset: &Objset, parts: Parts, manner: Manner) -> Ahead {
         let (sender, windows) = mpsc::channel(WINDOWS_AHEAD);
-        let task = cut(objset.clone(), walk, manner, sender);
+        let task = cut(objset.clone(), parts, manner, sender);
         Ahead { windows, _walk: objset.pool().runtime().spawn(task).abort_on_drop() }
     }
 
@@ -69,11 +70,11 @@ impl Ahead {
 }
 
 /// Cuts a walk into windows, until the receiver is gone.
-async fn cut(objset: Objset, mut walk: Walk, manner: Manner, sender: mpsc::Sender<Result<Started>>) {
+async fn cut(objset: Objset, mut source: Parts, manner: Manner, sender: mpsc::Sender<Result<Started>>) {
     loop {
         let room = sender.reserve().await;
         let Ok(room) = room else { return };
-        let parts = match window(&mut walk, &manner).await {
+        let parts = match window(&mut source, &manner).await {
             Ok(parts) => parts,
             Err(error) => return room.send(Err(error)),
         };
@@ -91,10 +92,10 @@ async fn cut(objset: Objset, mut walk: Walk, manner: Manner, sender: mpsc::Sende
     }
 }
 
-async fn window(walk: &mut Walk, manner: &Manner) -> Result<Vec<Part>> {
+async fn window(source: &mut Parts, manner: &Manner) -> Result<Vec<Part>> {
     let (mut parts, mut bytes) = (Vec::new(), 0);
     while parts.len() < WINDOW_PARTS && bytes < WINDOW_BYTES {
-        let Some(part) = walk.next().await? else { break };
+        let Some(part) = source.next().await? else { break };
         bytes += manner.data_of(&part).map_or(0, |block| block.bp.lsize().0);
         parts.push(part);
     }

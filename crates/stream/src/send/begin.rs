@@ -93,6 +93,9 @@ async fn features(source: &SendSource) -> Result<StreamFeatures> {
     if source.resume != Default::default() {
         features = features | StreamFeatures::RESUMING;
     }
+    if source.redaction.is_some() {
+        features = features | StreamFeatures::REDACTED;
+    }
     if uses(source, LARGE_DNODE).await? {
         features = features | StreamFeatures::LARGE_DNODE;
     }
@@ -122,7 +125,11 @@ async fn has_spill_blocks(source: &SendSource) -> Result<bool> {
 
 async fn payload(source: &SendSource, features: StreamFeatures) -> Result<Bytes> {
     let mut list = Nvlist::new();
-    if let Some(guids) = source.dataset.field(REDACTED_DATASETS).await? {
+    let redacted = match &source.redaction {
+        Some(redaction) => Some(redaction.snapshots.clone()),
+        None => source.dataset.field(REDACTED_DATASETS).await?,
+    };
+    if let Some(guids) = redacted {
         list.insert("redact_snaps", NvValue::Uint64Array(guids));
     }
     if let Some(guids) = &source.ancestor.redact_snaps {

@@ -43,14 +43,15 @@ pub enum SendError {
         /// The source.
         from: String,
     },
-    /// The receiver lacks the redacted blocks.
-    #[error("cannot send '{name}': '{from}' is a redaction bookmark; streams from these can't be made yet")]
-    Redacted {
-        /// The snapshot.
-        name: String,
+    /// The bookmark has no redaction list, or is of another snapshot.
+    #[error("not a redaction bookmark of this snapshot: {mark}")]
+    NoRedaction {
         /// The bookmark.
-        from: String,
+        mark: String,
     },
+    /// OpenZFS was interrupted while it made the bookmark.
+    #[error("incomplete redaction bookmark provided")]
+    IncompleteRedaction,
     /// The snapshot, or its source, is missing.
     #[error("cannot send '{name}': snapshot {missing} does not exist")]
     Missing {

@@ -89,6 +89,10 @@ impl Plan {
     async fn source(&self, step: &Step) -> Result<SendSource> {
         let source = SendSource::open(&step.dataset, &step.since, self.request.flags).await?;
         let source = source.resumed(self.request.resume).await?;
+        let source = match &self.request.redact {
+            Some(mark) => source.redacted(mark).await?,
+            None => source,
+        };
         if self.request.saved { source.saved().await } else { Ok(source) }
     }
 }

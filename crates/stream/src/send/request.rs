@@ -1,6 +1,6 @@
 //! Requests of `zfs send`.
 
-use cenote_dataset::Dataset;
+use cenote_dataset::{Bookmark, Dataset};
 
 use super::source::{Resume, SendFlags, Since};
 
@@ -48,6 +48,8 @@ pub struct SendRequest {
     pub resume: Resume,
     /// Send the received part of a snapshot (`-S`).
     pub saved: bool,
+    /// Leave out the blocks that this redaction bookmark lists (`--redact`).
+    pub redact: Option<Bookmark>,
 }
 
 /// A notice to the user; the send continues.

@@ -3,17 +3,21 @@
 //! Source: OpenZFS `dmu_send.c` (`dmu_send`), `dsl_dataset.c` (`dsl_dataset_is_before`), `dsl_bookmark.c`
 //! (`dsl_bookmark_lookup`).
 
+use std::sync::Arc;
+
 use cenote_boxed::boxed;
 use cenote_dataset::{Bookmark, Dataset, Dir};
 use cenote_format::dsl::names::dataset_field;
 use cenote_format::units::{DatasetId, Guid, ObjectId, Txg};
 use cenote_object::Objset;
+use cenote_tasks::RedactedRun;
 
 use super::error::{Result, SendError};
+use super::redaction::RedactionList;
 use super::walk::Start;
 
 /// Field of a redacted dataset: the guids of its redaction snapshots.
-pub(super) const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
+pub const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
 
 /// Where an increment is received: `RECV_CLONE_NAME` below the dataset.
 const BESIDE: &str = "/%recv";
@@ -76,6 +80,8 @@ pub struct SendSource {
     pub(super) resume: Resume,
     pub(super) start: Start,
     pub(super) saved: Option<Saved>,
+    /// Blocks to leave out.
+    pub(super) redaction: Option<RedactionList>,
 }
 
 /// The receiver's snapshot; all zeros if there is none.
@@ -88,6 +94,8 @@ pub(super) struct Ancestor {
     pub(super) is_clone: bool,
     /// Its redaction snapshots.
     pub(super) redact_snaps: Option<Vec<u64>>,
+    /// Blocks that the receiver lacks.
+    pub(super) lacking: Arc<[RedactedRun]>,
 }
 
 /// A partly received snapshot.
@@ -111,7 +119,8 @@ impl SendSource {
         };
         let is_encrypted = dataset.dir().encryption().await?.is_some();
         let (dataset, resume, start) = (dataset.clone(), Resume::default(), Start::default());
-        Ok(SendSource { dataset, objset, is_encrypted, flags, ancestor, resume, start, saved: None })
+        let (saved, redaction) = (None, None);
+        Ok(SendSource { dataset, objset, is_encrypted, flags, ancestor, resume, start, saved, redaction })
     }
 
     /// Continues at the position where it broke off.
@@ -142,6 +151,19 @@ impl SendSource {
         Ok(SendSource { saved: Some(Saved { to_guid, to_name }), ..self })
     }
 
+    /// Leaves out the blocks on a redaction bookmark's list.
+    ///
+    /// # Errors
+    /// The bookmark has no list, or is of another snapshot.
+    #[boxed]
+    pub async fn redacted(self, mark: &Bookmark) -> Result<SendSource> {
+        if mark.phys.guid != self.dataset.guid() {
+            return Err(SendError::NoRedaction { mark: mark.name.clone() });
+        }
+        let redaction = Some(RedactionList::read(self.dataset.mos(), mark).await?);
+        Ok(SendSource { redaction, ..self })
+    }
+
     /// The snapshot's or dataset's name.
     pub fn name(&self) -> &str {
         self.dataset.name()
@@ -166,24 +188,27 @@ impl Ancestor {
                     ivset_guid: Guid(ivset.and_then(|words| words.first().copied()).unwrap_or(0)),
                     is_clone: from.dir().name() != to_dir,
                     redact_snaps: from.field(REDACTED_DATASETS).await?,
+                    lacking: Arc::default(),
                 })
             }
             Since::Bookmark(mark) => {
                 let (from_dir, _) = mark.name.split_once('#').unwrap_or((&mark.name, ""));
                 let dir = to.mos().dataset(from_dir).await?.dir().id();
                 let phys = &mark.phys;
-                if phys.redaction_list.0 != 0 {
-                    return Err(SendError::Redacted { name: to.name().into(), from: mark.name.clone() });
-                }
                 if !is_before(to, dir, phys.creation_txg).await? {
                     return Err(not_earlier(to, &mark.name));
                 }
+                let list = match phys.redaction_list.0 {
+                    0 => None,
+                    _ => Some(RedactionList::read(to.mos(), mark).await?),
+                };
                 Ok(Ancestor {
                     guid: phys.guid,
                     txg: phys.creation_txg,
                     ivset_guid: phys.ivset_guid,
                     is_clone: from_dir != to_dir,
-                    redact_snaps: None,
+                    lacking: list.as_ref().map(|list| list.runs.clone()).unwrap_or_default(),
+                    redact_snaps: list.map(|list| list.snapshots),
                 })
             }
         }
@@ -191,7 +216,7 @@ impl Ancestor {
 }
 
 /// Whether a snapshot (directory and txg) is an ancestor of a dataset, through snapshots and origins.
-async fn is_before(to: &Dataset, dir: ObjectId, txg: Txg) -> Result<bool> {
+pub(super) async fn is_before(to: &Dataset, dir: ObjectId, txg: Txg) -> Result<bool> {
     let mos = to.mos();
     let mut at = *to.phys();
     loop {

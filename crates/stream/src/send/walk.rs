@@ -16,6 +16,8 @@
 //! Source: OpenZFS `dmu_traverse.c` (`traverse_visitbp`), `dmu_send.c` (`send_cb`), `zio.c`
 //! (`zbookmark_subtree_completed`).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, BlkptrKind};
 use cenote_format::dnode::{DNODE_MIN_BYTES, DNODES_PER_BLOCK, Dnode, ObjectType};
@@ -26,8 +28,10 @@ use cenote_object::object::SPILL_BLOCK;
 use cenote_object::objset::META_DNODE_OBJECT;
 use cenote_object::trail::OpenedBlocks;
 use cenote_pool::{Form, PoolError, ReadContext};
+use cenote_tasks::RedactedRun;
 
 use super::error::{Result, SendError};
+use super::redaction::{has_objects, intersects, within};
 
 /// Metadata read at once, as decoded bytes.
 const BATCH_BYTES: u64 = 2 << 20;
@@ -121,6 +125,8 @@ struct Node {
     level: u8,
     block: u64,
     bp: Blkptr,
+    /// The receiver has it, except for blocks below that were left out.
+    is_old: bool,
 }
 
 enum Item {
@@ -141,6 +147,8 @@ pub(super) struct Walk {
     /// The next item is last.
     stack: Vec<Item>,
     opened: OpenedBlocks,
+    /// Blocks that the receiver lacks, though older: an earlier send left them out.
+    lacking: Arc<[RedactedRun]>,
 }
 
 impl Walk {
@@ -152,11 +160,25 @@ impl Walk {
         is_encrypted: bool,
         is_raw: bool,
     ) -> Result<Walk> {
+        Walk::with(objset, born_after, start, is_encrypted, is_raw, Arc::default())
+    }
+
+    /// The same, also over older blocks that the receiver lacks.
+    pub(super) fn with(
+        objset: &Objset,
+        born_after: Txg,
+        start: Start,
+        is_encrypted: bool,
+        is_raw: bool,
+        lacking: Arc<[RedactedRun]>,
+    ) -> Result<Walk> {
         let (objset, opened) = (objset.clone(), OpenedBlocks::default());
-        let mut walk = Walk { objset, born_after, start, is_raw, is_encrypted, stack: Vec::new(), opened };
-        if let Some(meta) = walk.objset.meta().filter(|_| walk.objset.bp().logical_birth() > born_after) {
+        let stack = Vec::new();
+        let mut walk = Walk { objset, born_after, start, is_raw, is_encrypted, stack, opened, lacking };
+        let is_old = walk.objset.bp().logical_birth() <= born_after;
+        if let Some(meta) = walk.objset.meta().filter(|_| !is_old || !walk.lacking.is_empty()) {
             let mut items = Vec::new();
-            walk.enter(META_DNODE_OBJECT, meta.dnode(), &mut items)?;
+            walk.enter(META_DNODE_OBJECT, meta.dnode(), is_old, &mut items)?;
             walk.push(items);
         }
         Ok(walk)
@@ -219,9 +241,9 @@ impl Walk {
     }
 
     /// The pointers of a dnode, with that of its spill block.
-    fn enter(&mut self, object: ObjectId, dnode: &Dnode, items: &mut Vec<Item>) -> Result<()> {
+    fn enter(&mut self, object: ObjectId, dnode: &Dnode, is_old: bool, items: &mut Vec<Item>) -> Result<()> {
         let owner = Owner::of(object, dnode);
-        let spill = dnode.spill().filter(|bp| !bp.is_hole());
+        let spill = dnode.spill().filter(|bp| !bp.is_hole() && !is_old);
         if let Some(bp) = &spill {
             self.check_crypt(&owner, bp)?;
         }
@@ -234,7 +256,7 @@ impl Walk {
             spill.into_iter().partition(|bp| bp.logical_birth() <= self.born_after);
         items.extend(old.into_iter().map(spill_block));
         for (block, bp) in dnode.blkptrs().enumerate() {
-            self.visit(&owner, dnode.levels - 1, block as u64, bp, items)?;
+            self.visit(&owner, dnode.levels - 1, block as u64, bp, is_old, items)?;
         }
         items.extend(new.into_iter().map(spill_block));
         Ok(())
@@ -246,15 +268,24 @@ impl Walk {
         level: u8,
         block: u64,
         bp: Blkptr,
+        is_below_old: bool,
         items: &mut Vec<Item>,
     ) -> Result<()> {
         // A hole without a birth may be as old as its object, or new.
-        let is_old = bp.logical_birth().0 != 0 && bp.logical_birth() <= self.born_after;
-        if is_old || self.is_before_start(owner, level, block) {
+        let is_old = is_below_old || bp.logical_birth().0 != 0 && bp.logical_birth() <= self.born_after;
+        if is_old && !self.lacks(owner, level, block) || self.is_before_start(owner, level, block) {
             return Ok(());
         }
         let span = owner.span(level, block);
         match (bp.kind(), span) {
+            (BlkptrKind::Hole, span) if is_old => {
+                let span = span.filter(|_| !owner.is_meta());
+                let Some(span) = span else { return Ok(()) };
+                let end = if span.end == 0 { u64::MAX } else { span.end };
+                let lacking = within(&self.lacking, owner.object, span.first, end);
+                items.extend(lacking.map(|(first, end)| Item::Part(Part::Hole(Span { first, end, ..span }))));
+                return Ok(());
+            }
             (BlkptrKind::Hole, span) => {
                 items.extend(span.map(|span| Item::Part(Part::Hole(span))));
                 return Ok(());
@@ -278,8 +309,24 @@ impl Walk {
         if !self.opened.first(&bp) {
             return Err(self.damaged(owner, "has two pointers to one block of metadata"));
         }
-        items.push(Item::Closed(Node { owner: *owner, level, block, bp }));
+        items.push(Item::Closed(Node { owner: *owner, level, block, bp, is_old }));
         Ok(())
+    }
+
+    /// Whether the receiver lacks a block at or below this one, though it is old.
+    fn lacks(&self, owner: &Owner, level: u8, block: u64) -> bool {
+        if self.lacking.is_empty() {
+            return false;
+        }
+        let first = leaves_before(block, level, owner.fanout_shift);
+        let end = leaves_before(block.saturating_add(1), level, owner.fanout_shift);
+        match owner.is_meta() {
+            true => {
+                let slots = u64::from(owner.block_bytes) / DNODE_MIN_BYTES as u64;
+                has_objects(&self.lacking, first.saturating_mul(slots), end.saturating_mul(slots))
+            }
+            false => intersects(&self.lacking, owner.object, first, end),
+        }
     }
 
     /// Whether all blocks below were sent before.
@@ -296,7 +343,8 @@ impl Walk {
         for (i, raw) in bytes.chunks_exact(BLKPTR_BYTES).enumerate() {
             let bp = Blkptr::decode(raw, node.bp.endian())
                 .map_err(|source| self.objset.format(node.owner.object, source))?;
-            self.visit(&node.owner, node.level - 1, first.saturating_add(i as u64), bp, items)?;
+            let block = first.saturating_add(i as u64);
+            self.visit(&node.owner, node.level - 1, block, bp, node.is_old, items)?;
         }
         Ok(())
     }
@@ -304,7 +352,9 @@ impl Walk {
     fn expand_dnodes(&mut self, node: &Node, bytes: &Bytes, items: &mut Vec<Item>) -> Result<()> {
         let slots = (bytes.len() / DNODE_MIN_BYTES) as u64;
         let first = node.block.saturating_mul(slots);
-        items.push(Item::Part(Part::Dnodes { first: ObjectId(first), slots, bp: node.bp }));
+        if !node.is_old {
+            items.push(Item::Part(Part::Dnodes { first: ObjectId(first), slots, bp: node.bp }));
+        }
         let mut slot = 0;
         while slot < slots {
             let object = ObjectId(first.saturating_add(slot));
@@ -315,10 +365,12 @@ impl Walk {
             match dnode {
                 // Slot 0 belongs to the object of dnodes, whose dnode is elsewhere.
                 _ if object == META_DNODE_OBJECT || object < self.start.object => {}
+                None if node.is_old => {}
+                Some(dnode) if node.is_old => self.enter(object, &dnode, true, items)?,
                 None => items.push(Item::Part(Part::Free(object))),
                 Some(dnode) => {
                     items.push(Item::Part(Part::Object { object, dnode: dnode.clone() }));
-                    self.enter(object, &dnode, items)?;
+                    self.enter(object, &dnode, false, items)?;
                 }
             }
         }

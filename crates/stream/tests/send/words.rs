@@ -42,8 +42,8 @@ pub(crate) async fn request(mos: &Mos, words: &str) -> Result<SendRequest, Datas
     } else {
         Extent::One(since(mos, &dataset, from).await?)
     };
-    let (resume, saved) = (Resume::default(), false);
-    Ok(SendRequest { dataset, extent, flags, props, backup, holds, resume, saved })
+    let (resume, saved, redact) = (Resume::default(), false, None);
+    Ok(SendRequest { dataset, extent, flags, props, backup, holds, resume, saved, redact })
 }
 
 async fn since(mos: &Mos, dataset: &Dataset, from: Option<&str>) -> Result<Since, DatasetError> {

@@ -16,6 +16,7 @@ use cenote_format::units::{DatasetId, Guid, ObjectId};
 use cenote_object::{DatasetError, Result, ZapEdit, ZapValue};
 
 use crate::make::RECV_CLONE_NAME;
+use crate::receive::redacted::RedactedFor;
 
 /// Stream flags that the resumed stream must share.
 const OPTIONS: [(StreamFeatures, &str); 4] = [
@@ -24,6 +25,8 @@ const OPTIONS: [(StreamFeatures, &str); 4] = [
     (StreamFeatures::COMPRESSED, dataset_field::RESUME_COMPRESSOK),
     (StreamFeatures::RAW, dataset_field::RESUME_RAWOK),
 ];
+/// Field of a redacted dataset: the guids of its redaction snapshots.
+const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
 /// All fields.
 const FIELDS: [&str; 11] = [
     dataset_field::RESUME_FROMGUID,
@@ -63,6 +66,8 @@ pub struct ResumeState {
     pub progress: Progress,
     /// Block kinds in the stream: large, embedded, compressed, raw.
     pub features: StreamFeatures,
+    /// Its redaction snapshots.
+    pub redacted: RedactedFor,
 }
 
 /// The saved receive state of a head, if any.
@@ -91,6 +96,10 @@ pub async fn resume_state(head: &Dataset) -> Result<Option<ResumeState>> {
             bytes: number(dataset_field::RESUME_BYTES).await?.unwrap_or(0),
         },
         features,
+        redacted: RedactedFor {
+            snapshots: head.field(REDACTED_DATASETS).await?,
+            from: head.field(dataset_field::RESUME_REDACT_BOOKMARK_SNAPS).await?,
+        },
     }))
 }
 
@@ -138,7 +147,12 @@ pub(crate) async fn has_state(context: &SyncContext, id: ObjectId) -> Result<boo
 }
 
 /// Saves the initial state of a resumable receive.
-pub(crate) async fn begin_resumable(context: &mut SyncContext, id: ObjectId, begin: &Begin) -> Result<()> {
+pub(crate) async fn begin_resumable(
+    context: &mut SyncContext,
+    id: ObjectId,
+    begin: &Begin,
+    redacted: &RedactedFor,
+) -> Result<()> {
     context.zapify(id).await?;
     let edit = context.edit();
     let fields = ZapEdit::new(&edit, id);
@@ -157,6 +171,10 @@ pub(crate) async fn begin_resumable(context: &mut SyncContext, id: ObjectId, beg
         if begin.features.has(feature) {
             fields.add(field, 1).await?;
         }
+    }
+    if let Some(guids) = &redacted.from {
+        let value = ZapValue::from_words(guids);
+        fields.add(dataset_field::RESUME_REDACT_BOOKMARK_SNAPS, &value).await?;
     }
     Ok(())
 }

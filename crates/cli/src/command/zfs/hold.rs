@@ -1,4 +1,4 @@
-//! Command lines of `zfs hold`, `release`, `bookmark`.
+//! Command lines of `zfs hold`, `release`, `bookmark`, `redact`.
 
 use cenote_control::zfs::points;
 use clap::Args;
@@ -48,6 +48,35 @@ pub struct Bookmark {
     pub source: String,
     /// New bookmark, DATASET#NAME
     pub bookmark: String,
+}
+
+/// `zfs redact`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Clone the snapshot, overwrite or remove the secrets in the clone, and snapshot that. \
+    A block of a file that differs in all redaction snapshots goes on the bookmark's list, and `zfs send \
+    --redact` leaves it out: the received file has a hole there. Names, attributes and other metadata are \
+    never left out.\n\n\
+    Example: cenote zfs redact tank/home@monday public tank/clean@1\n         \
+    cenote zfs send --redact public tank/home@monday | zfs receive pool/public"
+)]
+pub struct Redact {
+    /// The snapshot
+    pub snapshot: String,
+    /// The new bookmark's own name
+    pub bookmark: String,
+    /// Snapshots of clones without the secrets
+    #[arg(required = true)]
+    pub redaction_snapshots: Vec<String>,
+}
+
+impl Redact {
+    /// Runs the command.
+    pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        let Redact { snapshot, bookmark, redaction_snapshots } = self;
+        let request = points::redact::Redact { snapshot, bookmark, redaction_snapshots };
+        Ok(session.control().run(request).await?.outcome)
+    }
 }
 
 impl Hold {

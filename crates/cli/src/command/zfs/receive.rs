@@ -5,7 +5,6 @@ use cenote_control::zfs::receive::{Naming, Receive as Request};
 use cenote_format::props::Prop;
 use clap::Args;
 
-use super::not_yet;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print_json};
 
@@ -15,7 +14,8 @@ cenote zfs receive [-vMnsFhu] [-o <property>=<value>] ... [-x <property>] ...
            <filesystem|volume|snapshot>
        cenote zfs receive [-vMnsFhu] [-o <property>=<value>] ... [-x <property>] ...
            [-d | -e] <filesystem>
-       cenote zfs receive -A <filesystem|volume>";
+       cenote zfs receive -A <filesystem|volume>
+       cenote zfs receive -c [-vn] <filesystem|snapshot>";
 
 /// `zfs receive`
 #[derive(Debug, Args)]
@@ -23,6 +23,9 @@ cenote zfs receive [-vMnsFhu] [-o <property>=<value>] ... [-x <property>] ...
     override_usage = USAGE,
     after_help = "The stream comes from standard input. If it breaks off, nothing is kept; with -s, the \
         received part is kept, and `zfs get receive_resume_token` shows the token for `zfs send -t`.\n\n\
+        With -c, nothing is received: lost blocks of files are restored from a stream of the same snapshot. \
+        A stream of `send -c` or `send -w` has blocks as they are on disk. A block that is compressed again \
+        may differ from the lost one, and then stays lost. Scrub the pool afterwards.\n\n\
         Example: cenote zfs receive -s -o mountpoint=none tank/copy < monday.zs"
 )]
 pub struct Receive {
@@ -57,8 +60,8 @@ pub struct Receive {
     /// Report received streams
     #[arg(short = 'v')]
     pub verbose: bool,
-    /// Repair damaged blocks of an existing snapshot from the stream
-    #[arg(short = 'c', hide = true)]
+    /// Restore lost blocks of a snapshot from a stream of that snapshot; receive nothing
+    #[arg(short = 'c')]
     pub corrective: bool,
     /// Set a property, overriding the stream's value; `origin=SNAPSHOT` makes a clone of it; repeatable
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
@@ -73,12 +76,6 @@ pub struct Receive {
 impl Receive {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        if self.corrective {
-            return Err(not_yet::option(
-                "zfs receive -c",
-                "A scrub mends what the pool has another copy of; copy the other files with `cenote cp`",
-            ));
-        }
         let answered = session.control().run(self.request()?).await?;
         if session.json() {
             print_json(&answered.answer)?;
@@ -117,6 +114,7 @@ impl Receive {
             skip_holds: self.skip_holds,
             dry_run: self.dry_run,
             verbose: self.verbose,
+            corrective: self.corrective,
             settings,
             excluded,
             origin,

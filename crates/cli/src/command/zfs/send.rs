@@ -3,7 +3,6 @@
 use cenote_control::zfs::send::Send as Request;
 use clap::{ArgAction, Args};
 
-use super::not_yet;
 use crate::message::say_bare;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_json};
@@ -12,6 +11,7 @@ use crate::session::{Session, print, print_json};
 const USAGE: &str = "\
 cenote zfs send [-DLPbcehnpsVvw] [-i|-I snapshot] [-R [-X dataset[,dataset]...]] <snapshot>
        cenote zfs send [-DnVvPLecw] [-i snapshot|bookmark] <filesystem|volume|snapshot>
+       cenote zfs send [-DnVvPLec] [-i bookmark|snapshot] --redact <bookmark> <snapshot>
        cenote zfs send [-nVvPe] -t <receive_resume_token>
        cenote zfs send [-PnVv] --saved <filesystem|volume>";
 
@@ -85,8 +85,8 @@ pub struct Send {
     /// Accepted for compatibility: streams are not deduplicated
     #[arg(short = 'D', long, hide = true)]
     pub dedup: bool,
-    /// Leave out the blocks of a redaction bookmark
-    #[arg(long, value_name = "BOOKMARK", hide = true)]
+    /// Leave out the blocks listed in this bookmark of `zfs redact`
+    #[arg(long, short = 'd', value_name = "BOOKMARK")]
     pub redact: Option<String>,
     /// Snapshot, or a file system or volume in its state on disk
     #[arg(required_unless_present = "token")]
@@ -102,12 +102,6 @@ impl Send {
                 "WARNING: deduplicated send is no longer supported.  A regular,\n\
                  non-deduplicated stream will be generated.\n",
             );
-        }
-        if self.redact.is_some() {
-            return Err(not_yet::option(
-                "zfs send --redact",
-                "`cenote cp -r` copies some files only; to redact snapshots, import the pool with OpenZFS",
-            ));
         }
         if session.json() && !dry_run {
             return Err(CliError::Usage("--json and the stream can't both go to standard output".into()));
@@ -141,6 +135,7 @@ impl Send {
             raw: self.raw,
             token: self.token,
             saved: self.saved,
+            redact: self.redact,
             dry_run: self.dryrun,
             verbose: self.verbose > 0 || self.parsable || self.proctitle || is_json,
             progress: self.verbose > 0,

@@ -185,3 +185,26 @@ fn who_was_given_snapshots_makes_them_as_directories_within_the_limit() {
     users.0.done("zpool set delegation=off tank");
     assert!(!as_nobody("rmdir", &["d"]).0);
 }
+
+#[test]
+fn users_send_what_they_may() {
+    if !can_mount() {
+        return;
+    }
+    let users = users();
+    users.0.done("zfs create tank/home/x");
+    users.0.done("zfs snapshot -r tank/home@a");
+    let denied = "permission denied";
+    users.may_not("zfs send tank/home@a", denied);
+    users.0.done("zfs allow -l -u 65534 send:raw tank/home");
+    users.may_not("zfs send tank/home@a", denied);
+    assert!(users.run("zfs send -w tank/home@a", (NOBODY, NOBODY)).status.success());
+    users.0.done("zfs allow -l -u 65534 send tank/home");
+    let sent = users.run("zfs send tank/home@a", (NOBODY, NOBODY));
+    assert!(sent.status.success() && sent.stdout.len() > 312, "{sent:?}");
+    users.may_not("zfs send -R tank/home@a", denied);
+    users.may_not("zfs send tank/home/x@a", denied);
+    users.0.done("zfs allow -d -u 65534 send tank/home");
+    assert!(users.run("zfs send -R tank/home@a", (NOBODY, NOBODY)).status.success());
+    users.may_not("zfs send tank@a", denied);
+}
