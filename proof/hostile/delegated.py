@@ -14,7 +14,7 @@ import time
 
 import watched
 from rights import NEVER, OF_CREATION, Rights, above, permission_for
-from watched import As, Fault, command, number, say
+from watched import As, Fault, command, number, program, say
 
 UIDS = {30001: (40001,), 30002: (40001, 40002), 30003: ()}
 EPOCH = 1000
@@ -38,8 +38,8 @@ zpool status --disks DIR|--disks DIR zpool import tank"""
 OTHERS = [line.strip() for line in OTHERS.replace("\n", "|").split("|")]
 
 
-def run_as(path, argv, env, cwd):
-    answer = command(path, argv, env=env, cwd=cwd)
+def run_as(path, argv, env, cwd, way=command):
+    answer = way(path, argv, env=env, cwd=cwd)
     return answer.status, answer.out, answer.err
 
 
@@ -205,6 +205,7 @@ class Walk:
         self.mounted = self.mounts()
         self.delegate()
         self.race()
+        self.race_names()
         self.inspect("at the begin of an epoch")
 
     def race(self):
@@ -257,6 +258,48 @@ class Walk:
         self.one.root(f"zfs unallow -u {uid} {place}")
         self.rights.unallow(place, ["local", "descendent"], "user", uid, None)
         self.one.try_root("zfs", "mount", place)
+        self.look()
+
+    def race_names(self):
+        """A user may set properties of one dataset, and rename it and another one. Between the check of a command's
+        rights and its work, the name must not pass to the other one."""
+        uid = self.random.choice(list(UIDS))
+        home = f"tank/home/u{uid}"
+        if not RACE_S or self.rights.may(uid, UIDS[uid], (f"{home}/race/theirs", "head", "userprop")):
+            return
+        for name in ("race", "race/mine", "race/theirs"):
+            self.one.root(f"zfs create -o canmount=off {home}/{name}")
+        self.one.root(f"zfs allow -u {uid} rename,create,mount {home}/race")
+        self.one.root(f"zfs allow -l -u {uid} userprop {home}/race/mine")
+        theirs = self.one.root(f"zfs get -Hp -o value guid {home}/race/theirs").strip()
+        is_over, counts = [], {}
+
+        def repeat(racer, lines):
+            while not is_over:
+                for line in lines:
+                    words = ["cenote", *line.replace("AT", f"{home}/race").split()]
+                    status, _, _ = racer.call(run_as, self.one.socket, words, [], "/")
+                    counts[line, status] = counts.get((line, status), 0) + 1
+
+        lines = (["zfs rename AT/mine AT/away", "zfs rename AT/theirs AT/mine", "zfs rename AT/mine AT/theirs",
+                  "zfs rename AT/away AT/mine"], ["zfs set org.example:race=mine AT/mine"],
+                 ["zfs set org.example:race=mine AT/mine"])
+        racers = [As(uid, UIDS[uid]) for _ in lines]
+        threads = [threading.Thread(target=repeat, args=of) for of in zip(racers, lines)]
+        for thread in threads:
+            thread.start()
+        time.sleep(RACE_S)
+        is_over.append(1)
+        for thread in threads:
+            thread.join()
+        for racer in racers:
+            racer.end()
+        guids = dict(line.split("\t") for line in self.one.root(f"zfs list -Hp -r -o name,guid {home}/race").splitlines())
+        for name in self.one.root(f"zfs get -H -r -s local -o name org.example:race {home}/race").split():
+            if guids[name] == theirs:
+                raise Fault(f"user {uid} has set a property of another dataset ({name}), which had the name of its own "
+                            f"for a moment: {counts}")
+        self.one.root(f"zfs destroy -r {home}/race")
         self.look()
 
     # Steps: words, needs, and what the model is to note if it succeeds.
@@ -504,7 +547,9 @@ class Walk:
         # Steps are only judged where there is something to do.
         lacks = self.rights.lacks(uid, UIDS[uid], needs)
         env, cwd = [("NO_COLOR", "1")], self.random.choice(["/", "/root", self.one.folder])
-        status, out, err = self.workers[uid].call(run_as, self.one.socket, ["cenote", *words], env, cwd)
+        # As a request of the verb, which the program makes, and as a command line.
+        way = self.random.choice([program, command])
+        status, out, err = self.workers[uid].call(run_as, self.one.socket, ["cenote", *words], env, cwd, way)
         shown = f"user {uid} {sorted(UIDS[uid])}: {' '.join(words)}"
         if self.secret in out or self.secret in err:
             raise Fault(f"{shown}: a secret is told")

@@ -3,8 +3,9 @@
 Two users do everything that the kernel has for files, also as root of a user namespace, with files of root, of each
 other and their own. All is done in a twin in tmpfs, too (`twin.py`), which says what they may: it is a fault if
 something succeeds that is refused there for lack of rights, and if the trees differ afterwards. Others keep the
-daemon's socket busy: commands of all verbs, wrong and endless requests, idle connections, full pipes. No secret is
-told, no snapshot comes or goes, no door opens, and nobody takes more room than the quota.
+daemon's socket busy: commands of all verbs, as lines and as requests whose fields are wrong; wrong and endless
+requests, idle connections, full pipes. No secret is told, no snapshot comes or goes, no door opens, and nobody takes
+more room than the quota.
 """
 
 import json
@@ -16,9 +17,26 @@ import time
 
 import twin
 import watched
-from watched import As, Fault, command, in_process, number, say
+from watched import As, Fault, captured, command, exactly, exchange, heed_version, in_process, number, protocol, say
 
 ONE, TWO, THREE = 31001, 31002, 31003
+# Command lines from which the program makes requests of verbs; fields of these are then changed.
+REQUESTS = """zfs list -r -t all -o name,used tank|zfs get -r all tank|zfs create -o quota=1G tank/shared/x
+zfs create -V 8M tank/shared/v|zfs destroy -r tank/shared|zfs destroy tank/shared@kept|zfs snapshot -r tank/shared@new
+zfs bookmark tank/shared@kept tank/shared#kept|zfs hold tag tank/shared@kept|zfs release tag tank/shared@kept
+zfs rollback -r tank/shared@kept|zfs clone tank/shared@kept tank/clone|zfs promote tank/shared
+zfs rename tank/shared tank/other|zfs set compression=on tank/shared|zfs set mountpoint=/etc/cron.d tank/shared
+zfs inherit compression tank/shared|zfs allow -u 31003 create,mount tank/shared|zfs unallow -e tank/shared
+zfs allow tank/shared|zfs unload-key -a|zfs change-key -i tank/shared|zfs mount tank/shared|zfs unmount -f tank/shared
+zfs mount -a|zfs userspace tank/shared|zfs holds -r tank/shared@kept|zfs diff tank/shared@kept|zfs wait tank/shared
+zfs send tank/shared@kept|zfs receive tank/received|zpool list tank|zpool status -v tank|zpool get all tank
+zpool set delegation=off tank|zpool scrub tank|zpool trim tank|zpool offline tank FILE|zpool clear tank
+zpool checkpoint tank|zpool export -f tank|zpool destroy -f tank|zpool reguid tank|zpool create -f new FILE
+zpool add -f tank FILE|zpool attach -f tank FILE FILE|zpool replace tank FILE FILE|zpool split tank half
+zpool import -f -d FILE|zpool history tank|zpool events|zpool sync tank|zpool initialize tank|zpool upgrade -a
+cat tank/shared:/secret|ls tank/shared:/|stat tank/shared:/secret|du tank/shared:/|find tank/shared:/
+mkdir tank/shared:/made|rm -r tank/shared:/secret|volume clients|arcstat|kstat|inject|tunable
+tunable zfs_arc_max=67108864|verify tank|scan tank/shared:/"""
 BATCH = 25
 QUOTA_MIB = 64
 
@@ -130,11 +148,12 @@ def hoard(tree, turn):
 class Commands:
     """A user at the socket."""
 
-    def __init__(self, path, random, openapi, secret, file):
-        self.path, self.random, self.secret, self.file, self.kept = path, random, secret, file, []
+    def __init__(self, path, random, openapi, secret, file, asked):
+        self.path, self.random, self.secret, self.file, self.asked, self.kept = path, random, secret, file, asked, []
         with open(openapi) as document:
             paths = json.load(document)["paths"]
         self.verbs = {name[4:].replace("/", " "): methods for name, methods in paths.items() if name.startswith("/v1/")}
+        # By kind, and by exit status; None: there was none.
         self.counts = {}
 
     def word(self):
@@ -145,24 +164,69 @@ class Commands:
             "x" * 3000, "--threads=1024", "--cache=1E", "file://" + self.file, "@", "*", "../..", "-o", "-p", "-H"])
 
     def step(self):
-        kind = self.random.choice(["line"] * 12 + ["raw", "raw", "idle", "pipe", "large", "streams"])
-        self.counts[kind] = self.counts.get(kind, 0) + 1
+        kind = self.random.choice(["line"] * 6 + ["request"] * 6 + ["raw", "raw", "idle", "pipe", "large", "streams"])
+        status = None
         try:
-            getattr(self, kind)()
+            status = getattr(self, kind)()
         except (ConnectionError, TimeoutError):
             pass
+        counts = self.counts.setdefault(kind, {})
+        counts[status] = counts.get(status, 0) + 1
 
     def line(self):
         verb = self.random.choice([*self.verbs, "serve", "guard", "mount", "rescue", "dump", "top", "completions", "demo"])
         words = [*verb.split(), *(self.word() for _ in range(self.random.randrange(5)))]
+        if not protocol().has_lines:
+            # The program would read them here, with the user's rights.
+            return self.request()
         answer = command(self.path, ["cenote", *words], cwd=self.random.choice(["/", "/root", "/etc"]),
                          env=[("NO_COLOR", "1"), ("CENOTE_DISKS", "/")], patience_s=10)
-        if answer.has(self.secret):
-            raise Fault(f"a secret is told to {words}")
-        looks = ("get" in self.verbs.get(verb, {}) or any(word in ("-h", "--help") for word in words)
+        looks = (self.looks(verb) or any(word in ("-h", "--help") for word in words)
                  or verb in ("top", "tunable", "zfs allow", "zfs mount", "kstat", "arcstat", "completions"))
+        return self.judged(words, answer, looks)
+
+    def judged(self, what, answer, looks):
+        if answer.has(self.secret):
+            raise Fault(f"a secret is told to {what}")
         if answer.status == 0 and not looks:
-            raise Fault(f"a user without rights: {words} succeeds: {answer.text[:300]}")
+            raise Fault(f"a user without rights: {what} succeeds: {answer.text[:300]}")
+        return answer.status
+
+    def looks(self, verb):
+        return "get" in self.verbs.get(verb, {})
+
+    def request(self):
+        """A verb's request, of which some fields are others."""
+        random, asked = self.random, json.loads(json.dumps(self.random.choice(self.asked)))
+        for _ in range(random.choice([0, 0, 1, 1, 2, 8])):
+            asked["request"] = self.changed(asked["request"])
+        if random.random() < 0.1:
+            asked["verb"] = random.choice([*self.verbs, self.word()])
+        has_keys = random.random() < 0.1
+        if has_keys:
+            key = [list(random.randbytes(32)), None]
+            asked["keys"] = random.choice([{"tank": [key]}, {self.word(): [key] * 99}, {self.word(): []}, [], None])
+        asked["command"] = random.choice([asked["command"], "x\n" * 999, self.word()])
+        # Those that show or change, as their words say.
+        looks = self.looks(asked["verb"]) or asked["verb"] in ("tunable", "zfs allow", "zfs mount", "kstat", "arcstat")
+        cwd = random.choice(["/", "/root", os.path.dirname(self.file)])
+        answer = exchange(self.path, protocol().request(asked, cwd=cwd), patience_s=10, is_right=not has_keys)
+        return self.judged(asked, answer, looks)
+
+    def changed(self, value):
+        """A value of JSON, with another value somewhere in it."""
+        random = self.random
+        if isinstance(value, dict) and value and random.random() < 0.95:
+            name = random.choice([*value])
+            if random.random() < 0.1:
+                return {other: of for other, of in value.items() if other != name}
+            return {**value, name: self.changed(value[name])}
+        if isinstance(value, list) and value and random.random() < 0.8:
+            at = random.randrange(len(value))
+            return [*value[:at], self.changed(value[at]), *value[at + 1:]]
+        return random.choice([
+            None, True, False, 0, 1, -1, 3.5, (1 << 64) - 1, 1 << 64, self.word(), self.word(), self.word(), [], {},
+            [self.word()] * 3, list(self.word().encode()), {self.word(): self.word()}, [[[[]]]], {"all": {}}, {"at": 0}])
 
     def connect(self):
         stream = socket.socket(socket.AF_UNIX)
@@ -173,13 +237,14 @@ class Commands:
     def raw(self):
         """Anything that is no request."""
         random = self.random
+        line = protocol().request()
         with self.connect() as stream, open(os.devnull, "r+b") as null:
             json_bytes = random.choice([
-                b"", b"{}", b"[" * 60000, b'{"version":2,"argv":[[99]],"cwd":[47],"env":[],"screens":[null,null]}',
-                b'{"version":2,"argv":[' + b"[1]," * 20000, random.randbytes(500),
-                b'{"version":99,"argv":[],"cwd":[],"env":[],"screens":[null,null]}',
-                b'{"version":2,"argv":[],"cwd":[],"env":[],"screens":[[65535,65535],[0,0]]}',
-                b'{"version":2,"argv":[[122,102,115],[108,105,115,116]],"cwd":[0],"env":[["A",[0]]],"screens":[null,[0,0]]}'])
+                b"", b"{}", b"[" * 60000, random.randbytes(500), line.replace(b'"version": ', b'"version": 9'),
+                line.replace(b"null", b"[[65535,65535],[0,0]]"), line.replace(b"null", b"[" * 500), line[:-1], line * 2,
+                line.replace(b'"verb": ', b'"verb": ["a"], "verb": '), line.replace(b'"request": {', b'"request": {' * 5000),
+                b'{"files": 4294967295, ' + line.replace(b'"files"', b'"file"')[1:],
+                protocol().request(cwd="\0" * 9000, env=[("A", b"\0")] * 999)])
             length = random.choice([len(json_bytes)] * 3 + [0, 1, 65536, 65537, 1 << 24, (1 << 32) - 1])
             fds = [null.fileno()] * random.choice([3, 3, 3, 0, 1, 2, 4, 100])
             socket.send_fds(stream, [struct.pack("<I", length)[:random.choice([4, 4, 4, 1])]], fds)
@@ -201,11 +266,15 @@ class Commands:
                 os.write(writer, b"x" * 65536)
         except BlockingIOError:
             pass
-        line = json.dumps({"version": 2, "argv": [list(b"cenote"), list(b"zfs"), list(b"get"), list(b"all")],
-                           "cwd": [47], "env": [], "screens": [None, None]}).encode()
+        # As a line, and as a verb that writes to the stream itself.
+        lines = [protocol().request(one) for one in self.asked if one["verb"] in ("zfs get", "zfs send")]
+        if protocol().has_lines:
+            lines.append(protocol().request(argv=["cenote", "zfs", "get", "all"]))
+        line = self.random.choice(lines)
         stream = self.connect()
         with open(os.devnull, "rb") as null:
-            socket.send_fds(stream, [struct.pack("<I", len(line))], [null.fileno(), writer, writer])
+            streams = [null.fileno(), writer, writer][:protocol().streams]
+            socket.send_fds(stream, [struct.pack("<I", len(line))], streams)
         stream.sendall(line)
         os.close(writer)
         os.close(reader)
@@ -218,19 +287,35 @@ class Commands:
 
     def large(self):
         with self.connect() as stream, open(os.devnull, "r+b") as null:
-            body = b'{"version":2,"argv":[' + b"[1]," * 4_000_000
-            socket.send_fds(stream, [struct.pack("<I", len(body))], [null.fileno()] * 3)
+            body = protocol().request()[:-1] + b', "more": [' + b"[1]," * 4_000_000
+            socket.send_fds(stream, [struct.pack("<I", len(body))], [null.fileno()] * protocol().streams)
             stream.sendall(body)
 
     def streams(self):
         """Streams of every kind: what is not the user's must not be written."""
         with self.connect() as stream, open("/etc/hostname", "rb") as file, open(os.devnull, "r+b") as null:
-            line = json.dumps({"version": 2, "argv": [list(b"cenote"), list(b"zfs"), list(b"list")], "cwd": [47],
-                               "env": [], "screens": [None, None]}).encode()
+            line = protocol().request()
             out = self.random.choice([file.fileno(), stream.fileno(), null.fileno()])
-            socket.send_fds(stream, [struct.pack("<I", len(line))], [null.fileno(), out, out])
+            socket.send_fds(stream, [struct.pack("<I", len(line))], [null.fileno(), out, out][:protocol().streams])
             stream.sendall(line)
-            stream.recv(4096)
+            kind, length = struct.unpack("<BI", exactly(stream, 5))
+            if kind == 3:
+                heed_version(exactly(stream, length))
+
+
+def all_counted(counts):
+    """What was done at the socket must not have been refused throughout: then it would show nothing."""
+    every = {}
+    for of_one in counts:
+        for kind, statuses in of_one.items():
+            for status, count in statuses.items():
+                every.setdefault(kind, {}).setdefault(status, 0)
+                every[kind][status] += count
+    for kind in ("line", "request"):
+        statuses = every.get(kind, {})
+        if sum(statuses.values()) > 200 and (not statuses.get(0) or not statuses.get(1)):
+            raise Fault(f"no {kind} at the socket was carried out, or none was refused for lack of rights: {every}")
+    return every
 
 
 def at_the_socket(uid, make, end):
@@ -267,12 +352,20 @@ def work(daemon, random):
     one.rest()
 
 
+def settled(one):
+    """What no user may change."""
+    looks = ("zfs list -Hp -r -t all -o name,guid tank", "zfs get -Hp -r -s local all tank", "zfs allow -j tank/shared",
+             "zpool get -Hp -o property,value delegation,bootfs,autotrim tank", "tunable", "inject")
+    with open("/proc/self/mounts") as table:
+        return [*(one.root(line) for line in looks), [line for line in table if one.folder in line]]
+
+
 def attack(one, random, steps, trees, secret, file):
     os.chmod(trees[0], 0o777)
     plant = lambda: [twin.plant(tree, (ONE, TWO), secret) for tree in trees]
     plant()
     one.root("zfs snapshot tank/shared@kept")
-    kept = one.root("zfs list -Hp -r -t all -o name,guid tank")
+    kept = settled(one)
     workers = [As(ONE, [ONE, twin.GROUP]), As(TWO, [TWO])]
     here = trees[0]
     with open(f"{here}/../probe", "wb") as readable:
@@ -295,10 +388,12 @@ def attack(one, random, steps, trees, secret, file):
     end = time.monotonic() + 1e9
     seed = random.random()
     over = one.path("over")
-    make = lambda: Commands(one.socket, watched.random.Random(seed), openapi, secret, file)
+    lines = (line.replace("FILE", one.path("disks", "a")) for line in REQUESTS.replace("\n", "|").split("|"))
+    asked = [line["asking"] for line, _ in captured(lines)]
+    make = lambda: Commands(one.socket, watched.random.Random(seed), openapi, secret, file, asked)
     socketeers = [in_process(lambda uid=uid: at_the_socket(uid, make, lambda: 0 if os.path.exists(over) else end))
                   for uid in (THREE, THREE + 1)]
-    counts, others, done = {}, {}, 0
+    counts, others, done = [], {}, 0
     for step in range(0, steps, BATCH):
         worker = random.choice(workers)
         told, count = worker.call(walk, trees, f"{random.random()}", BATCH, secret)
@@ -320,8 +415,8 @@ def attack(one, random, steps, trees, secret, file):
             succeeded = worker.call(control, here, f"{random.random()}", secret)
             if succeeded:
                 raise Fault(f"user {worker.uid} in .zfs: {succeeded}")
-            if one.root("zfs list -Hp -r -t all -o name,guid tank") != kept:
-                raise Fault("datasets have come or gone")
+            if (now := settled(one)) != kept:
+                raise Fault(f"something changed that users may not change: {[*zip(kept, now)]}")
         for pipe in socketeers:
             if pipe.poll():
                 raise Fault(f"a user at the socket: {pipe.recv()}")
@@ -338,11 +433,11 @@ def attack(one, random, steps, trees, secret, file):
         is_well, told = pipe.recv()
         if not is_well:
             raise Fault(told)
-        counts[str(told)] = 1
+        counts.append(told)
     for worker in workers:
         worker.end()
     say(f"{steps} operations, {done} done in both trees; other outcomes without more rights: {others}")
-    say(f"attributes with a quota of {QUOTA_MIB} MiB: {8 * turns} MiB; at the socket: {list(counts)}")
+    say(f"attributes with a quota of {QUOTA_MIB} MiB: {8 * turns} MiB; at the socket: {all_counted(counts)}")
 
 
 watched.run("users", work)

@@ -6,6 +6,7 @@ part, when everybody has left, the daemon must be idle, with the threads and des
 """
 
 import ctypes
+import functools
 import json
 import os
 import random
@@ -26,7 +27,6 @@ BOUND_MIB = int(os.environ.get("BOUND_MIB", 1024))
 MEMORY_MIB = 384
 # What threads and descriptors may remain more than before: pools of threads grow, and shrink late.
 SLACK = 40
-VERSION = 2
 # A process of another user finds no modules of Python below root's home any more.
 LIBC = ctypes.CDLL(None, use_errno=True)
 MIB = 1 << 20
@@ -69,19 +69,76 @@ class Answer:
         return secret in self.out or secret in self.err
 
 
-def command(path, argv, stdin=None, env=(), cwd="/", version=VERSION, patience_s=120):
-    """Has a daemon run a command, as the program does it: see crates/serve/src/socket.rs. One that does not end within
-    the patience is left."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(stdin or os.devnull, "rb") as source:
-        line = {"version": version, "argv": [list(os.fsencode(word)) for word in argv], "cwd": list(os.fsencode(cwd)),
-                "env": [[name, list(os.fsencode(value))] for name, value in env], "screens": [None, None]}
-        line = json.dumps(line).encode()
-        said, status, end = {1: b"", 2: b"", 3: b""}, None, time.monotonic() + patience_s
+def captured(lines):
+    """What the program itself sends a daemon for command lines, which find this process at the socket: requests, as
+    values, and how many streams come with them. So the proofs speak the program's version."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+        path = os.path.join(folder, "socket")
+        listener.bind(path)
+        listener.listen()
+        listener.settimeout(20)
+        for line in lines:
+            with subprocess.Popen(
+                    ["cenote", *line.split()], executable=os.path.join(os.environ["WORK"], "cenote"), cwd="/",
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                    env={"CENOTE_SOCKET": path}) as client:
+                stream, _ = listener.accept()
+                with stream:
+                    data, fds, _, _ = socket.recv_fds(stream, 4, 16)
+                    for fd in fds:
+                        os.close(fd)
+                    asked = json.loads(exactly(stream, struct.unpack("<I", data)[0]))
+                client.wait(20)
+            if not asked["asking"]:
+                raise Fault(f"`{line}` is no request of a verb")
+            found.append((asked, len(fds)))
+    return found
+
+
+class Protocol:
+    """The program's requests, of which parts are replaced."""
+
+    def __init__(self):
+        (self.sample, self.streams), = captured(["zfs list"])
+        # Older versions take command lines, too.
+        self.has_lines = "argv" in self.sample
+
+    def request(self, asking=None, argv=(), cwd="/", env=()):
+        """A verb's request, by default `zfs list`; or a command line."""
+        line = json.loads(json.dumps(self.sample))
+        if argv:
+            line["asking"], line["argv"] = None, [list(os.fsencode(word)) for word in argv]
+        elif asking is not None:
+            line["asking"] = asking
+        line.get("here", line)["cwd"] = list(os.fsencode(cwd))
+        line.get("here", line)["env"] = [[name, list(os.fsencode(value))] for name, value in env]
+        return json.dumps(line).encode()
+
+
+@functools.cache
+def protocol():
+    return Protocol()
+
+
+def command(path, argv, env=(), cwd="/", patience_s=120):
+    """Has a daemon run a command line, itself if it takes any."""
+    if not protocol().has_lines:
+        return program(path, argv, env, cwd, patience_s)
+    return exchange(path, protocol().request(None, argv, cwd, env), patience_s)
+
+
+def exchange(path, line, patience_s=120, is_right=True):
+    """Sends a request, which may have the right form, and awaits the answer; one that does not come within the
+    patience is left."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(os.devnull, "rb") as source:
+        said, status, end = {kind: b"" for kind in range(1, 8)}, None, time.monotonic() + patience_s
+        streams = [source.fileno(), out.fileno(), err.fileno()][:protocol().streams]
         with socket.socket(socket.AF_UNIX) as stream:
             stream.settimeout(patience_s)
             try:
                 stream.connect(path)
-                socket.send_fds(stream, [struct.pack("<I", len(line))], [source.fileno(), out.fileno(), err.fileno()])
+                socket.send_fds(stream, [struct.pack("<I", len(line))], streams)
                 stream.sendall(line)
             except (BrokenPipeError, ConnectionResetError):
                 pass  # Refused before it was read; the answer says why.
@@ -96,9 +153,43 @@ def command(path, argv, stdin=None, env=(), cwd="/", version=VERSION, patience_s
                         said[kind] += content
             except ConnectionError:
                 pass
+        if is_right:
+            heed_version(said[3])
         out.seek(0)
         err.seek(0)
-        return Answer(status, said[1] + out.read(), said[2] + said[3] + err.read())
+        # Answers and parts of verbs' requests are output; notes and failures are messages.
+        return Answer(status, said[1] + said[5] + said[7] + out.read(),
+                      said[2] + said[3] + said[4] + said[6] + err.read())
+
+
+def heed_version(refusal):
+    """A daemon that refuses the form of a right request leaves nothing proved."""
+    if b"another version" in refusal or b"a request comes with" in refusal:
+        raise Fault(f"the daemon does not know the program's requests: {refusal.decode(errors='replace')}")
+
+
+def program(path, argv, env=(), cwd="/", patience_s=120):
+    """Runs the program itself as the daemon's client: verbs go there as requests. Its user must be able to run it."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(os.devnull, "rb") as source:
+        if cwd != "/" and os.access(cwd, os.X_OK):
+            # Only processes of users do this, which have one thread.
+            os.chdir(cwd)
+        actions = [(os.POSIX_SPAWN_DUP2, file.fileno(), at) for at, file in enumerate((source, out, err))]
+        # Without pipes, also those of `subprocess`: a process that is forked meanwhile would keep them open.
+        pid = os.posix_spawn(os.path.join(os.environ["WORK"], "cenote"), argv, {"CENOTE_SOCKET": path, **dict(env)},
+                             file_actions=actions)
+        os.chdir("/")
+        end, pause_s = time.monotonic() + patience_s, 0.001
+        while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
+            if time.monotonic() > end:
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.02)
+        out.seek(0)
+        err.seek(0)
+        answer = Answer(os.waitstatus_to_exitcode(ended[1]), out.read(), err.read())
+    heed_version(answer.err)
+    return answer
 
 
 def exactly(stream, length):
@@ -205,6 +296,8 @@ class Daemon:
     def __init__(self, part, *options):
         self.program = os.path.realpath(os.environ["CENOTE"])
         self.folder = os.path.join(os.environ["WORK"], part)
+        # For users who cannot reach the other place.
+        shutil.copy2(self.program, os.path.join(os.environ["WORK"], "cenote"))
         # Of a run that was killed.
         with open("/proc/self/mounts") as table:
             left = [line.split()[1] for line in table if line.split()[1].startswith(self.folder + "/")]
@@ -214,7 +307,6 @@ class Daemon:
         os.makedirs(self.path("disks"))
         os.chmod(self.folder, 0o755)
         self.options, self.probes, self.peak_mib, self.process = options, [], 0, None
-        self.start()
 
     def path(self, *names):
         return os.path.join(self.folder, *names)
@@ -352,6 +444,7 @@ def run(part, work):
 
     def daemon(*options):
         daemons.append(Daemon(part, *options))
+        daemons[-1].start()
         return daemons[-1]
 
     try:

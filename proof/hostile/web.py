@@ -254,6 +254,8 @@ class Client:
                 raise Fault(f"{kind.__name__}: no answer within {STALL_S} s to {self.sent[:400]}") from None
             except ConnectionError:
                 pass
+        if self.nth and steps > 500 and not self.statuses.get(200):
+            raise Fault(f"no command was carried out, so nothing is shown: {self.statuses}")
         return f"{self.counts}, statuses {self.statuses}, the slowest answer began after {self.slowest * 1000:.0f} ms"
 
 

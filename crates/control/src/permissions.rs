@@ -108,6 +108,8 @@ impl Session {
     /// No daemon holds it; the caller learns nothing else.
     pub async fn pool_to_ask(&self, name: &str) -> Result<Mos, ControlError> {
         let missing = || ControlError::NotFound(format!("cannot open '{name}': dataset does not exist"));
-        Ok(self.held_by_name(pool_of(name)).ok_or_else(missing)?.engine.mos().await?)
+        let pool = self.held_by_name(pool_of(name)).ok_or_else(missing)?;
+        self.note_names(&pool);
+        Ok(pool.engine.mos().await?)
     }
 }

@@ -18,14 +18,15 @@ mod rewind;
 mod second;
 mod writing;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cenote_cache::CacheOptions;
 use cenote_dataset::{ImportOptions, KeySource, Mos, Rewind, import};
-use cenote_format::units::Txg;
+use cenote_engine::Names;
+use cenote_format::units::{Guid, Txg};
 use cenote_host::pools::Pools;
 use cenote_pool::{Discovery, FoundPool, PoolState, Problem, VdevState, discover};
 use cenote_runtime::Runtime;
@@ -54,6 +55,8 @@ pub struct Session {
     pools: Option<Arc<Pools>>,
     /// The daemon, in its client.
     daemon: Option<Arc<dyn Daemon>>,
+    /// By pool, the names with which a delegated caller's rights were checked.
+    names: Mutex<BTreeMap<Guid, Names>>,
     /// The current verb only reads: it does not wait for devices that don't answer.
     pub(crate) only_looks: AtomicBool,
 }
@@ -116,6 +119,7 @@ impl Session {
             told: Mutex::default(),
             pools: None,
             daemon: None,
+            names: Mutex::default(),
             only_looks: AtomicBool::new(false),
         }
     }
@@ -395,8 +399,9 @@ impl Session {
             let mos = match self.only_looks.load(Ordering::Relaxed) {
                 true => pool.engine.mos_to_look().await,
                 false => pool.engine.mos().await,
-            };
-            return Ok(mos?);
+            }?;
+            self.check_names(&pool)?;
+            return Ok(mos);
         }
         let options = ImportOptions { keys, ..self.import_options() };
         let mos = self.import(found, &options).await?;

@@ -61,7 +61,7 @@ impl SyncContext {
 
     /// Credentials, unless the user is an administrator.
     pub fn delegated(&self) -> Option<&Credentials> {
-        self.actor.delegated.as_deref()
+        self.actor.delegated.as_ref().map(|delegated| &delegated.who)
     }
 
     pub(crate) fn changes(&self) -> u64 {

@@ -26,6 +26,7 @@ use crate::handles::Handles;
 use crate::in_use::uses::Snapshots;
 use crate::kstat::Kstats;
 use crate::locks::Ranked;
+use crate::names::{Delegated, Names};
 use crate::pending_frees::Freeing;
 use crate::room::Room;
 use crate::sharing::tables::Tables;
@@ -46,7 +47,7 @@ pub struct Engine(pub(crate) Arc<Shared>, pub(crate) Actor);
 pub(crate) struct User {
     pub(crate) uid: u32,
     /// Needs delegated permissions and obeys limits; `None`: an administrator.
-    pub(crate) delegated: Option<Arc<Credentials>>,
+    pub(crate) delegated: Option<Arc<Delegated>>,
 }
 
 /// The user or command that makes changes.
@@ -86,6 +87,8 @@ pub(crate) struct Shared {
     pub(crate) snapshots: Snapshots,
     /// Write: tasks that create or remove datasets. Read: opens.
     pub(crate) names: tokio::sync::RwLock<()>,
+    /// See `names`; changed only by the writer of a txg.
+    pub(crate) renames: AtomicU64,
     pub(crate) background: Background,
     /// Serializes the writing of txgs.
     pub(crate) turn: tokio::sync::Mutex<()>,
@@ -98,6 +101,7 @@ pub(crate) struct OnDisk {
     pub(crate) pool: Pool,
     pub(crate) mos: Objset,
     pub(crate) vdevs: Arc<cenote_pool::PoolConfig>,
+    pub(crate) renames: u64,
 }
 
 #[derive(Default)]
@@ -157,11 +161,14 @@ impl Engine {
     /// also runs a change to its end.
     ///
     /// # Errors
-    /// [`DatasetError::Stopped`].
+    /// [`DatasetError::Stopped`]; [`DatasetError::Renamed`], for delegated users.
     #[boxed]
     pub async fn hold(&self) -> Result<Hold> {
         // May wait: a log block in flight to an unresponsive device holds the txg open.
         let hold = self.for_command(self.0.txgs.hold()).await?;
+        if let Some(delegated) = &self.1.user.delegated {
+            delegated.check_names(&self.0)?;
+        }
         if let Some(last_txg) = &self.1.last_txg {
             last_txg.fetch_max(hold.txg().0, Ordering::AcqRel);
         }
@@ -219,9 +226,10 @@ impl Engine {
         self.acting(User { uid, delegated: None })
     }
 
-    /// [`Engine::acting_for`] a delegated user, bound by `filesystem_limit` and `snapshot_limit`.
-    pub fn acting_for_delegated(&self, who: Credentials) -> Engine {
-        self.acting(User { uid: who.uid, delegated: Some(Arc::new(who)) })
+    /// [`Engine::acting_for`] a delegated user, bound by `filesystem_limit` and `snapshot_limit`. The caller
+    /// has checked its permissions on datasets of these names.
+    pub fn acting_for_delegated(&self, who: Credentials, names: Names) -> Engine {
+        self.acting(User { uid: who.uid, delegated: Some(Arc::new(Delegated::new(who, names))) })
     }
 
     fn acting(&self, user: User) -> Engine {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use cenote_boxed::boxed;
 use cenote_cache::{BlockCache, CacheOptions};
@@ -144,7 +145,7 @@ impl Engine {
         let cache_devices = CacheDevices::new(&runtime, from.pool.guid());
         let missed = from.pool.noted_missed().clone();
         let carried = Carried { features: from.features, missed, uncharged: SpaceDelta::default() };
-        let on_disk = OnDisk { pool: from.pool, mos, vdevs };
+        let on_disk = OnDisk { pool: from.pool, mos, vdevs, renames: 0 };
         let mos = from.mos.in_view(&from.mos.pool().waiting(Waits::AsTxg));
         let mos = LiveObjset::new(mos, Txg(synced.0 + 1));
         let tables = Tables::new(from.shared, mos.clone());
@@ -170,6 +171,7 @@ impl Engine {
             handles: Default::default(),
             snapshots: Default::default(),
             names: tokio::sync::RwLock::default(),
+            renames: AtomicU64::new(0),
             background: Background::default(),
             turn: tokio::sync::Mutex::default(),
             told: Told::default(),

@@ -133,11 +133,20 @@ impl Engine {
         let task: Task = Box::new(move |context| {
             Box::pin(async move {
                 let before = context.changes();
+                let delegated = actor.delegated.clone();
                 context.actor = actor;
-                let ran = match check_space(context, check).await {
+                let names = delegated.as_ref().map_or(Ok(()), |user| user.check_names(&context.engine));
+                let checked = match names {
+                    Ok(()) => check_space(context, check).await,
+                    renamed => renamed,
+                };
+                let ran = match checked {
                     Ok(()) => Ran::Done(task(context).await),
                     Err(error) => Ran::Refused(task, error),
                 };
+                if let Some(user) = delegated.filter(|_| matches!(ran, Ran::Done(Ok(_)))) {
+                    user.follow_names(&context.engine);
+                }
                 if let Ran::Done(Err(error)) = &ran
                     && !error.is_refusal()
                     && context.changes() != before

@@ -25,6 +25,7 @@
 //! Source: OpenZFS `spa.c` (`spa_sync`, `spa_sync_iterate_to_convergence`), `dsl_pool.c` (`dsl_pool_sync`).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cenote_dataset::mos::MOS_DIR_NAME;
 use cenote_format::dnode::ObjectType;
@@ -369,7 +370,8 @@ async fn write_labels(context: &mut SyncContext) -> Result<()> {
     }
     let pool = pool.at(&uberblock).waiting(Waits::Never);
     let mos = context.engine.mos.on_disk().in_view(&pool);
-    *context.engine.on_disk.write() = OnDisk { mos, vdevs: pool.config(), pool };
+    let renames = context.engine.renames.load(Ordering::Acquire);
+    *context.engine.on_disk.write() = OnDisk { mos, vdevs: pool.config(), pool, renames };
     if context.config_changed
         && let Some(listener) = context.engine.told.config_listener.get()
     {

@@ -164,6 +164,12 @@ pub enum DatasetError {
         /// Where reading ended.
         source: Arc<DatasetError>,
     },
+    /// A dataset was renamed since a user's rights were checked. The command can begin again.
+    #[error("a dataset of pool '{pool}' has just been renamed; try again")]
+    Renamed {
+        /// The pool.
+        pool: Arc<str>,
+    },
     /// A task met changes of a later txg than its own. It can run again in the next txg.
     #[error("'{name}' has just been changed; try again")]
     NextTxg {
@@ -319,6 +325,7 @@ impl DatasetError {
                 | BadProperty { .. }
                 | Busy { .. }
                 | NextTxg { .. }
+                | Renamed { .. }
                 | NoSpace { .. }
                 | OverQuota { .. }
                 | OverLimit { .. }

@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cenote_disk::Limits;
 use cenote_iscsi::{Identity, Unit};
@@ -29,6 +30,9 @@ use crate::listen::{Place, SocketFile, private_socket, remove_dead};
 use cenote_host::cancel::Cancel;
 use cenote_host::pools::Pools;
 use cenote_host::volumes::{LOOK, Watch, path_below};
+
+/// Wait after a machine that could not be served: this process may have too many files open.
+const BREATHER: Duration = Duration::from_millis(100);
 
 /// Serves volumes to virtual machines.
 pub struct VhostServer {
@@ -97,8 +101,9 @@ impl VhostServer {
         while bell.rings().await.is_ok() {
             if let Err(why) = self.serve_one(runtime, name, &bell.listener).await {
                 (self.tell)(format!("vhost-user {name}: {why}"));
-                // Disconnect instead of letting it wait.
+                // Disconnect instead of letting it wait. Without descriptors that fails: try again later.
                 drop(bell.listener.accept());
+                runtime.sleep(BREATHER).await;
             }
         }
     }

@@ -88,6 +88,7 @@ async fn rename_dataset(context: &mut SyncContext, from: &str, to: &str) -> Resu
     context.set_dir_phys(id, &phys).await?;
     let siblings = context.dir_phys(new_parent).await?.child_dirs_zap;
     ZapEdit::new(&edit, siblings).add(own, id.0).await?;
+    context.note_renamed();
     let head = ObjectId(dataset.id().0);
     context.log_of_dataset((from, head), "rename", &format!("-> {to}")).await?;
     // Inherited properties may differ now.

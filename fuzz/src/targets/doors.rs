@@ -3,7 +3,7 @@
 //! Inputs are a client's complete side of a session:
 //!
 //! ```text
-//!   socket  descriptors passed with the first bytes, 1 | length, 4 | JSON
+//!   socket  descriptors, 1: with the first bytes, plus 8 times those with the last | length, 4 | JSON
 //!   fuse    requests: opcode, 1 | node, 1 | user, 1 | length of the body, 2 | body
 //!   vhost   size of the queue as a power of two, 1 | flags, 1 | writes to memory: at, 4 | length, 2 | bytes
 //! ```
@@ -18,6 +18,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cenote_cache::CacheOptions;
@@ -39,14 +40,16 @@ use super::consume;
 use super::network::Ram;
 use crate::forged::{POOL, devices, forge};
 
-/// Executes no commands.
-struct Idle;
+/// Executes no commands, and counts them.
+#[derive(Default)]
+struct Idle(AtomicUsize);
 
 impl Serving for Idle {
     fn carry_out(&self, asking: Asking, asked: Asked, replies: Replies) -> u8 {
+        self.0.fetch_add(1, Ordering::Relaxed);
         replies.answer(asking.request.get().as_bytes());
         consume((&asked.here.cwd, &asked.here.env, asked.here.has_screen));
-        consume((&asking.keys, &asking.command, table::row(&asking.verb).is_some()));
+        consume((&asking.keys, &asking.command, asked.files.len(), table::row(&asking.verb).is_some()));
         0
     }
 
@@ -57,24 +60,40 @@ impl Serving for Idle {
 
 /// A root client of the command socket.
 pub fn socket(data: &[u8]) {
-    let Some((&descriptors, said)) = data.split_first() else { return };
-    let Ok((client, server)) = UnixStream::pair() else { return };
-    let Ok(null) = std::fs::File::open("/dev/null") else { return };
+    consume(is_carried_out(data));
+}
+
+/// Sends it. Returns whether a command came of it.
+pub fn is_carried_out(data: &[u8]) -> bool {
+    let Some((&descriptors, said)) = data.split_first() else { return false };
+    let Ok((client, server)) = UnixStream::pair() else { return false };
+    let Ok(null) = std::fs::File::open("/dev/null") else { return false };
     client.set_nonblocking(true).ok();
-    let streams = vec![null.as_fd(); usize::from(descriptors % 8)];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    ancillary.push(SendAncillaryMessage::ScmRights(&streams));
+    let send = |bytes: &[u8], descriptors: u8| {
+        let descriptors = vec![null.as_fd(); descriptors.into()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(32))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+        sendmsg(&client, &[std::io::IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL).ok();
+    };
     let (first, rest) = said.split_at(said.len().min(4));
-    sendmsg(&client, &[std::io::IoSlice::new(first)], &mut ancillary, SendFlags::NOSIGNAL).ok();
+    send(first, descriptors % 8);
     // Data that does not fit into the socket is dropped.
-    (&client).write_all(rest).ok();
+    match rest.split_last() {
+        Some((last, rest)) if descriptors >= 8 => {
+            (&client).write_all(rest).ok();
+            send(&[*last], descriptors / 8);
+        }
+        _ => _ = (&client).write_all(rest).ok(),
+    }
     client.shutdown(Shutdown::Write).ok();
-    answer(&server, &Idle).ok();
+    let idle = Idle::default();
+    answer(&server, &idle).ok();
     drop(server);
     let mut answers = Vec::new();
     (&client).read_to_end(&mut answers).ok();
     consume(answers);
+    idle.0.into_inner() > 0
 }
 
 const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };

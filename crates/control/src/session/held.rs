@@ -5,12 +5,12 @@
 //! systems follow.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use cenote_dataset::{Dataset, KeySource, Mos};
 use cenote_device::Gate;
-use cenote_engine::Engine;
+use cenote_engine::{Engine, Names};
 use cenote_format::units::{DatasetId, Guid};
 use cenote_host::devices::returning;
 use cenote_host::places::{Reach, within};
@@ -133,12 +133,35 @@ impl Session {
     ) -> Result<Outcome, ControlError> {
         pool.engine.refuse_suspended()?;
         let engine = match self.caller().delegated() {
-            Some(who) => pool.engine.acting_for_delegated(who.clone()),
+            Some(who) => pool.engine.acting_for_delegated(who.clone(), self.note_names(pool)),
             None => pool.engine.acting_for(self.caller().who.uid),
         };
         let engine = engine.asking(self.keys_of(!pool.others_may_write()));
         let work = async { work(&engine).await.map(T::into) };
         self.followed(pool, &engine, new, &mut std::pin::pin!(work)).await
+    }
+
+    /// The names with which this verb checks its caller's rights: those on disk at the first call.
+    pub(crate) fn note_names(&self, pool: &OpenPool) -> Names {
+        let mut all = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(pool.guid()).or_insert_with(|| pool.engine.names()).clone()
+    }
+
+    /// For verbs that look names up again after the check.
+    ///
+    /// # Errors
+    /// Another has renamed a dataset since.
+    pub(super) fn check_names(&self, pool: &OpenPool) -> Result<(), ControlError> {
+        match self.caller().delegated() {
+            None => Ok(()),
+            Some(_) => Ok(pool.engine.check_names(&self.note_names(pool))?),
+        }
+    }
+
+    /// The datasets of a pool, of which names mean what they meant when the caller's rights were checked.
+    pub(crate) async fn mos_as_checked(&self, pool: &OpenPool) -> Result<Mos, ControlError> {
+        let mos = pool.engine.mos().await?;
+        self.check_names(pool).map(|()| mos)
     }
 
     /// Runs work on an engine; then mounts follow the changes.
@@ -197,6 +220,7 @@ impl Session {
     ) -> Result<T, ControlError> {
         let name = name.split('@').next().unwrap_or(name);
         let Some(pool) = self.held_by_name(super::pool_of(name)) else { return work().await };
+        self.check_names(&pool)?;
         self.caller()
             .whole(async {
                 let aside = pool.mounts.set_aside(name).await.map_err(refused)?;
@@ -288,7 +312,7 @@ impl Session {
     /// Loads the keys of encryption roots at and below a dataset, or of all roots, from their key locations.
     /// Unavailable keys are reported.
     pub async fn load_keys(&self, pool: &OpenPool, name: Option<&str>) -> Result<Outcome, ControlError> {
-        let (mos, source) = (pool.engine.mos().await?, self.keys_to_load(None));
+        let (mos, source) = (self.mos_as_checked(pool).await?, self.keys_to_load(None));
         let mut outcome = Outcome::Done;
         for domain in key_domains(&mos, name).await? {
             if pool.engine.keys().has(domain.info.root_dir).await {
@@ -303,7 +327,7 @@ impl Session {
 
     /// The same for one root, unless its key is loaded. The key must be available.
     pub async fn load_key_of(&self, pool: &OpenPool, root: &str) -> Result<(), ControlError> {
-        let domains = key_domains(&pool.engine.mos().await?, Some(root)).await?;
+        let domains = key_domains(&self.mos_as_checked(pool).await?, Some(root)).await?;
         for domain in domains.iter().filter(|domain| domain.info.root == root) {
             if !pool.engine.keys().has(domain.info.root_dir).await {
                 domain.load(&pool.engine, &self.keys_to_load(None)).await?;
@@ -314,7 +338,7 @@ impl Session {
 
     /// Unloads the keys of encryption roots at and below a dataset, except those needed by mounts.
     pub async fn unload_keys(&self, pool: &OpenPool, name: Option<&str>) -> Result<(), ControlError> {
-        for domain in key_domains(&pool.engine.mos().await?, name).await? {
+        for domain in key_domains(&self.mos_as_checked(pool).await?, name).await? {
             if pool.engine.keys().has(domain.info.root_dir).await {
                 domain.unload(&pool.engine, &pool.mounts).await.ok();
             }

@@ -358,13 +358,14 @@ impl Files {
             return Ok(engine);
         }
         let who = Credentials { uid: caller.uid, gids: vec![caller.gid] };
+        let names = engine.names();
         let is_allowed = async {
             let mos = engine.mos().await?;
             let head = mos.dataset(&self.name()).await?;
             Ok(mos.heeds_delegation().await? && head.dir().is_allowed(subject, permission, &who).await?)
         };
         match is_allowed.await.map_err(|error: DatasetError| errno_below(&error))? {
-            true => Ok(engine.acting_for_delegated(who)),
+            true => Ok(engine.acting_for_delegated(who, names)),
             false => Err(Errno::PERM),
         }
     }

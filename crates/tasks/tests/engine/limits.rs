@@ -43,7 +43,7 @@ fn limits_bind_users_who_may_not_set_them() {
     let (rt, folder) = (Runtime::real(Some(2)), tempfile::tempdir().unwrap());
     rt.block_on(async {
         let engine = create(&rt, folder.path(), &(VdevKind::Disk, 0, 1)).await;
-        let user = engine.acting_for_delegated(Credentials { uid: USER, gids: vec![USER] });
+        let user = engine.acting_for_delegated(Credentials { uid: USER, gids: vec![USER] }, engine.names());
         for name in ["made/u", "made/u/a", "made/elsewhere", "made/elsewhere/moved"] {
             make(&engine, name).await.unwrap();
         }

@@ -14,6 +14,7 @@ mod health;
 mod limits;
 mod many;
 mod mend;
+mod names;
 mod removal;
 mod space_log;
 mod space_maps;

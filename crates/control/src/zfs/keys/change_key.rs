@@ -62,7 +62,7 @@ impl Verb for ChangeKey {
             return Err(refused(format!("'{name}' is not a key property")));
         }
         if let Some(pool) = session.held_by_name(pool_of(name)).filter(|_| self.load) {
-            let info = pool.engine.mos().await?.dataset(name).await?.dir().encryption().await?;
+            let info = session.mos_as_checked(&pool).await?.dataset(name).await?.dir().encryption().await?;
             session.load_keys(&pool, info.as_ref().map(|info| info.root.as_str())).await?;
         }
         let changed = session.change_pool(pool_of(name), async |engine| {
