@@ -27,6 +27,7 @@ pub mod list;
 mod memory;
 mod order;
 mod pieces;
+mod rack;
 mod traced;
 
 pub use buffer_pool::BufferPool;
@@ -39,6 +40,7 @@ pub use file::{Access, Direct, FileDevice, IoPath, OpenOptions};
 pub use held::Gate;
 pub use io::Io;
 pub use memory::MemoryDevice;
+pub use rack::{Rack, open};
 pub use traced::{Event, OpCount, Traced};
 
 use std::sync::Arc;

@@ -29,6 +29,7 @@ mod reply;
 mod request;
 mod ring;
 pub mod session;
+pub mod simulated;
 mod traffic;
 pub mod vfs;
 mod waiting;

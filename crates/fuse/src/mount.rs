@@ -31,6 +31,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::abi::MAX_WRITE_BYTES;
 use crate::guard::{self, Watched};
+use crate::simulated::SimulatedKernel;
 use hand::{Ask, Failure};
 use table::Table;
 
@@ -95,6 +96,7 @@ pub struct Mounted {
     /// 0: unknown.
     id: u64,
     watched: Option<Arc<Watched>>,
+    simulated: Option<SimulatedKernel>,
 }
 
 /// Checks early that `dir` can be mounted on. Removes a dead program's mount of this `subtype`.
@@ -166,7 +168,7 @@ pub fn mount(dir: &Path, options: &MountOptions) -> Result<(OwnedFd, Mounted), M
     }
     let watched = made.map(|made| Arc::new(guard::watch(guard::connection(made.device), made.id)));
     let id = made.map_or(0, |made| made.id);
-    Ok((device, Mounted { dir: dir.to_owned(), by_root, id, watched }))
+    Ok((device, Mounted { dir: dir.to_owned(), by_root, id, watched, simulated: None }))
 }
 
 #[derive(Clone, Copy)]
@@ -329,6 +331,11 @@ fn mount_by_helper(dir: &Path, options: &MountOptions) -> Result<OwnedFd, MountE
 }
 
 impl Mounted {
+    /// A mount in a simulated machine.
+    pub(crate) fn simulated(dir: &Path, kernel: SimulatedKernel, id: u64) -> Mounted {
+        Mounted { dir: dir.to_owned(), by_root: true, id, watched: None, simulated: Some(kernel) }
+    }
+
     /// The mount point.
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -336,6 +343,9 @@ impl Mounted {
 
     /// Whether it is still attached.
     pub fn is_there(&self) -> bool {
+        if let Some(kernel) = &self.simulated {
+            return kernel.is_there(self.id);
+        }
         self.id == 0 || Table::read().is_ok_and(|table| table.get(self.id).is_some())
     }
 
@@ -344,6 +354,9 @@ impl Mounted {
     /// # Errors
     /// It is in use, or covered by another mount.
     pub fn unmount(&self, lazy: bool) -> Result<(), MountError> {
+        if let Some(kernel) = &self.simulated {
+            return kernel.unmount(self.id, lazy);
+        }
         let name = || self.dir.display().to_string();
         if self.id != 0
             && let Ok(table) = Table::read()
@@ -370,8 +383,10 @@ impl Mounted {
 
     /// Aborts its connection: its users get an error.
     pub fn abort(&self) {
-        if let Some(watched) = &self.watched {
-            watched.abort();
+        match (&self.watched, &self.simulated) {
+            (_, Some(kernel)) => kernel.abort(self.id),
+            (Some(watched), None) => watched.abort(),
+            (None, None) => {}
         }
     }
 
@@ -380,6 +395,9 @@ impl Mounted {
     /// # Errors
     /// Read-only, and a file is open for writing; only root may.
     pub fn remount(&self, options: &MountOptions) -> Result<(), MountError> {
+        if let Some(kernel) = &self.simulated {
+            return kernel.remount(self.id, options);
+        }
         let name = || self.dir.display().to_string();
         let flags = flags_of(options).bits();
         let done = hand::call(&Ask::Remount { dir: &self.dir, flags }, None);

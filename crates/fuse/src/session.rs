@@ -11,10 +11,11 @@
 //! pause holds new requests until it ends; operations under way finish. A process with hundreds of sessions
 //! gives a new one a single thread ([`THREADS_PLENTY`]).
 
-mod dispatch;
+pub(crate) mod dispatch;
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,9 +24,11 @@ use std::{io, thread};
 
 use crate::abi::{self, notify};
 use crate::channel::Channel;
+use crate::mount::{MountError, MountOptions, Mounted};
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::ring::{Queue, Ring};
+use crate::simulated::{self, Connection, SimulatedKernel};
 use crate::traffic::{Paused, Traffic, Underway};
 use crate::vfs::{Errno, Node, Result, Vfs};
 use crate::waiting::Waiting;
@@ -117,7 +120,7 @@ impl Session {
         }
         let traffic = Arc::<Traffic>::default();
         let queues = rings.iter().map(|ring| ring.queue().clone()).collect();
-        let notifier = Notifier { channel: channel.clone(), traffic: traffic.clone(), queues };
+        let notifier = Notifier { to: To::Device(channel.clone()), traffic: traffic.clone(), queues };
         // With rings, only `FORGET` comes this way.
         let device_readers = if rings.is_empty() && !has_plenty { options.readers.max(1) } else { 1 };
         let waiting = Arc::default();
@@ -138,6 +141,51 @@ impl Session {
             start_thread(&alive, move || read_requests(&shared, device_readers == 1))?;
         }
         Ok(Session { ended, notifier })
+    }
+
+    /// Mounts `vfs` on a directory and serves it: the machine's kernel may be a simulated one.
+    ///
+    /// # Errors
+    /// The directory can't be mounted on, or the kernel refuses.
+    pub async fn mount<V: Vfs + Clone>(
+        runtime: &Runtime,
+        vfs: &V,
+        dir: &Path,
+        options: MountOptions,
+        session: SessionOptions,
+    ) -> Result<(Mounted, Session), MountError> {
+        if let Some(made) = simulated::mounted(runtime, vfs, dir, &options) {
+            return made;
+        }
+        let (device, mounted) = {
+            let dir = dir.to_owned();
+            runtime.blocking(move || crate::mount::mount(&dir, &options)).await?
+        };
+        let started = {
+            let (runtime, vfs) = (runtime.clone(), vfs.clone());
+            runtime.clone().blocking(move || Session::start(&runtime, device, vfs, session)).await
+        };
+        match started {
+            Ok(session) => Ok((mounted, session)),
+            Err(source) => {
+                runtime.blocking(move || mounted.unmount(true)).await.ok();
+                Err(MountError::Mount { dir: dir.display().to_string(), source })
+            }
+        }
+    }
+
+    /// Serves `vfs` to the kernel of a simulated machine, with a task per request.
+    pub(crate) fn simulated<V: Vfs>(
+        runtime: &Runtime,
+        kernel: SimulatedKernel,
+        mount: u64,
+        vfs: V,
+    ) -> (Session, Connection) {
+        let (alive, ended) = oneshot::channel();
+        let traffic = Arc::<Traffic>::default();
+        let to = To::Simulated(kernel, mount);
+        let notifier = Notifier { to, traffic: traffic.clone(), queues: Arc::new([]) };
+        (Session { ended, notifier }, Connection::new(runtime, vfs, traffic, alive))
     }
 
     /// Tells the kernel of changes.
@@ -193,19 +241,32 @@ impl Drop for Thread {
 /// them (`d_invalidate`), such as child datasets.
 #[derive(Debug, Clone)]
 pub struct Notifier {
-    channel: Channel,
+    to: To,
     traffic: Arc<Traffic>,
     queues: Arc<[Arc<Queue>]>,
+}
+
+#[derive(Debug, Clone)]
+enum To {
+    Device(Channel),
+    /// The kernel, and its number of the mount.
+    Simulated(SimulatedKernel, u64),
 }
 
 /// A name that practically no directory has.
 const NO_NAME: &[u8] = b"\x01";
 
 impl Notifier {
-    /// Holds back new operations, and waits for those under way. One pause at a time. Blocks.
-    #[must_use]
-    pub fn pause(&self) -> Paused {
-        self.traffic.pause(|| self.queues.iter().for_each(|queue| queue.wake()))
+    /// Holds back new operations, and waits for those under way. One pause at a time.
+    pub async fn pause(&self) -> Paused {
+        self.traffic.pause(|| self.queues.iter().for_each(|queue| queue.wake())).await
+    }
+
+    fn notify(&self, code: i32, notice: &Reply) {
+        match &self.to {
+            To::Device(channel) => _ = channel.notify(code, notice),
+            To::Simulated(kernel, mount) => kernel.notify(*mount, code, &notice.fields),
+        }
     }
 
     /// A node's attributes and content are out of date. The kernel first writes back mapped pages.
@@ -217,13 +278,13 @@ impl Notifier {
         // `fuse_notify_inval_inode_out`: ino, off, len (8 each); length 0: to the end.
         let len_bytes = if range.end > i64::MAX as u64 { 0 } else { range.end - range.start };
         let notice = Reply::empty().u64(node.0).u64(range.start).u64(len_bytes);
-        self.channel.notify(notify::INVAL_INODE, &notice);
+        self.notify(notify::INVAL_INODE, &notice);
     }
 
     /// Only a node's attributes are out of date. Operations may call this: the kernel does not wait.
     pub fn attributes_changed(&self, node: Node) {
         // A negative offset: no content.
-        self.channel.notify(notify::INVAL_INODE, &Reply::empty().u64(node.0).u64(u64::MAX).u64(0));
+        self.notify(notify::INVAL_INODE, &Reply::empty().u64(node.0).u64(u64::MAX).u64(0));
     }
 
     /// A name's node, or its absence, is out of date. Detaches all mounts there or below.
@@ -241,7 +302,7 @@ impl Notifier {
         let mut notice = Reply::empty().u64(dir.0).u32(name.len() as u32).u32(flags);
         notice.fields.extend(name);
         notice.fields.push(0);
-        self.channel.notify(notify::INVAL_ENTRY, &notice);
+        self.notify(notify::INVAL_ENTRY, &notice);
     }
 
     /// Waits until the kernel has processed all answered look-ups and listings of a directory.

@@ -7,7 +7,7 @@
 //! operation steps aside: it does not count as under way, so a pause does not wait for it. Few may do so,
 //! because each takes up one of the kernel's request slots.
 //!
-//! Locking: `state` is held for one look or change.
+//! Locking: `state` is held for one look or change. Threads wait for room only; tasks wait for the rest.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -34,6 +34,8 @@ struct State {
     is_paused: bool,
     /// Held by the pause.
     held: Vec<Waker>,
+    /// Pauses that wait for operations under way, or for another pause to end.
+    pausing: Vec<Waker>,
 }
 
 /// An operation under way.
@@ -81,19 +83,41 @@ impl Traffic {
         state.aside += 1;
         state.operations -= 1;
         drop(state);
-        self.changed.notify_all();
+        self.has_ended();
         Some(Aside { traffic: self.clone(), is_back: false })
     }
 
-    /// Holds back new operations, calls `hurry`, and waits for those under way. One pause at a time. Blocks.
-    pub fn pause(self: &Arc<Self>, hurry: impl FnOnce()) -> Paused {
-        let mut state = self.state.lock();
-        self.changed.wait_while(&mut state, |state| state.is_paused);
-        state.is_paused = true;
-        drop(state);
+    /// Holds back new operations, calls `hurry`, and waits for those under way. One pause at a time. Dropped
+    /// early, it ends.
+    pub async fn pause(self: &Arc<Self>, hurry: impl FnOnce()) -> Paused {
+        let paused = poll_fn(|context| {
+            let mut state = self.state.lock();
+            if state.is_paused {
+                state.pausing.push(context.waker().clone());
+                return Poll::Pending;
+            }
+            state.is_paused = true;
+            Poll::Ready(Paused(self.clone()))
+        })
+        .await;
         hurry();
-        self.changed.wait_while(&mut self.state.lock(), |state| state.operations > 0);
-        Paused(self.clone())
+        poll_fn(|context| {
+            let mut state = self.state.lock();
+            if state.operations > 0 {
+                state.pausing.push(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+        paused
+    }
+
+    /// An operation has ended, or stands aside.
+    fn has_ended(&self) {
+        let pausing = std::mem::take(&mut self.state.lock().pausing);
+        pausing.into_iter().for_each(Waker::wake);
+        self.changed.notify_all();
     }
 
     pub fn is_paused(&self) -> bool {
@@ -132,7 +156,7 @@ impl Drop for Aside {
 impl Drop for Underway {
     fn drop(&mut self) {
         self.0.state.lock().operations -= 1;
-        self.0.changed.notify_all();
+        self.0.has_ended();
     }
 }
 
@@ -144,13 +168,12 @@ impl Drop for Paused {
             std::mem::take(&mut state.held)
         };
         held.into_iter().for_each(Waker::wake);
-        self.0.changed.notify_all();
+        self.0.has_ended();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
     use std::task::{Context, Waker};
 
     use super::*;
@@ -167,17 +190,30 @@ mod tests {
         let traffic = Arc::<Traffic>::default();
         let underway = ready(traffic.begin()).unwrap();
         let aside = traffic.step_aside().unwrap();
-        let (sender, paused) = mpsc::channel();
-        let pausing = traffic.clone();
-        let thread = std::thread::spawn(move || sender.send(pausing.pause(|| {})).unwrap());
-        let paused = paused.recv().unwrap();
-        thread.join().unwrap();
+        let paused = ready(traffic.pause(|| {})).unwrap();
         let mut back = Box::pin(aside.back());
         assert!(back.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         drop(paused);
         assert!(back.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
         drop((back, underway));
         assert_eq!(traffic.state.lock().operations, 0);
+    }
+
+    #[test]
+    fn a_pause_waits_for_operations_and_for_another_pause() {
+        let traffic = Arc::<Traffic>::default();
+        let underway = ready(traffic.begin()).unwrap();
+        let mut first = Box::pin(traffic.pause(|| {}));
+        let mut second = Box::pin(traffic.pause(|| {}));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        drop(underway);
+        let Poll::Ready(paused) = first.as_mut().poll(&mut context) else { panic!("nothing is under way") };
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        drop(paused);
+        assert!(second.as_mut().poll(&mut context).is_ready());
+        assert!(ready(traffic.begin()).is_some(), "a pause that was given up holds nothing");
     }
 
     #[test]

@@ -29,29 +29,14 @@ impl Mount {
         options: &MountOptions,
         session: SessionOptions,
     ) -> Result<Mount, MountError> {
-        let (device, mounted) = {
-            let is_snapshot = options.source.contains('@');
-            let hears_sync = session.hears_sync && !is_snapshot;
-            let options = MountOptions { hears_sync, ..options.clone() };
-            let dir = dir.to_owned();
-            runtime.blocking(move || cenote_fuse::mount::mount(&dir, &options)).await?
-        };
+        let is_snapshot = options.source.contains('@');
+        let hears_sync = session.hears_sync && !is_snapshot;
+        let options = MountOptions { hears_sync, ..options.clone() };
         // Always on, so that `acltype` can change while mounted.
         let session = SessionOptions { posix_acl: true, ..session };
-        let started = {
-            let (runtime, files) = (runtime.clone(), files.clone());
-            runtime.clone().blocking(move || Session::start(&runtime, device, files, session)).await
-        };
-        match started {
-            Ok(session) => {
-                files.set_notifier(session.notifier().clone());
-                Ok(Mount { mounted, session, files })
-            }
-            Err(source) => {
-                runtime.blocking(move || mounted.unmount(true)).await.ok();
-                Err(MountError::Mount { dir: dir.display().to_string(), source })
-            }
-        }
+        let (mounted, session) = Session::mount(runtime, &files, dir, options, session).await?;
+        files.set_notifier(session.notifier().clone());
+        Ok(Mount { mounted, session, files })
     }
 
     /// A handle for unmounting while another task awaits [`Mount::ended`].

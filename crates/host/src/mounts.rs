@@ -247,10 +247,14 @@ impl Mounts {
     ) -> Result<(), MountsError> {
         let name = dataset.name().to_owned();
         let prepare = {
-            let name = name.clone();
+            let (name, plan) = (name.clone(), plan.clone());
             move || prepare_directory(&name, &plan).map(|()| plan)
         };
-        let plan = self.engine.runtime().blocking(prepare).await?;
+        // A simulated machine has every directory.
+        let plan = match self.engine.runtime().is_simulated() {
+            true => plan,
+            false => self.engine.runtime().blocking(prepare).await?,
+        };
         let properties = Properties::of(dataset, plan).await?;
         let in_force = properties.with(temporary);
         let files = Files::open(&self.engine, &name, in_force.files).await;
@@ -344,7 +348,9 @@ impl Mounts {
 
     /// Removes empty, unused mount points, deepest first.
     async fn clear_away(&self, dirs: Vec<PathBuf>) {
-        self.engine.runtime().blocking(move || hand::clear(&dirs)).await;
+        if !self.engine.runtime().is_simulated() {
+            self.engine.runtime().blocking(move || hand::clear(&dirs)).await;
+        }
     }
 
     /// Unmounts everything, or all at and below a dataset. A busy file system and its ancestors stay.

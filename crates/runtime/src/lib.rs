@@ -241,6 +241,25 @@ impl Runtime {
         }
     }
 
+    /// Gives the simulated machine a part that real machines have anyway, such as disks or a kernel.
+    ///
+    /// # Panics
+    /// In the real back end.
+    pub fn equip<T: Send + Sync + 'static>(&self, part: Arc<T>) {
+        match &*self.backend {
+            Backend::Real(_) => panic!("a real machine has its parts"),
+            Backend::Simulated(sim) => sim.equip(part),
+        }
+    }
+
+    /// The simulated machine's part of this type. `None`: it has none, or the machine is real.
+    pub fn part<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        match &*self.backend {
+            Backend::Real(_) => None,
+            Backend::Simulated(sim) => sim.part(),
+        }
+    }
+
     /// Watches a descriptor, for devices only.
     ///
     /// # Errors

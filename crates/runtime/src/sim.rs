@@ -34,6 +34,7 @@ use futures::future::BoxFuture;
 use history::History;
 use parking_lot::Mutex;
 use ready::{ReadyList, TaskWaker};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, Location};
@@ -90,6 +91,8 @@ pub(crate) struct Simulation {
     config: SimConfig,
     ready: Arc<ReadyList>,
     state: Mutex<SimState>,
+    /// Parts of the machine, one of each type.
+    parts: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
 struct SimState {
@@ -129,7 +132,7 @@ impl Simulation {
             program_rng: Rng::stream(config.seed, 2),
             history: History::new(config.trace_steps),
         };
-        Simulation { ready: Arc::default(), state: Mutex::new(state), config }
+        Simulation { ready: Arc::default(), state: Mutex::new(state), parts: Mutex::default(), config }
     }
 
     pub(crate) fn block_on<F: Future>(&self, main: F) -> F::Output {
@@ -186,6 +189,14 @@ impl Simulation {
         while let Some(task) = { self.state.lock().tasks.pop_first() } {
             drop(task);
         }
+    }
+
+    pub(crate) fn equip(&self, part: Arc<dyn Any + Send + Sync>) {
+        self.parts.lock().push(part);
+    }
+
+    pub(crate) fn part<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        self.parts.lock().iter().find_map(|part| part.clone().downcast().ok())
     }
 
     fn next_ready(&self) -> Option<TaskId> {

@@ -57,7 +57,7 @@ impl Files {
         let paused = match self.0.notifier.get().cloned() {
             Some(notifier) => {
                 self.write_all_back(&notifier).await;
-                Some(self.0.runtime.blocking(move || notifier.pause()).await)
+                Some(notifier.pause().await)
             }
             None => None,
         };
@@ -84,7 +84,7 @@ impl Files {
     #[boxed]
     pub async fn abandon(&self) {
         let paused = match self.0.notifier.get().cloned() {
-            Some(notifier) => Some(self.0.runtime.blocking(move || notifier.pause()).await),
+            Some(notifier) => Some(notifier.pause().await),
             None => None,
         };
         let _quiet = self.0.quiet.write().await;

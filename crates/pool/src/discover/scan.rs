@@ -5,7 +5,7 @@ use super::seat::{Seat, identity};
 use super::writing::Base;
 use super::{Problem, problem};
 use crate::label::{Label, SPA_MINDEVSIZE, read_labels};
-use cenote_device::{Device, DeviceError, FileDevice, OpenOptions};
+use cenote_device::{Device, DeviceError, OpenOptions};
 use cenote_format::label::LABEL_BYTES;
 use cenote_runtime::Runtime;
 use futures::StreamExt;
@@ -126,8 +126,8 @@ async fn scan_patiently(rt: &Runtime, candidate: &Candidate) -> (Vec<Scanned>, O
 
 async fn scan_one(rt: &Runtime, candidate: &Candidate) -> (Vec<Scanned>, Option<Problem>) {
     let complain = |why: String| Some(problem(candidate.path.display(), why));
-    let device: Arc<dyn Device> = match FileDevice::open(&candidate.path, OpenOptions::READ_ONLY, rt).await {
-        Ok(device) => Arc::new(device),
+    let device = match cenote_device::open(&candidate.path, OpenOptions::READ_ONLY, rt).await {
+        Ok(device) => device,
         // A folder of devices holds empty drives and the like, but disks without permission are reported.
         Err(DeviceError::Open { .. }) if !candidate.named => return (Vec::new(), None),
         Err(error) => {

@@ -37,7 +37,7 @@ impl FoundDevice {
                 why: "a partition that the kernel does not know can't be opened for writing by itself".into(),
             });
         }
-        Ok(Arc::new(FileDevice::open(path, OpenOptions::EXCLUSIVE, rt).await?))
+        Ok(cenote_device::open(path, OpenOptions::EXCLUSIVE, rt).await?)
     }
 }
 
@@ -68,12 +68,15 @@ impl FoundPool {
                 Base::Path(path) => {
                     // Other partitions of the same disk may be in use.
                     let is_whole = found.path == path.to_string_lossy();
-                    let options = if is_whole { OpenOptions::EXCLUSIVE } else { OpenOptions::READ_WRITE };
-                    let device = FileDevice::open(path, options, rt).await?;
-                    if !is_whole {
-                        device.lock().await?;
-                    }
-                    opened.insert(path.clone(), Arc::new(device));
+                    let device = match is_whole {
+                        true => cenote_device::open(path, OpenOptions::EXCLUSIVE, rt).await?,
+                        false => {
+                            let device = FileDevice::open(path, OpenOptions::READ_WRITE, rt).await?;
+                            device.lock().await?;
+                            Arc::new(device)
+                        }
+                    };
+                    opened.insert(path.clone(), device);
                 }
             }
         }

@@ -7,9 +7,8 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use cenote_device::{FileDevice, OpenOptions};
+use cenote_device::OpenOptions;
 use cenote_pool::create::{NewDevice, NewVdev};
 use cenote_pool::discover::{Foreign, foreign};
 use cenote_pool::{FoundPool, PoolState, VdevClass, VdevKind, discover};
@@ -129,12 +128,12 @@ pub async fn open_one(session: &Session, typed: &str) -> Result<NewDevice, Contr
     let find = move || if is_name && !here.exists() && in_dev.exists() { in_dev } else { here };
     let path = rt.blocking(find).await;
     let path = std::path::absolute(&path).map_err(ControlError::io(typed))?;
-    let opened = FileDevice::open(&path, OpenOptions::EXCLUSIVE, rt).await;
+    let opened = cenote_device::open(&path, OpenOptions::EXCLUSIVE, rt).await;
     let device = opened.map_err(cenote_pool::PoolError::from)?;
     let of_path = path.clone();
     let metadata = rt.blocking(move || of_path.metadata()).await.map_err(ControlError::io(typed))?;
     let path = path.to_string_lossy().into_owned();
-    Ok(NewDevice { path, device: Arc::new(device), is_file: metadata.is_file() })
+    Ok(NewDevice { path, device, is_file: metadata.is_file() })
 }
 
 /// Each device's size, and whether it is a file.

@@ -1,0 +1,216 @@
+//! An administrator: verbs as values, run by the daemon.
+
+use std::pin::Pin;
+
+use cenote_control::zfs::{points, properties, tree};
+use cenote_control::{Outcome as Ended, Verb, zpool};
+use cenote_runtime::Rng;
+
+use super::{Stage, choose, pick};
+use crate::model::{Action, Call, CallId, ClientId, Content, DatasetId, Outcome, Pool};
+use crate::world::POOL;
+
+/// Kinds of calls: see [`Program::choose`].
+pub const KINDS: usize = 14;
+/// Most datasets, and snapshots of one.
+const DATASETS: usize = 8;
+const SNAPSHOTS: usize = 5;
+/// The blocks of a volume.
+pub const VOLUME_BLOCKS: u64 = 256;
+
+/// An administrator.
+pub struct Program {
+    stage: Stage,
+    client: ClientId,
+    rng: Rng,
+}
+
+impl Program {
+    /// A client with this number.
+    pub fn new(stage: Stage, client: ClientId) -> Program {
+        let rng = stage.runtime.rng();
+        Program { stage, client, rng }
+    }
+
+    /// Runs until the world ends.
+    pub async fn run(mut self) {
+        while !self.stage.is_over() {
+            self.stage.think(&mut self.rng, self.stage.swarm.admin_pause).await;
+            let state = self.stage.scene.state();
+            let Some(action) = self.choose(&state) else { continue };
+            perform(&self.stage, None, self.client, &state, action).await;
+        }
+    }
+
+    fn new_name(&self, kind: &str) -> String {
+        format!("{POOL}/{kind}{}", self.stage.scene.next())
+    }
+
+    fn choose(&mut self, state: &Pool) -> Option<Action> {
+        let kind = choose(&mut self.rng, &self.stage.swarm.admin);
+        let all: Vec<DatasetId> = state.datasets.keys().copied().collect();
+        if kind == 0 || all.is_empty() {
+            if all.len() >= DATASETS {
+                return None;
+            }
+            let is_volume = self.rng.chance(0.3);
+            let name = self.new_name(if is_volume { "v" } else { "f" });
+            return Some(Action::Create { name, volume_blocks: is_volume.then_some(VOLUME_BLOCKS) });
+        }
+        let dataset = *pick(&mut self.rng, &all)?;
+        let snapshots: Vec<String> =
+            state.datasets[&dataset].snapshots.iter().map(|snapshot| snapshot.name.clone()).collect();
+        let last = snapshots.last().cloned();
+        let mut one = || pick(&mut self.rng, &snapshots).cloned();
+        Some(match kind {
+            1 | 2 if snapshots.len() < SNAPSHOTS => {
+                Action::Snapshot { dataset, name: format!("s{}", self.stage.scene.next()) }
+            }
+            1 | 3 => Action::DestroySnapshot { dataset, name: one()? },
+            4 | 5 => Action::Rollback { dataset, name: last? },
+            6 if all.len() < DATASETS => {
+                Action::Clone { dataset, snapshot: one()?, name: self.new_name("k") }
+            }
+            7 => Action::Promote { dataset },
+            8 => Action::Destroy { dataset },
+            9 => Action::RenameDataset { dataset, name: self.new_name("r") },
+            10 => Action::Hold { dataset, snapshot: one()?, tag: "tag".into() },
+            11 => Action::Release { dataset, snapshot: one()?, tag: "tag".into() },
+            12 => {
+                let is_volume = matches!(state.datasets[&dataset].content, Content::Blocks(_));
+                self.setting(dataset, is_volume)
+            }
+            _ => {
+                let verbs = ["sync", "scrub", "sync", "reopen"];
+                Action::Pool { verb: pick(&mut self.rng, &verbs)?.to_string() }
+            }
+        })
+    }
+
+    fn setting(&mut self, dataset: DatasetId, is_volume: bool) -> Action {
+        let settings: [(&str, &[&str]); 5] = [
+            ("compression", &["off", "lz4", "zstd", "zle"]),
+            ("logbias", &["latency", "throughput"]),
+            ("checksum", &["on", "sha256", "off"]),
+            ("copies", &["1", "2"]),
+            ("recordsize", &["4K", "16K", "128K"]),
+        ];
+        // The last applies to file systems only.
+        let count = settings.len() as u64 - u64::from(is_volume);
+        let (property, values) = settings[self.rng.below(count) as usize];
+        match self.rng.chance(0.3) {
+            true => Action::Inherit { dataset, property: property.into() },
+            false => {
+                let value = values[self.rng.below(values.len() as u64) as usize].into();
+                Action::Set { dataset, property: property.into(), value }
+            }
+        }
+    }
+}
+
+/// Carries out a verb. Names are those of `state`, which may be out of date.
+pub async fn perform(stage: &Stage, id: Option<CallId>, client: ClientId, state: &Pool, action: Action) {
+    let is_known = |dataset: DatasetId| state.datasets.contains_key(&dataset);
+    let call = Call { client, action: action.clone() };
+    if !call.dataset().is_none_or(is_known) {
+        return;
+    }
+    let work = carry_out(stage, state, action.clone());
+    let id = stage.scene.begin(&stage.runtime, id, client, action);
+    let outcome = work.await;
+    stage.scene.end(&stage.runtime, id, &outcome);
+}
+
+type Work<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
+
+/// The verb for an action.
+fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
+    let name = |dataset: &DatasetId| state.datasets[dataset].name.clone();
+    let at = |dataset: &DatasetId, snapshot: &str| format!("{}@{snapshot}", name(dataset));
+    match action {
+        Action::Create { name, volume_blocks } => {
+            let volume = volume_blocks.map(|blocks| tree::create::NewVolume {
+                size_bytes: blocks * crate::model::BLOCK_BYTES,
+                block_bytes: None,
+                sparse: true,
+            });
+            let settings = Vec::new();
+            run(stage, tree::create::Create { name, volume, settings, parents: false, dry_run: false })
+        }
+        Action::Destroy { dataset } => destroy(stage, name(&dataset)),
+        Action::DestroySnapshot { dataset, name } => destroy(stage, at(&dataset, &name)),
+        Action::Snapshot { dataset, name } => {
+            let snapshots = vec![at(&dataset, &name)];
+            run(stage, points::snapshot::Snapshot { snapshots, recursive: false, settings: Vec::new() })
+        }
+        Action::Rollback { dataset, name } => {
+            let snapshot = at(&dataset, &name);
+            run(stage, points::rollback::Rollback { snapshot, recursive: false, with_clones: false })
+        }
+        Action::Clone { dataset, snapshot, name } => {
+            let (snapshot, settings) = (at(&dataset, &snapshot), Vec::new());
+            run(stage, tree::clone::Clone { snapshot, name, parents: false, recursive: false, settings })
+        }
+        Action::Promote { dataset } => run(stage, tree::promote::Promote { clone: name(&dataset) }),
+        Action::RenameDataset { dataset, name: to } => {
+            let from = name(&dataset);
+            let (parents, recursive, no_remount) = (false, false, false);
+            run(stage, tree::rename::Rename { from, to, parents, recursive, no_remount })
+        }
+        Action::Hold { dataset, snapshot, tag } => {
+            let snapshots = vec![at(&dataset, &snapshot)];
+            run(stage, points::hold::Hold { tag, snapshots, recursive: false })
+        }
+        Action::Release { dataset, snapshot, tag } => {
+            let snapshots = vec![at(&dataset, &snapshot)];
+            run(stage, points::release::Release { tag, snapshots, recursive: false })
+        }
+        Action::Set { dataset, property, value } => {
+            let settings = vec![properties::settings::Setting { property, value }];
+            run(stage, properties::set::Set { settings, names: vec![name(&dataset)], no_mount: false })
+        }
+        Action::Inherit { dataset, property } => {
+            let names = vec![name(&dataset)];
+            run(stage, properties::inherit::Inherit { property, names, recursive: false, received: false })
+        }
+        Action::Pool { verb } => {
+            let pools = vec![POOL.to_owned()];
+            match &*verb {
+                "scrub" => {
+                    let order = zpool::work::scrub::Order::Start;
+                    run(stage, zpool::work::scrub::Scrub { pools, order, wait: false })
+                }
+                _ => run(stage, zpool::whole::sync::Sync { pools }),
+            }
+        }
+        _ => unreachable!("it is not a verb"),
+    }
+}
+
+fn destroy(stage: &Stage, target: String) -> Work<'_> {
+    run(
+        stage,
+        tree::destroy::Destroy {
+            target,
+            recursive: false,
+            with_clones: false,
+            defer: false,
+            dry_run: false,
+            measure: false,
+        },
+    )
+}
+
+fn run<V: Verb>(stage: &Stage, verb: V) -> Work<'_> {
+    Box::pin(async move {
+        let (done, said) = stage.daemon.run(verb).await;
+        match done {
+            // The change was made, even if a busy mount could not follow.
+            Ok(answered) if answered.outcome == Ended::Done || said.contains("the change was made") => {
+                Outcome::Done
+            }
+            Ok(_) => Outcome::Refused(said),
+            Err(error) => Outcome::Refused(format!("{error} {said}")),
+        }
+    })
+}

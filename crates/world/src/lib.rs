@@ -1,0 +1,28 @@
+//! A simulated host: the daemon as it ships, clients, administrators, faults, and an oracle that knows.
+//!
+//! ```text
+//!              programs (client)                administrators (client)
+//!                  | system calls                     | verbs, as values
+//!   kernel (machine/kernel) <-- notices --.           |
+//!                  | FUSE, in bytes       |           |
+//!                  daemon: host, control, serve, nbd, engine ... as they ship (machine/daemon)
+//!                  |
+//!   disks (machine/disk), which lose unflushed data when the power fails
+//!
+//!   each call, its beginning and its end --> oracle: does any order of the calls explain it? (oracle, model)
+//! ```
+//!
+//! Idea: the worst faults lie between parts, so all parts run at once, in one thread, under a virtual clock,
+//! and every choice comes from one seed. A seed that fails is a test.
+//!
+//! Read in this order: [`model`] (the right behaviour), [`oracle`] (which histories are right), [`machine`],
+//! [`client`], [`world`] (all of it).
+
+pub mod client;
+pub mod log;
+pub mod look;
+pub mod machine;
+pub mod model;
+pub mod oracle;
+pub mod scene;
+pub mod world;

@@ -1,0 +1,138 @@
+//! The daemon as it ships, without its doors: sessions come as values and streams.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cenote_cache::CacheOptions;
+use cenote_control::caller::{Console, Input, Note, Progress};
+use cenote_control::error::ControlError;
+use cenote_control::session::GivenKeys;
+use cenote_control::{Answered, Caller, Options, Rights, Session, Verb};
+use cenote_dataset::Credentials;
+use cenote_disk::Limits;
+use cenote_fuse::SessionOptions;
+use cenote_fuse::simulated::SimulatedKernel;
+use cenote_host::cancel::Cancel;
+use cenote_host::pools::Pools;
+use cenote_host::tuning::Tuning;
+use cenote_runtime::Runtime;
+use cenote_serve::listen::{Place, Visitor};
+use cenote_serve::nbd::NbdServer;
+use parking_lot::Mutex;
+use tokio::io::DuplexStream;
+
+use super::kernel::Kernel;
+use super::{Machine, RACK};
+
+/// All caches together.
+const CACHE_BYTES: usize = 64 << 20;
+/// All clients of volumes together.
+const CLIENTS_BYTES: u64 = 256 << 20;
+/// Bytes on their way in a connection.
+const PIPE_BYTES: usize = 64 << 10;
+
+/// The daemon's pools and doors, for one life.
+pub struct Daemon {
+    runtime: Runtime,
+    /// Its open pools.
+    pub pools: Arc<Pools>,
+    /// The kernel that it serves.
+    pub kernel: Arc<Kernel>,
+    nbd: Arc<NbdServer>,
+}
+
+impl Daemon {
+    /// Starts it on a machine with a kernel, and opens the pools that the last one had open.
+    ///
+    /// # Errors
+    /// A pool does not open.
+    pub async fn start(runtime: &Runtime, machine: &Machine, kernel: Kernel) -> Result<Daemon, String> {
+        let kernel = Arc::new(kernel);
+        runtime.equip(Arc::new(SimulatedKernel(kernel.clone())));
+        let cache = CacheOptions { data: true, ..CacheOptions::metadata(CACHE_BYTES) };
+        let tuning = Tuning::new(runtime, cache);
+        let search = vec![PathBuf::from(RACK)];
+        let (options, say) = (SessionOptions::default(), |_: &str| {});
+        let pools = Arc::new(Pools::new(runtime, search, options, tuning, machine.record(), say));
+        runtime.spawn(pools.clone().keep_noting(runtime.clone())).detach();
+        let limits = Limits::new(runtime, CLIENTS_BYTES, 16);
+        let nbd = Arc::new(NbdServer { pools: pools.clone(), limits, tls: None });
+        let daemon = Daemon { runtime: runtime.clone(), pools, kernel, nbd };
+        for noted in daemon.pools.noted().pools.clone() {
+            let console = Arc::new(Said::default());
+            let session = daemon.session("serve", &console);
+            let opened = async {
+                let found = session.find_noted(&noted).await?;
+                session.check_unused_or(&found, "-f")?;
+                let open = session.hold(&found, None).await?;
+                session.mount_all(&open).await
+            };
+            let opened = opened.await;
+            opened.map_err(|error| format!("pool '{}' does not open: {error}", noted.name))?;
+            if let Some(said) = console.text() {
+                return Err(format!("pool '{}' opened with: {said}", noted.name));
+            }
+        }
+        Ok(daemon)
+    }
+
+    fn session(&self, command: &str, console: &Arc<Said>) -> Session {
+        let who = Credentials { uid: 0, gids: Vec::new() };
+        let (console, cancel) = (console.clone(), Cancel::default());
+        let caller = Caller::client(who, Rights::All, console, "/".into(), Vec::new(), cancel);
+        let options = Options::in_daemon(GivenKeys::default(), command.into(), false);
+        Session::in_daemon(&self.runtime, caller, options, &self.pools)
+    }
+
+    /// Runs a verb as root. Returns its messages, too.
+    ///
+    /// # Errors
+    /// It refuses, or fails.
+    pub async fn run<V: Verb>(&self, verb: V) -> (Result<Answered<V::Answer>, ControlError>, String) {
+        let console = Arc::new(Said::default());
+        let done = self.session(V::NAME, &console).run(verb).await;
+        (done, console.text().unwrap_or_default())
+    }
+
+    /// Connects a client of volumes.
+    pub fn connect(&self) -> DuplexStream {
+        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+        let (nbd, runtime) = (self.nbd.clone(), self.runtime.clone());
+        let visitor = Visitor {
+            stream: Box::new(theirs),
+            who: "a client".into(),
+            stranger: None,
+            here: Place::Unix("/world".into()),
+        };
+        self.runtime.spawn(async move { _ = nbd.serve(&runtime, visitor).await }).detach();
+        ours
+    }
+}
+
+/// Collects a verb's messages.
+#[derive(Default)]
+struct Said(Mutex<Vec<String>>);
+
+impl Said {
+    fn text(&self) -> Option<String> {
+        let said = self.0.lock();
+        (!said.is_empty()).then(|| said.join("; "))
+    }
+}
+
+impl Console for Said {
+    fn note(&self, note: Note) {
+        let (Note::Said(text) | Note::Bare(text) | Note::Line(text) | Note::Failed { text, .. }) = note;
+        self.0.lock().push(text);
+    }
+
+    fn progress(&self, _now: Option<Progress<'_>>) {}
+
+    fn input(&self) -> Input<'_> {
+        Input::None
+    }
+
+    fn prompt(&self, _text: &str) -> Option<String> {
+        None
+    }
+}

@@ -1,0 +1,15 @@
+//! The model: the state of a pool as its users see it, and the effect of each call on it.
+//!
+//! Idea: a pure state machine. [`Pool::apply`] maps a state and a call to the next state and the call's
+//! outcome, without time, concurrency or crashes: those are the oracle's business. States share their parts
+//! and are cheap to copy, so the oracle may keep thousands.
+//!
+//! Numbers identify datasets, snapshots and files for ever; they are those of the calls that made them.
+
+pub mod call;
+pub mod pool;
+pub mod tree;
+
+pub use call::{Action, Call, CallId, ClientId, Outcome, Scope};
+pub use pool::{BLOCK_BYTES, Content, Dataset, DatasetId, Pool, Snapshot};
+pub use tree::{Body, File, FileId, Tree};

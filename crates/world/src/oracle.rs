@@ -1,0 +1,73 @@
+//! The oracle: which histories are right.
+//!
+//! ```text
+//!   calls begin and end --> linear: every state that the pool may have now
+//!                       --> history: every state that it may have had, and the durable part
+//!   power cut, reopened --> crash: has it one of the states that it may have kept?
+//!                       --> the history goes on from there
+//! ```
+//!
+//! Idea: the model is sequential; clients are not. The oracle keeps all states to which some order of the
+//! calls leads that agrees with their outcomes so far. A history is wrong once none is left.
+//!
+//! Read in this order: [`linear`], [`history`], [`crash`], [`space`].
+
+pub mod crash;
+pub mod history;
+pub mod linear;
+pub mod space;
+
+use std::sync::Arc;
+
+use crate::model::{Action, Call, CallId, Outcome, Pool};
+use history::History;
+use linear::Linear;
+
+/// The fault of a wrong history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation(pub String);
+
+/// Knows the calls so far.
+#[derive(Default)]
+pub struct Oracle {
+    linear: Linear,
+    history: History,
+}
+
+impl Oracle {
+    /// A call begins.
+    pub fn begin(&mut self, id: CallId, call: Arc<Call>) {
+        self.history.begin(id, &call);
+        self.linear.begin(id, call);
+    }
+
+    /// A call has ended.
+    ///
+    /// # Errors
+    /// No order of the calls explains its outcome.
+    pub fn end(&mut self, id: CallId, outcome: &Outcome) -> Result<(), Violation> {
+        let call = self.linear.call(id);
+        self.linear.end(id, outcome)?;
+        self.history.end(id, self.linear.states_since());
+        if *outcome != Outcome::Done {
+            return Ok(());
+        }
+        match &call.action {
+            // It returns when the txg is on disk, with all before.
+            Action::Fsync { slot, .. } => {
+                let states = self.linear.states();
+                let files = states.filter_map(|state| state.open_file(call.client, *slot)).collect();
+                self.history.committed(id, files);
+            }
+            Action::FlushVolume { .. } => self.history.committed(id, Default::default()),
+            _ if call.is_synced() => self.history.synced(id),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// States that the pool may have now.
+    pub fn states(&self) -> impl Iterator<Item = &Pool> {
+        self.linear.states()
+    }
+}

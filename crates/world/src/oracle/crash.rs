@@ -1,0 +1,490 @@
+//! Whether a pool may be so after a power cut.
+//!
+//! ```text
+//!   calls   |--a--|  |--b--|    |---c---|   |--d--|  X
+//!   a txg closes              ^ T                         on disk: a, b, perhaps c (under way); never d
+//!   the log                                               and files committed since, and names before
+//! ```
+//!
+//! The rules, for one moment `T` of the whole pool:
+//! * Verbs are on disk when they return; so is everything that ended before a verb or `zpool sync` began.
+//! * Calls of a client in one directory are there up to `T`, in the order of its calls. Calls under way at `T`
+//!   are there or not.
+//! * In a dataset with commits, the log adds to that. Names are those of some moment since `T`, and not
+//!   before the last commit began. Each file is as at some moment since `T`, and not before its own last
+//!   commit began.
+//! * Blocks of a volume follow the rule of files.
+//! * Snapshots never change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::history::{History, Moment};
+use super::linear::shorten;
+use super::{Oracle, Violation};
+use crate::model::tree::ROOT;
+use crate::model::{Body, CallId, Content, DatasetId, File, FileId, Pool, Tree};
+
+/// A pool as read after a cut.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// By name.
+    pub datasets: BTreeMap<String, FoundDataset>,
+}
+
+/// A dataset.
+#[derive(Debug)]
+pub struct FoundDataset {
+    /// Its present content.
+    pub content: FoundContent,
+    /// Oldest first.
+    pub snapshots: Vec<(String, FoundContent)>,
+}
+
+/// Its content.
+#[derive(Debug, PartialEq, Eq)]
+pub enum FoundContent {
+    /// By path, without the root.
+    Files(BTreeMap<Vec<String>, Node>),
+    /// Blocks of a volume; empty: zeros.
+    Blocks(Vec<Bytes>),
+}
+
+/// A file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Node {
+    /// `None`: a directory.
+    pub bytes: Option<Bytes>,
+    /// `bytes` are its target.
+    pub is_symlink: bool,
+    /// Permissions.
+    pub mode: u32,
+    /// Extended attributes.
+    pub xattrs: BTreeMap<String, Bytes>,
+}
+
+impl Node {
+    fn is(&self, file: &File) -> bool {
+        let is_same_body = match &file.body {
+            Body::Regular(bytes) => !self.is_symlink && self.bytes.as_ref() == Some(bytes),
+            Body::Symlink(target) => self.is_symlink && self.bytes.as_deref() == Some(target.as_bytes()),
+            Body::Directory(_) => self.bytes.is_none(),
+        };
+        is_same_body && self.mode == file.mode && self.xattrs == file.xattrs
+    }
+
+    fn is_kin(&self, file: &File) -> bool {
+        match &file.body {
+            Body::Regular(_) => !self.is_symlink && self.bytes.is_some(),
+            Body::Symlink(_) => self.is_symlink,
+            Body::Directory(_) => self.bytes.is_none(),
+        }
+    }
+}
+
+type Files = BTreeMap<Vec<String>, Node>;
+
+/// All paths at and below a top-level name, with their files.
+fn below(tree: &Tree, top: &str) -> BTreeMap<Vec<String>, FileId> {
+    let mut all = BTreeMap::new();
+    let Ok(first) = tree.find(&[top.to_owned()]) else { return all };
+    let mut left = vec![(vec![top.to_owned()], first)];
+    while let Some((path, id)) = left.pop() {
+        if let Body::Directory(names) = &tree.files[&id].body {
+            left.extend(names.iter().map(|(name, id)| ([&path[..], &[name.clone()]].concat(), *id)));
+        }
+        all.insert(path, id);
+    }
+    all
+}
+
+fn found_below<'a>(files: &'a Files, top: &str) -> BTreeMap<&'a Vec<String>, &'a Node> {
+    files.iter().filter(|(path, _)| path[0] == top).collect()
+}
+
+/// Whether names and kinds agree.
+fn names_agree(
+    found: &BTreeMap<&Vec<String>, &Node>,
+    tree: &Tree,
+    paths: &BTreeMap<Vec<String>, FileId>,
+) -> bool {
+    found.len() == paths.len()
+        && found
+            .iter()
+            .zip(paths)
+            .all(|((path, node), (other, id))| *path == other && node.is_kin(&tree.files[id]))
+}
+
+fn content_is(found: &FoundContent, content: &Content) -> bool {
+    match (found, content) {
+        (FoundContent::Blocks(found), Content::Blocks(blocks)) => {
+            found.len() == blocks.len() && found.iter().zip(&**blocks).all(|(one, other)| one == other)
+        }
+        (FoundContent::Files(found), Content::Files(tree)) => tops(found, [&**tree]).iter().all(|top| {
+            let (found, paths) = (found_below(found, top), below(tree, top));
+            names_agree(&found, tree, &paths)
+                && found.values().zip(paths.values()).all(|(node, id)| node.is(&tree.files[id]))
+        }),
+        _ => false,
+    }
+}
+
+/// Top-level names, found and possible.
+fn tops<'a>(found: &Files, trees: impl IntoIterator<Item = &'a Tree>) -> BTreeSet<String> {
+    let found = found.keys().map(|path| path[0].clone());
+    let possible = trees.into_iter().flat_map(|tree| match &tree.files[&ROOT].body {
+        Body::Directory(names) => names.keys().cloned().collect::<Vec<_>>(),
+        _ => Vec::new(),
+    });
+    found.chain(possible).collect()
+}
+
+impl Oracle {
+    /// The machine was cut off now, with calls under way. They never end.
+    pub fn cut(&mut self) {
+        let states = self.linear.at_a_cut();
+        self.history.cut(states);
+    }
+
+    /// Checks the pool that a cut has left, and goes on from there.
+    ///
+    /// # Errors
+    /// It can't be so.
+    pub fn reopened(&mut self, found: &Found) -> Result<(), Violation> {
+        let mut state = self.structure(found)?;
+        let units = self.units(found, &state)?;
+        let moments: Vec<Moment> = self.history.points.iter().map(|point| point.at).collect();
+        let mut closest: Option<(usize, String)> = None;
+        for at in moments.into_iter().rev() {
+            let mut trees = Vec::new();
+            let mut wrong = Vec::new();
+            for unit in &units {
+                match unit.at(&self.history, at) {
+                    Ok(tree) => trees.push(tree),
+                    Err(why) => wrong.push((why, unit)),
+                }
+            }
+            if wrong.is_empty() {
+                units.iter().zip(trees).for_each(|(unit, from)| unit.adopt(&mut state, from));
+                recount(&mut state);
+                state.close_all();
+                self.linear = super::linear::Linear::of(state.clone());
+                self.history.restart(&state);
+                return Ok(());
+            }
+            if closest.as_ref().is_none_or(|(count, _)| wrong.len() < *count) {
+                let shown = |(why, unit): &(String, &Unit)| format!("{why}: {}", unit.shown(&self.history));
+                let wrong: Vec<String> = wrong.iter().map(shown).collect();
+                closest =
+                    Some((wrong.len(), format!("if a txg closed at moment {at}:\n  {}", wrong.join("\n  "))));
+            }
+        }
+        let (_, why) = closest.unwrap_or_default();
+        Err(Violation(format!("the pool can't be so after the cut: {why}")))
+    }
+
+    /// Checks a pool without calls under way.
+    ///
+    /// # Errors
+    /// It can't be so.
+    pub fn rests(&mut self, found: &Found) -> Result<(), Violation> {
+        let mut why = String::new();
+        for state in self.linear.states() {
+            let other = state.datasets.values().find(|dataset| {
+                let found = found.datasets.get(&dataset.name);
+                !found.is_some_and(|found| content_is(&found.content, &dataset.content))
+            });
+            match differs(state, found).or(other.map(|dataset| format!("{} has other content", dataset.name)))
+            {
+                None => return Ok(()),
+                Some(difference) => why = difference,
+            }
+        }
+        Err(Violation(format!("the pool can't be so at rest: {why}")))
+    }
+
+    /// A possible state with the datasets and snapshots found, and these snapshots' content.
+    fn structure(&self, found: &Found) -> Result<Pool, Violation> {
+        let floor = self.history.points.iter().rev();
+        let mut states = floor.flat_map(|point| &point.states);
+        let mut why = String::from("there is no possible state");
+        // Verbs that have ended are on disk, so only the states of the cut count.
+        let last = self.history.points.last().map_or(0, |point| point.states.len());
+        for state in states.by_ref().take(last) {
+            match differs(state, found) {
+                None => return Ok(state.clone()),
+                Some(other) => why = other,
+            }
+        }
+        Err(Violation(format!("datasets and snapshots can't be so after the cut: {why}")))
+    }
+
+    fn units<'a>(&self, found: &'a Found, state: &Pool) -> Result<Vec<Unit<'a>>, Violation> {
+        let mut units = Vec::new();
+        for (id, dataset) in &state.datasets {
+            let name = &dataset.name;
+            let unit = |part| Unit::new(*id, name, part, &self.history);
+            match (&found.datasets[name].content, &dataset.content) {
+                (FoundContent::Files(files), Content::Files(_)) => {
+                    let trees = self.history.points.iter().flat_map(|point| &point.states);
+                    let trees: Vec<Arc<Tree>> = trees.filter_map(|state| tree_of(state, *id)).collect();
+                    let tops = tops(files, trees.iter().map(|tree| &**tree));
+                    units.extend(tops.into_iter().map(|top| unit(Part::Dir(top, files))));
+                }
+                (FoundContent::Blocks(blocks), Content::Blocks(_)) => units.push(unit(Part::Blocks(blocks))),
+                _ => return Err(Violation(format!("{name} is of another kind"))),
+            }
+        }
+        Ok(units)
+    }
+}
+
+fn tree_of(state: &Pool, dataset: DatasetId) -> Option<Arc<Tree>> {
+    match &state.datasets.get(&dataset)?.content {
+        Content::Files(tree) => Some(tree.clone()),
+        Content::Blocks(_) => None,
+    }
+}
+
+/// How datasets and snapshots differ.
+fn differs(state: &Pool, found: &Found) -> Option<String> {
+    let names: BTreeSet<&String> = state.datasets.values().map(|dataset| &dataset.name).collect();
+    let there: BTreeSet<&String> = found.datasets.keys().collect();
+    if names != there {
+        return Some(format!("there are {there:?}, not {names:?}"));
+    }
+    for dataset in state.datasets.values() {
+        let found = &found.datasets[&dataset.name];
+        let names: Vec<&String> = dataset.snapshots.iter().map(|snapshot| &snapshot.name).collect();
+        let there: Vec<&String> = found.snapshots.iter().map(|(name, _)| name).collect();
+        if names != there {
+            return Some(format!("{} has snapshots {there:?}, not {names:?}", dataset.name));
+        }
+        for (snapshot, (name, content)) in dataset.snapshots.iter().zip(&found.snapshots) {
+            if !content_is(content, &snapshot.content) {
+                return Some(format!("{}@{name} has other content", dataset.name));
+            }
+        }
+    }
+    None
+}
+
+/// A part of a dataset that changes in the order of calls, and the evidence of its past.
+struct Unit<'a> {
+    dataset: DatasetId,
+    name: String,
+    part: Part<'a>,
+    evidence: Evidence,
+}
+
+enum Part<'a> {
+    /// A top-level directory, and all files found.
+    Dir(String, &'a Files),
+    Blocks(&'a [Bytes]),
+}
+
+/// The state that explains a unit as found: the tree that has its names. `None`: a volume.
+type From = Option<Arc<Tree>>;
+
+/// Points are given by their index in the history, and each different state once.
+enum Evidence {
+    Dir {
+        /// Trees with the names found, and whether all files are as found.
+        trees: Vec<(usize, Arc<Tree>, bool)>,
+        /// The last point at which a file was as found.
+        last: BTreeMap<FileId, usize>,
+    },
+    /// Blocks as found.
+    Blocks(Vec<(usize, Vec<bool>)>),
+}
+
+impl Evidence {
+    fn of(part: &Part<'_>, dataset: DatasetId, history: &History) -> Evidence {
+        // One that has ended is on disk, so the states of the cut know the last rollback.
+        let cut = history.points.last().map_or(&[][..], |point| &point.states);
+        let rollbacks: BTreeSet<CallId> =
+            cut.iter().filter_map(|state| Some(state.datasets.get(&dataset)?.rollback)).collect();
+        let states = history.points.iter().enumerate();
+        let contents = states.flat_map(|(at, point)| point.states.iter().map(move |state| (at, state)));
+        let contents = contents.filter_map(|(at, state)| {
+            let dataset = state.datasets.get(&dataset)?;
+            rollbacks.contains(&dataset.rollback).then_some((at, &dataset.content))
+        });
+        match part {
+            Part::Dir(top, files) => Evidence::of_dir(&found_below(files, top), top, contents),
+            Part::Blocks(blocks) => Evidence::of_blocks(blocks, contents),
+        }
+    }
+
+    fn of_dir<'h>(
+        found: &BTreeMap<&Vec<String>, &Node>,
+        top: &str,
+        contents: impl Iterator<Item = (usize, &'h Content)>,
+    ) -> Evidence {
+        let all: Vec<(usize, &Arc<Tree>)> = contents
+            .filter_map(|(at, content)| match content {
+                Content::Files(tree) => Some((at, tree)),
+                Content::Blocks(_) => None,
+            })
+            .collect();
+        let (mut trees, mut nodes) = (Vec::new(), BTreeMap::new());
+        for (at, tree) in &all {
+            let paths = below(tree, top);
+            if names_agree(found, tree, &paths) {
+                let is_whole = paths.values().zip(found.values()).all(|(id, node)| node.is(&tree.files[id]));
+                nodes.extend(paths.into_values().zip(found.values().copied()));
+                trees.push((*at, (*tree).clone(), is_whole));
+            }
+        }
+        // A file may have had other names when its content was as found.
+        let mut last = BTreeMap::new();
+        for (at, tree) in &all {
+            let same = nodes.iter().filter(|(id, node)| tree.files.get(id).is_some_and(|file| node.is(file)));
+            last.extend(same.map(|(id, _)| (*id, *at)));
+        }
+        Evidence::Dir { trees, last }
+    }
+
+    fn of_blocks<'h>(found: &[Bytes], contents: impl Iterator<Item = (usize, &'h Content)>) -> Evidence {
+        let same = |(at, content): (usize, &'h Content)| match content {
+            Content::Blocks(blocks) => {
+                let is_same = |(found, block): (&Bytes, &Bytes)| found == block;
+                Some((at, found.iter().zip(&**blocks).map(is_same).collect()))
+            }
+            Content::Files(_) => None,
+        };
+        Evidence::Blocks(contents.filter_map(same).collect())
+    }
+}
+
+impl<'a> Unit<'a> {
+    fn new(dataset: DatasetId, name: &str, part: Part<'a>, history: &History) -> Unit<'a> {
+        let evidence = Evidence::of(&part, dataset, history);
+        Unit { dataset, name: name.into(), part, evidence }
+    }
+
+    /// Explains the unit as found, if a txg closed at a moment.
+    fn at(&self, history: &History, at: Moment) -> Result<From, String> {
+        let commit = history.commit_of(self.dataset, None);
+        match (&self.evidence, &self.part) {
+            (Evidence::Dir { trees, last }, Part::Dir(top, _)) => {
+                let points = history.points_between(at, |scope| scope.touches(self.dataset, top));
+                let whole = trees.iter().find(|(point, _, is_whole)| *is_whole && points.contains(point));
+                if let Some((_, tree, _)) = whole {
+                    return Ok(Some(tree.clone()));
+                }
+                let why = || format!("{}/{top} can't be so", self.name);
+                let first = history.first_point(at.max(commit.ok_or_else(why)?));
+                let is_right = |tree: &Arc<Tree>| {
+                    below(tree, top).values().all(|id| {
+                        let commit = history.commit_of(self.dataset, Some(*id)).unwrap_or(0);
+                        last.get(id).is_some_and(|last| *last >= history.first_point(at.max(commit)))
+                    })
+                };
+                let logged = trees.iter().find(|(point, tree, _)| *point >= first && is_right(tree));
+                logged.map(|(_, tree, _)| Some(tree.clone())).ok_or_else(|| why() + ", not even with its log")
+            }
+            (Evidence::Blocks(states), _) => {
+                let points = match commit {
+                    Some(commit) => history.first_point(at.max(commit))..history.points.len(),
+                    None => history.points_between(at, |scope| scope.touches_any(self.dataset)),
+                };
+                let states: Vec<&Vec<bool>> =
+                    states.iter().filter(|(point, _)| points.contains(point)).map(|(_, same)| same).collect();
+                let count = states.first().map_or(0, |same| same.len());
+                match (0..count).find(|block| !states.iter().any(|same| same[*block])) {
+                    None if count > 0 => Ok(None),
+                    block => Err(format!("{}: block {block:?} can't be so", self.name)),
+                }
+            }
+            _ => unreachable!("evidence is of its part"),
+        }
+    }
+
+    /// The unit as found, for a report.
+    fn shown(&self, history: &History) -> String {
+        let (Part::Dir(top, files), Evidence::Dir { trees, last }) = (&self.part, &self.evidence) else {
+            return format!("{}, committed {:?}", self.name, history.commit_of(self.dataset, None));
+        };
+        let commit = |id| history.commit_of(self.dataset, id);
+        let mut text = format!("{}/{top}, committed {:?}, had its names at ", self.name, commit(None));
+        let moment = |point: usize| history.points[point].at;
+        let moments: Vec<Moment> = trees.iter().map(|(point, ..)| moment(*point)).collect();
+        text += &format!("{:?}..{:?}", moments.first(), moments.last());
+        for (path, node) in found_below(files, top) {
+            text += &format!("\n    {}: {}", path.join("/"), shorten(&format!("{node:?}")));
+            if let Some((_, tree, _)) = trees.last()
+                && let Ok(id) = tree.find(path)
+            {
+                let last = last.get(&id).map(|point| moment(*point));
+                text += &format!("; file {id}, so until {last:?}, committed {:?}", commit(Some(id)));
+            }
+        }
+        text
+    }
+
+    /// Makes the unit as found part of the state.
+    fn adopt(&self, state: &mut Pool, from: From) {
+        let Some(dataset) = state.datasets.get_mut(&self.dataset) else { return };
+        let content = &mut Arc::make_mut(dataset).content;
+        match (&self.part, content) {
+            (Part::Blocks(blocks), Content::Blocks(all)) => *all = Arc::new(blocks.to_vec()),
+            (Part::Dir(top, files), Content::Files(tree)) => {
+                let tree = Arc::make_mut(tree);
+                let old = match from.as_ref().map(|from| below(from, top)) {
+                    Some(old) => old,
+                    None => BTreeMap::new(),
+                };
+                let Some(from) = from else { return };
+                set_name(tree, top, old.get(&vec![top.clone()]).copied());
+                for (path, id) in &old {
+                    let mut file = File::clone(&from.files[id]);
+                    if let Some(node) = files.get(path) {
+                        if let (Body::Regular(bytes), Some(found)) = (&mut file.body, &node.bytes) {
+                            bytes.clone_from(found);
+                        }
+                        (file.mode, file.xattrs) = (node.mode, node.xattrs.clone());
+                    }
+                    tree.files.insert(*id, Arc::new(file));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn set_name(tree: &mut Tree, name: &str, id: Option<FileId>) {
+    let Some(root) = tree.files.get_mut(&ROOT) else { return };
+    if let Body::Directory(names) = &mut Arc::make_mut(root).body {
+        match id {
+            Some(id) => _ = names.insert(name.into(), id),
+            None => _ = names.remove(name),
+        }
+    }
+}
+
+/// Counts links anew, since each part of a tree may be of another moment.
+fn recount(state: &mut Pool) {
+    for dataset in state.datasets.values_mut() {
+        let Content::Files(tree) = &mut Arc::make_mut(dataset).content else { continue };
+        let tree = Arc::make_mut(tree);
+        let mut links: BTreeMap<FileId, u32> = BTreeMap::from([(ROOT, 1)]);
+        let mut left = vec![ROOT];
+        while let Some(dir) = left.pop() {
+            if let Some(Body::Directory(names)) = tree.files.get(&dir).map(|file| &file.body) {
+                for id in names.values() {
+                    *links.entry(*id).or_default() += 1;
+                    left.push(*id);
+                }
+            }
+        }
+        for (id, file) in &mut tree.files {
+            let links = links.get(id).copied().unwrap_or(0);
+            if file.links != links {
+                Arc::make_mut(file).links = links;
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The past since the last durable moment: all that a power cut may bring back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use crate::model::{Action, Call, CallId, DatasetId, FileId, Pool, Scope};
+
+/// A moment: a count of beginnings and ends of calls.
+pub type Moment = u64;
+
+/// The states that were possible after the end of a call.
+pub struct Point {
+    /// The end of the call.
+    pub at: Moment,
+    /// Without duplicates.
+    pub states: Vec<Pool>,
+}
+
+/// The duration of a call.
+pub struct Span {
+    /// Its beginning.
+    pub begin: Moment,
+    /// [`Moment::MAX`]: under way.
+    pub end: Moment,
+    /// The parts that it touches.
+    pub scope: Scope,
+}
+
+/// A commit (`fsync`, a flush) that has begun.
+struct Commit {
+    dataset: DatasetId,
+    begin: Moment,
+    /// It has ended, so calls that ended before it began are durable: of these files, and all names.
+    files: Option<BTreeSet<FileId>>,
+}
+
+/// Calls and states since the last txg that is known to be on disk.
+#[derive(Default)]
+pub struct History {
+    now: Moment,
+    /// Calls that ended before are on disk.
+    floor: Moment,
+    /// Oldest first; the first counts as durable.
+    pub points: Vec<Point>,
+    /// Calls, also some that ended.
+    pub spans: BTreeMap<CallId, Span>,
+    commits: BTreeMap<CallId, Commit>,
+}
+
+impl History {
+    /// A call begins.
+    pub fn begin(&mut self, id: CallId, call: &Call) {
+        self.now += 1;
+        let (begin, end, scope) = (self.now, Moment::MAX, call.scope());
+        self.spans.insert(id, Span { begin, end, scope });
+        if let Action::Fsync { dataset, .. } | Action::FlushVolume { dataset } = &call.action {
+            self.commits.insert(id, Commit { dataset: *dataset, begin, files: None });
+        }
+    }
+
+    /// A call has ended, and these states are possible.
+    pub fn end<'a>(&mut self, id: CallId, states: impl Iterator<Item = &'a Pool>) {
+        self.now += 1;
+        if let Some(span) = self.spans.get_mut(&id) {
+            span.end = self.now;
+        }
+        self.points.push(Point { at: self.now, states: states.cloned().collect() });
+    }
+
+    /// The states of a cut now.
+    pub fn cut(&mut self, states: Vec<Pool>) {
+        self.now += 1;
+        self.points.push(Point { at: self.now, states });
+    }
+
+    /// A commit has ended. `files`: its file, as far as known.
+    pub fn committed(&mut self, id: CallId, files: BTreeSet<FileId>) {
+        if let Some(commit) = self.commits.get_mut(&id) {
+            commit.files = Some(files);
+        }
+    }
+
+    /// A call has ended that returns when its txg is on disk.
+    pub fn synced(&mut self, id: CallId) {
+        let Some(begin) = self.spans.get(&id).map(|span| span.begin) else { return };
+        self.floor = self.floor.max(begin);
+        let floor = self.floor;
+        self.spans.retain(|_, span| span.end >= floor);
+        self.commits.retain(|_, commit| commit.begin >= floor || commit.files.is_none());
+        // The state at the floor is that of the last point before it.
+        let first = self.points.partition_point(|point| point.at <= floor).saturating_sub(1);
+        self.points.drain(..first);
+    }
+
+    /// The past is over: this is the state.
+    pub fn restart(&mut self, state: &Pool) {
+        self.now += 1;
+        self.floor = self.now;
+        self.spans.clear();
+        self.commits.clear();
+        self.points = vec![Point { at: self.now, states: vec![state.clone()] }];
+    }
+
+    /// The latest commit of all names of a dataset, or of a file; `None`: the log can't hold anything of it.
+    pub fn commit_of(&self, dataset: DatasetId, file: Option<FileId>) -> Option<Moment> {
+        let of = self.commits.values().filter(|commit| commit.dataset == dataset);
+        let is_meant = |files: &BTreeSet<FileId>| file.is_none_or(|file| files.contains(&file));
+        of.map(|commit| match &commit.files {
+            Some(files) if is_meant(files) => commit.begin,
+            _ => 0,
+        })
+        .max()
+    }
+
+    /// The first point that counts if everything up to a moment is durable.
+    pub fn first_point(&self, since: Moment) -> usize {
+        self.points.partition_point(|point| point.at <= since).saturating_sub(1)
+    }
+
+    /// The points whose states a txg may have that closed at a moment: calls that were under way then are in
+    /// it or not.
+    pub fn points_between(&self, at: Moment, is_meant: impl Fn(&Scope) -> bool) -> Range<usize> {
+        let under_way = self.spans.values().filter(|span| span.begin <= at && at < span.end);
+        let until = under_way.filter(|span| is_meant(&span.scope)).map(|span| span.end).max().unwrap_or(at);
+        self.first_point(at)..self.points.partition_point(|point| point.at <= until)
+    }
+}

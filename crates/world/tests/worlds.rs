@@ -1,0 +1,58 @@
+//! Worlds in the tests: seeds that once failed, new ones, and proof that the oracle looks.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
+use std::time::{Duration, Instant};
+
+use cenote_world::world::{Params, Report, Sabotage, run};
+
+/// Time for new seeds; `CENOTE_WORLD_SECONDS` changes it.
+const SECONDS: u64 = 20;
+
+const PARAMS: Params = Params { seed: 0, calls: 120, cuts: 2, sabotage: None };
+
+fn world(params: Params) -> Report {
+    run(params).unwrap()
+}
+
+fn check(params: Params) {
+    if let Some(violation) = world(params).violation {
+        let Params { seed, calls, cuts, .. } = params;
+        panic!("{}\nagain: cenote-world --seed {seed} --ops {calls} --cuts {cuts}", violation.0);
+    }
+}
+
+#[test]
+fn a_seed_repeats_its_history() {
+    for seed in [1, 2] {
+        let once = world(Params { seed, calls: 60, ..PARAMS });
+        let again = world(Params { seed, calls: 60, ..PARAMS });
+        let differs = once.lines.iter().zip(&again.lines).position(|(one, other)| one != other);
+        assert_eq!(differs.map(|line| (&once.lines[line], &again.lines[line])), None);
+        assert_eq!((once.hash, once.calls), (again.hash, again.calls));
+    }
+}
+
+#[test]
+fn new_worlds_are_right() {
+    let seconds = std::env::var("CENOTE_WORLD_SECONDS").ok().and_then(|text| text.parse().ok());
+    let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(SECONDS));
+    let first = std::process::id().into();
+    let seeds = (first..).take_while(|seed| *seed == first || Instant::now() < until);
+    seeds.for_each(|seed| check(Params { seed, ..PARAMS }));
+}
+
+/// Whether one of some worlds is found to be wrong.
+fn is_found(sabotage: Sabotage, calls: u64) -> bool {
+    let sabotage = Some(sabotage);
+    (1..30).any(|seed| world(Params { seed, calls, sabotage, ..PARAMS }).violation.is_some())
+}
+
+#[test]
+fn disks_that_lie_about_flushes_are_found() {
+    assert!(is_found(Sabotage::FlushesLie, 120));
+}
+
+#[test]
+fn notices_that_are_lost_are_found() {
+    assert!(is_found(Sabotage::NoticesAreLost, 300));
+}
