@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cenote_control::zpool::shown::status::reason::Reason;
+use cenote_control::zpool::shown::status::diagnosis::Reason;
 use cenote_control::zpool::shown::status::{PoolStatus, Statuses};
 use cenote_pool::{ErrorCounts, Trouble, VdevState};
 
@@ -113,7 +113,7 @@ pub fn keep_unseen(
 #[cfg(test)]
 pub(crate) mod tests {
     use cenote_control::zpool::shown::status::Opened;
-    use cenote_control::zpool::shown::status::work::Work;
+    use cenote_control::zpool::shown::status::progress::PoolProgress;
     use cenote_format::units::{Guid, Txg};
     use cenote_pool::{PoolHealth, Standstill, VdevClass, VdevKind, VdevStatus};
 
@@ -152,7 +152,7 @@ pub(crate) mod tests {
         Opened {
             txg: Txg(4),
             usage: Vec::new(),
-            work: Work::default(),
+            work: PoolProgress::default(),
             resilvering: false,
             passes: BTreeMap::new(),
             lagging: Vec::new(),

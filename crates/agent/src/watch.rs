@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cenote_control::zpool::activity::scrub::{self, Scrub};
+use cenote_control::zpool::activity::trim::{self, Trim};
 use cenote_control::zpool::shown::list::{List, Listed, Pools};
 use cenote_control::zpool::shown::status::{Status, Statuses};
-use cenote_control::zpool::work::scrub::{self, Scrub};
-use cenote_control::zpool::work::trim::{self, Trim};
 use cenote_runtime::Runtime;
 use cenote_serve::run::ask;
 use cenote_serve::socket::Serving;

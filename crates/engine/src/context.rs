@@ -21,12 +21,12 @@ use std::ops::DerefMut;
 
 use crate::background::ScanSettings;
 use crate::engine::{LiveDataset, Shared, User};
+use crate::import_export::{HELD_BYTES_MAX, refuse_changed};
 use crate::kept_deadlists::KeptDeadlists;
 use crate::space::map_edit::SpaceMapEdit;
 use crate::store::policy::StoragePolicy;
 use crate::store::space_delta::SpaceDelta;
 use crate::store::txg::SyncingTxg;
-use crate::taking::{HELD_BYTES_MAX, refuse_changed};
 
 /// The syncing txg, for code that changes the MOS.
 pub struct SyncContext {

@@ -23,6 +23,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::background::Background;
 use crate::context::SyncContext;
 use crate::handles::Handles;
+use crate::import_export::OpenState;
 use crate::in_use::uses::Snapshots;
 use crate::kstat::Kstats;
 use crate::locks::Ranked;
@@ -34,7 +35,6 @@ use crate::space::maps::SpaceMaps;
 use crate::store::features::Features;
 use crate::store::policy::StoragePolicy;
 use crate::store::space_delta::SpaceDelta;
-use crate::taking::Taking;
 use crate::throttle::Throttle;
 use crate::txgs::{Hold, Txgs};
 use crate::zil::log::Log;
@@ -128,7 +128,7 @@ pub(crate) struct Carried {
 
 #[derive(Default)]
 pub(crate) struct Told {
-    pub(crate) taking: OnceLock<Taking>,
+    pub(crate) taking: OnceLock<OpenState>,
     pub(crate) history_listener: OnceLock<HistoryListener>,
     /// Called once the labels have the change.
     pub(crate) config_listener: OnceLock<ConfigListener>,

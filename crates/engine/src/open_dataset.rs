@@ -71,7 +71,7 @@ impl Engine {
     /// No such dataset; it is a snapshot; its key is missing; its log awaits replay.
     #[boxed]
     pub async fn dataset(&self, name: &str) -> Result<OpenDataset> {
-        // Preparing its log and features is not a change by the opener.
+        // BehindGate its log and features is not a change by the opener.
         self.prepare(self.open_dataset(name)).await
     }
 

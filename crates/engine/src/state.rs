@@ -16,8 +16,8 @@ use cenote_object::Result;
 use crate::context::SyncContext;
 use crate::engine::{Engine, LiveDataset, Shared};
 use crate::host::Host;
+use crate::import_export::{BehindGate, OpenState};
 use crate::sync::write_config;
-use crate::taking::{Preparing, Taking};
 use crate::zil::log::Log;
 
 impl Engine {
@@ -58,7 +58,7 @@ impl Engine {
         (config.state, config.hostid) = (PoolState::Active, host.hostid());
         config.hostname = Some(host.name.clone());
         let found = pool.found();
-        let taking = Taking {
+        let taking = OpenState {
             gate: gate.clone(),
             host,
             found_state: found.state(),
@@ -82,10 +82,10 @@ impl Engine {
         work: impl Future<Output = std::result::Result<T, E>>,
     ) -> std::result::Result<T, E> {
         // Later changes must not count as preparation; before the first one, only log claims can be pending.
-        let is_prepared = |taking: &Taking| taking.is_prepared.swap(true, Ordering::AcqRel);
+        let is_prepared = |taking: &OpenState| taking.is_prepared.swap(true, Ordering::AcqRel);
         let taking = self.0.told.taking.get().filter(|taking| !is_prepared(taking) || !self.has_changed());
         let Some(taking) = taking else { return work.await };
-        let _preparing = Preparing::of(taking);
+        let _preparing = BehindGate::of(taking);
         let done = work.await;
         self.sync_all().await?;
         done

@@ -94,7 +94,7 @@ pub(crate) async fn sync_open_txg(engine: &Arc<Shared>) -> Result<Txg, (Txg, Dat
 
 async fn write_txg(engine: &Arc<Shared>, txg: Txg, frozen: Frozen) -> Result<()> {
     engine.mos.relabel(txg);
-    // Block dataset opens until the txg is on disk. Taking this lock earlier could deadlock with a txg
+    // Block dataset opens until the txg is on disk. OpenState this lock earlier could deadlock with a txg
     // holder.
     let has_tasks = !frozen.tasks.is_empty();
     let _names = if has_tasks { Some(engine.names.write().await) } else { None };

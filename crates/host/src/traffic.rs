@@ -40,7 +40,7 @@ impl Traffic {
 
     /// I/O of a vdev and all vdevs below.
     pub fn of(pool: &OpenPool, loads: &Loads, vdev: &VdevStatus) -> Traffic {
-        let (mut sum, taps) = (Traffic::default(), pool.engine.pool().taps());
+        let (mut sum, taps) = (Traffic::default(), pool.engine.pool().leaf_io());
         vdev.walk(&mut |vdev| {
             if let Some(taps) = &taps {
                 let Traffic { read, write, discard, .. } = Traffic::of_device(&taps.of(vdev.guid).counters);

@@ -58,6 +58,12 @@ fn content(sent: &mut Sent, id: ObjectId, attr: &Attr) -> Vec<u8> {
     all
 }
 
+fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    escape_path(bytes, &mut text);
+    text
+}
+
 /// Path, type, mode, owner, size, links, time of change, device, hash of the content, target.
 fn row(sent: &mut Sent, path: &[u8], id: ObjectId) -> (String, String) {
     let attr = sent.attr(id).unwrap();
@@ -71,7 +77,7 @@ fn row(sent: &mut Sent, path: &[u8], id: ObjectId) -> (String, String) {
         _ => "-".to_owned(),
     };
     let target = match kind {
-        FileKind::Symlink => escape_path(&sent.read_link(id, &attr).unwrap()),
+        FileKind::Symlink => escaped(&sent.read_link(id, &attr).unwrap()),
         _ => "-".to_owned(),
     };
     let (uid, gid) = attr.owner();
@@ -83,7 +89,7 @@ fn row(sent: &mut Sent, path: &[u8], id: ObjectId) -> (String, String) {
         attr.links,
         attr.mtime,
     );
-    let shown = if path.is_empty() { ".".to_owned() } else { escape_path(path) };
+    let shown = if path.is_empty() { ".".to_owned() } else { escaped(path) };
     (shown, text)
 }
 

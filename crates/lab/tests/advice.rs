@@ -20,8 +20,8 @@ fn recorded(pool: &str) -> Facts {
     Facts::recorded(&folder).unwrap()
 }
 
-fn advised(review: &Review) -> BTreeSet<(&'static str, &str)> {
-    review.advice.iter().map(|advice| (advice.rule, advice.subject.as_str())).collect()
+fn advised(review: &Review) -> BTreeSet<(&str, &str)> {
+    review.advice.iter().map(|advice| (&*advice.rule, advice.subject.as_str())).collect()
 }
 
 fn advice<'a>(review: &'a Review, rule: &str) -> Vec<&'a Advice> {
@@ -207,7 +207,7 @@ fn fill_and_fragmentation_have_their_levels() {
             .advice
             .iter()
             .find(|advice| advice.rule.starts_with("fill"))
-            .map(|advice| (advice.rule, advice.severity));
+            .map(|advice| (&*advice.rule, advice.severity));
         assert_eq!(fill, expected, "{percent} %: of the data vdevs, though the special vdev is nearly empty");
     }
     facts.pools[0].fragmentation_percent = Some(64);

@@ -35,7 +35,7 @@ pub use foreign::{Foreign, foreign};
 pub use scan::machine_devices;
 
 use crate::config::{PoolConfig, PoolState};
-use crate::taps::Taps;
+use crate::leaf_io::LeafIoTable;
 use cenote_boxed::boxed;
 use cenote_device::Device;
 use cenote_format::uberblock::Uberblock;
@@ -139,7 +139,7 @@ pub struct FoundPool {
     /// Copies of devices left out.
     pub duplicates: Vec<Duplicate>,
     /// Counters and fault switches, once opened for good.
-    pub taps: Option<Arc<Taps>>,
+    pub taps: Option<Arc<LeafIoTable>>,
 }
 
 impl FoundPool {

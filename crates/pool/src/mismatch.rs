@@ -2,7 +2,7 @@
 //!
 //! Idea: a mismatch is damage only if the block must be there. Intent logs end with unwritten blocks, and a
 //! block freed while a reader walks an older tree may have been overwritten. Only damage is counted against a
-//! device, noted and reported. A possible reuse is checked again through a whole tree (`wrong`).
+//! device, noted and reported. A possible reuse is checked again through a whole tree (`read_errors`).
 //!
 //! | read | mismatch |
 //! |---|---|

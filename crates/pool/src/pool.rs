@@ -22,16 +22,16 @@ use crate::config::{PoolConfig, PoolState, VdevClass, VdevConfig};
 use crate::discover::{FoundDevice, FoundPool};
 use crate::error::Result;
 use crate::health::{ErrorCounts, Trouble};
+use crate::leaf_io::LeafIoTable;
+use crate::read_errors::ReadErrors;
 use crate::second::SecondLevel;
 use crate::suspend::state::{Suspension, Waits};
-use crate::taps::Taps;
 use crate::vdev::leaf::{Leaf, Probe};
 use crate::vdev::missed::Missed;
 use crate::vdev::queue::{ClassLoad, IoClass, Moved, QueueSettings};
 use crate::vdev::reflow::{Reflow, Reflowed};
 use crate::vdev::{VdevTree, build};
 use crate::write::retained::blocks::Retained;
-use crate::wrong::Wrong;
 use cenote_boxed::boxed;
 use cenote_codec::checksum::ChecksumSalt;
 use cenote_format::features::Since;
@@ -70,7 +70,7 @@ struct Live {
     missed: Arc<Missed>,
     /// The DTLs when the pool was opened.
     noted: BTreeMap<Guid, Vec<(Txg, Txg)>>,
-    wrong: Arc<Wrong>,
+    wrong: Arc<ReadErrors>,
     reflow: Arc<Reflow>,
     settings: Arc<QueueSettings>,
     suspension: Suspension,
@@ -508,7 +508,7 @@ impl Pool {
     }
 
     /// Counters and fault switches, if the pool was opened for good.
-    pub fn taps(&self) -> Option<Arc<Taps>> {
+    pub fn leaf_io(&self) -> Option<Arc<LeafIoTable>> {
         self.live.current.read().found.taps.clone()
     }
 
@@ -692,7 +692,7 @@ impl Pool {
         &self.live.cramped
     }
 
-    pub(crate) fn wrong(&self) -> &Wrong {
+    pub(crate) fn wrong(&self) -> &ReadErrors {
         &self.live.wrong
     }
 

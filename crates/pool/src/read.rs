@@ -17,7 +17,7 @@
 //! writes to the pool, a block may be reused between reading its pointer and its bytes. So if the pool was
 //! left active, all copies are read once more before the block is called damaged.
 //!
-//! Damage found on the way (`mismatch`) is noted (`wrong`) and repaired later.
+//! Damage found on the way (`mismatch`) is noted (`read_errors`) and repaired later.
 
 use crate::buffers;
 use crate::check::{Check, decompression_work};

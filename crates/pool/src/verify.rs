@@ -47,7 +47,7 @@ pub struct VerifyItem {
 pub enum Fault {
     /// The device failed to read it.
     Unreadable,
-    /// Wrong, but the block can be rebuilt without it.
+    /// ReadErrors, but the block can be rebuilt without it.
     Checksum,
     /// Parity that does not match its data.
     Parity,

@@ -8,13 +8,13 @@
 //! daemon's user and root.
 //!
 //! Every client has an origin, the unit for shares: its user, if on this machine, otherwise its address.
-//! Memory: connections are limited ([`Crowd`]). A few excess clients at a time get a message; the rest are
+//! Memory: connections are limited ([`ClientLimit`]). A few excess clients at a time get a message; the rest are
 //! closed at once.
 
-mod crowd;
+mod client_limit;
 mod owner;
 
-pub use crowd::{CONNECTIONS_MAX, Crowd};
+pub use client_limit::{CONNECTIONS_MAX, ClientLimit};
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -159,7 +159,13 @@ impl Door {
     }
 
     /// Accepts clients until dropped; accepted ones stay. Excess clients go to `turn_away`, for a short time.
-    pub async fn let_in(self, runtime: Runtime, crowd: Arc<Crowd>, serve: Arc<Serve>, turn_away: Arc<Serve>) {
+    pub async fn let_in(
+        self,
+        runtime: Runtime,
+        crowd: Arc<ClientLimit>,
+        serve: Arc<Serve>,
+        turn_away: Arc<Serve>,
+    ) {
         loop {
             let visitor = match self.accept().await {
                 Ok(Some(come)) => come,

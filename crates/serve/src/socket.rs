@@ -19,7 +19,7 @@
 //! Rights: the kernel identifies the client (`SO_PEERCRED`, `SO_PEERGROUPS`); [`Serving::carry_out`]
 //! decides its rights.
 //!
-//! Limits: a command that never ends keeps its seat, so each user gets only some of the seats ([`Crowd`]). A
+//! Limits: a command that never ends keeps its seat, so each user gets only some of the seats ([`ClientLimit`]). A
 //! client must send its request promptly, and a small one unless it is trusted. If the system has no
 //! descriptors or threads, the seat is returned, and the next client waits.
 //!
@@ -56,7 +56,7 @@ use self::answers::Kind;
 use self::attendant::Attendant;
 pub use self::link::Link;
 pub use self::replies::Replies;
-use crate::listen::{Crowd, stranger};
+use crate::listen::{ClientLimit, stranger};
 use cenote_host::cancel::Cancel;
 use cenote_host::own::is_trusted;
 
@@ -202,7 +202,7 @@ impl Listener {
 
     /// Answers commands until `stop` is cancelled.
     pub fn serve(&self, serving: Arc<impl Serving>, stop: &Cancel) {
-        let seats = Crowd::sharing(SEATS, SEATS_KEPT, SEATS_OF_ONE_USER);
+        let seats = ClientLimit::sharing(SEATS, SEATS_KEPT, SEATS_OF_ONE_USER);
         while !stop.is_cancelled() {
             let stream = match self.socket.accept() {
                 Ok((stream, _)) => stream,

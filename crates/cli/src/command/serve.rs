@@ -13,7 +13,7 @@
 
 mod agent;
 mod config;
-mod doors;
+mod listeners;
 mod opening;
 pub mod room;
 
@@ -192,7 +192,7 @@ impl Serve {
         record::check(&state).map_err(refused)?;
         let listener = Listener::bind(&path).map_err(|error| CliError::Refused(error.to_string()))?;
         let listener = Arc::new(listener);
-        let doors = doors::open(&self, session.runtime(), &path).await?;
+        let doors = listeners::open(&self, session.runtime(), &path).await?;
         let agent = self.agent.as_deref().map(agent::Agent::read).transpose()?;
         // Applied before a byte of a pool is read.
         if let Err(error) = sandbox::forbid_calls() {

@@ -16,7 +16,7 @@ use cenote_format::units::{BlockId, Guid};
 use cenote_fs::LastLink;
 use cenote_host::pools::OpenPool;
 use cenote_inspect::InspectError;
-use cenote_pool::{Pool, Taps, VdevConfig};
+use cenote_pool::{LeafIoTable, Pool, VdevConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -237,7 +237,7 @@ impl Inject {
             let why = "lies in too many places for one order: name some of its --blocks";
             return Err(ControlError::Refused(format!("{} {why}", target.dataset)));
         }
-        let taps = taps(pool)?;
+        let taps = leaf_io(pool)?;
         for (leaf, range) in places {
             for rule in &rules {
                 let of_device = taps.of(leaf).faults;
@@ -258,7 +258,7 @@ impl Inject {
     fn list(&self, session: &Session, pools: &[Arc<OpenPool>]) -> Result<Vec<Listed>, ControlError> {
         let mut listed = Vec::new();
         for pool in pools {
-            let (tree, taps) = (pool.engine.pool(), taps(pool)?);
+            let (tree, taps) = (pool.engine.pool(), leaf_io(pool)?);
             let only = self.device.as_deref().map(|typed| named(session, &tree, typed)).transpose()?;
             for (guid, device) in
                 leaves(&tree).into_iter().filter(|(leaf, _)| only.is_none_or(|only| only == *leaf))
@@ -303,9 +303,9 @@ async fn places(
     Ok(places)
 }
 
-fn taps(pool: &OpenPool) -> Result<Arc<Taps>, ControlError> {
+fn leaf_io(pool: &OpenPool) -> Result<Arc<LeafIoTable>, ControlError> {
     let none = || ControlError::Refused(format!("pool '{}' was not opened for good", pool.name));
-    pool.engine.pool().taps().ok_or_else(none)
+    pool.engine.pool().leaf_io().ok_or_else(none)
 }
 
 fn named(session: &Session, pool: &Pool, typed: &str) -> Result<Guid, ControlError> {

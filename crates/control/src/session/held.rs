@@ -16,7 +16,7 @@ use cenote_host::devices::returning;
 use cenote_host::places::{Reach, within};
 use cenote_host::pools::{ExportError, InUse, OpenPool, Pools};
 use cenote_object::DatasetError;
-use cenote_pool::{FoundPool, PoolState, Taps, VdevConfig};
+use cenote_pool::{FoundPool, LeafIoTable, PoolState, VdevConfig};
 use cenote_tasks::{obey_failmode, resume_with};
 
 use super::Session;
@@ -436,7 +436,7 @@ impl Session {
     async fn take_for_good(&self, found: &FoundPool) -> Result<Engine, ControlError> {
         check_kernel(found.name())?;
         let gate = Gate::default();
-        let taps = Arc::new(Taps::new(self.runtime()));
+        let taps = Arc::new(LeafIoTable::new(self.runtime()));
         let found = found.open_for_writing(self.runtime()).await?.tapped(taps).behind(&gate);
         let mos = self.import(&found, &self.newest(&found)).await?;
         let engine = Engine::start(&mos).await?;

@@ -14,7 +14,7 @@ pub fn add(pools: &Pools, families: &mut Families) {
         families.add("cenote_pool_waiting", waiting, &[("pool", &*pool.pool.name)], 1.0);
     }
     for pool in pools.all() {
-        let taps = pool.engine.pool().taps();
+        let taps = pool.engine.pool().leaf_io();
         let loads = pool.engine.pool().queue_loads();
         let health = pool.engine.pool().status();
         let family =

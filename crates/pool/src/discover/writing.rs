@@ -5,7 +5,7 @@
 
 use super::{FoundDevice, FoundPool, discover_devices};
 use crate::error::{PoolError, Result};
-use crate::taps::Taps;
+use crate::leaf_io::LeafIoTable;
 use cenote_boxed::boxed;
 use cenote_device::{Device, FileDevice, Gate, OpenOptions};
 use cenote_format::units::Guid;
@@ -92,7 +92,7 @@ impl FoundPool {
         same.map(|pool| FoundPool { auxiliary, ..pool }).ok_or_else(changed)
     }
     /// Adds taps to the devices, and to those that join later.
-    pub fn tapped(mut self, taps: Arc<Taps>) -> FoundPool {
+    pub fn tapped(mut self, taps: Arc<LeafIoTable>) -> FoundPool {
         let devices = std::mem::take(&mut self.devices);
         self.taps = Some(taps);
         self.join(devices);

@@ -177,8 +177,8 @@ fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
             let pools = vec![POOL.to_owned()];
             match &*verb {
                 "scrub" => {
-                    let order = zpool::work::scrub::Order::Start;
-                    run(stage, zpool::work::scrub::Scrub { pools, order, wait: false })
+                    let order = zpool::activity::scrub::Order::Start;
+                    run(stage, zpool::activity::scrub::Scrub { pools, order, wait: false })
                 }
                 _ => run(stage, zpool::whole::sync::Sync { pools }),
             }

@@ -1,6 +1,6 @@
 //! Command lines of `zpool initialize`, `zpool trim`.
 
-use cenote_control::zpool::work::{initialize, trim};
+use cenote_control::zpool::activity::{initialize, trim};
 use clap::Args;
 
 use crate::command::not_yet;

@@ -1,6 +1,6 @@
 //! Command line of `zpool prefetch`.
 
-use cenote_control::zpool::work::prefetch::{Prefetch as Request, Tables};
+use cenote_control::zpool::activity::prefetch::{Prefetch as Request, Tables};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! Command lines of `zpool scrub`, `zpool resilver`.
 
-use cenote_control::zpool::work::resilver;
-use cenote_control::zpool::work::scrub::{self, Order};
+use cenote_control::zpool::activity::resilver;
+use cenote_control::zpool::activity::scrub::{self, Order};
 use clap::Args;
 
 use crate::outcome::{CliError, Outcome};

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use cenote_control::zpool::work::wait::{Activity, Left, Wait as Request};
+use cenote_control::zpool::activity::wait::{Activity, Left, Wait as Request};
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Args, Command};

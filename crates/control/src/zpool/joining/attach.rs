@@ -14,9 +14,9 @@ use crate::error::{ControlError, Outcome};
 use crate::refusal::cannot;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
+use crate::zpool::activity::LOOK_INTERVAL;
+use crate::zpool::activity::scans::scan;
 use crate::zpool::leaves::meant::leaf;
-use crate::zpool::work::LOOK_INTERVAL;
-use crate::zpool::work::scans::scan;
 
 /// Attach a device to a disk or mirror, or expand a RAID-Z by one device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

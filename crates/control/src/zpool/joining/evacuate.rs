@@ -9,8 +9,8 @@ use crate::error::ControlError;
 use crate::refusal::cannot;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
+use crate::zpool::activity::scans::scan;
 use crate::zpool::leaves::meant::leaf;
-use crate::zpool::work::scans::scan;
 
 /// Replace a device that still works but may soon fail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

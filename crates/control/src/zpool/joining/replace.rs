@@ -13,8 +13,8 @@ use crate::error::ControlError;
 use crate::refusal::cannot;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
+use crate::zpool::activity::scans::scan;
 use crate::zpool::leaves::meant::{leaf, meant};
-use crate::zpool::work::scans::scan;
 
 /// Replace a device by another one or by a hot spare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

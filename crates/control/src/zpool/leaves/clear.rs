@@ -11,7 +11,7 @@ use super::meant::named;
 use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
-use crate::zpool::work::scans::scan;
+use crate::zpool::activity::scans::scan;
 
 /// Reset error counts and bring faulted devices back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -14,7 +14,7 @@ use crate::error::ControlError;
 use crate::refusal::cannot;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
-use crate::zpool::work::scans::scan;
+use crate::zpool::activity::scans::scan;
 
 /// Bring devices back into use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -20,7 +20,7 @@ use crate::error::{ControlError, Outcome};
 use crate::refusal::cannot;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
-use crate::zpool::work::LOOK_INTERVAL;
+use crate::zpool::activity::LOOK_INTERVAL;
 
 /// Remove hot spares, cache devices, logs, and disks or mirrors with data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

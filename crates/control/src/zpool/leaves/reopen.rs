@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{ControlError, Outcome};
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
-use crate::zpool::work::scans::scan;
+use crate::zpool::activity::scans::scan;
 
 /// Look again for missing devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -3,12 +3,12 @@
 //! Idea: the answer contains everything that a command-line option can show. Parts that need extra reads are
 //! included only on request.
 
-pub mod circumstances;
 pub mod damaged;
+pub mod diagnosis;
 pub mod passes;
-pub mod reason;
+pub mod problems;
+pub mod progress;
 pub mod unopened;
-pub mod work;
 
 use std::collections::BTreeMap;
 
@@ -24,12 +24,12 @@ use super::waits::{Waits, waits};
 use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
-use circumstances::Circumstances;
 use damaged::{Damaged, damaged_objects};
+use diagnosis::{Reason, judge};
 use passes::LeafPasses;
-use reason::{Reason, judge};
+use problems::Problems;
+use progress::PoolProgress;
 use unopened::Unopened;
-use work::Work;
 
 /// Show the state of pools and devices, with reasons.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -77,7 +77,7 @@ pub struct Opened {
     /// Space of top-level vdevs.
     pub usage: Vec<Space>,
     /// Recorded work.
-    pub work: Work,
+    pub work: PoolProgress,
     /// Resilver is incomplete.
     pub resilvering: bool,
     /// Initialize and trim progress of leaves.
@@ -141,7 +141,7 @@ impl Status {
     async fn look(&self, session: &Session, found: &FoundPool) -> Result<PoolStatus, ControlError> {
         let mos = session.open_without_asking(found).await?;
         let held = session.held(found);
-        let circumstances = Circumstances { is_open: held.is_some(), ..Circumstances::of_pool(&mos).await? };
+        let circumstances = Problems { is_open: held.is_some(), ..Problems::of_pool(&mos).await? };
         let usage = mos.usage().await?;
         let damaged = if self.damaged { damaged_objects(&mos).await? } else { Vec::new() };
         let dedup = if self.dedup { Some(dedup(&mos).await?) } else { None };
@@ -149,7 +149,7 @@ impl Status {
         // Includes errors met while reading so far.
         let health = mos.pool().status();
         let lagging = if circumstances.resilvering { Vec::new() } else { lagging(&mos, &health) };
-        let work = Work::gather(session, &mos, held.as_deref(), &usage).await?;
+        let work = PoolProgress::gather(session, &mos, held.as_deref(), &usage).await?;
         let vdevs = mos.pool().vdevs();
         let space = usage.into_iter().map(|usage| Space {
             deflated_bytes: vdevs.deflate(usage.vdev, usage.size_bytes),

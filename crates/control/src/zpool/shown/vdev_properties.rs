@@ -189,7 +189,7 @@ impl Vdevs<'_> {
             "trim" => Op::Discard,
             _ => return None,
         };
-        let taps = self.mos.pool().taps()?;
+        let taps = self.mos.pool().leaf_io()?;
         let mut counts = Counts::default();
         match vdev.kind {
             VdevKind::Root => counts = taps.total(op),

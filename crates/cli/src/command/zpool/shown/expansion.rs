@@ -3,10 +3,10 @@
 //! Source: OpenZFS `print_raidz_expand_status`.
 
 use cenote_control::answers::VdevStatus;
-use cenote_control::zpool::shown::status::work::Expansion;
+use cenote_control::zpool::shown::status::progress::Expansion;
 use cenote_format::scan::ScanState;
 
-use super::work::name_of;
+use super::scan_status::name_of;
 use crate::render::{ctime, days_and_clock, nice_number};
 
 /// The lines `expand:`. `now_s`: the time, if the daemon runs the expansion.

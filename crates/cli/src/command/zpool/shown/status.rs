@@ -3,12 +3,12 @@
 use cenote_control::answers::{PoolHealth, Trouble};
 use cenote_control::zpool::shown::list::Head;
 use cenote_control::zpool::shown::status::damaged::{Damaged, Of};
-use cenote_control::zpool::shown::status::reason::Reason;
+use cenote_control::zpool::shown::status::diagnosis::Reason;
 use cenote_control::zpool::shown::status::{Opened, PoolStatus, Status as Request, Statuses};
 use serde_json::{Map, Value, json};
 
 use super::repeat::Round;
-use super::{dedup, leaf_work, tree, vdevs_json, waiting, work, work_json};
+use super::{dedup, pass_status, scan_status_json, tree, vdevs_json, waiting, work};
 use crate::command::json::{document, number_or_text};
 use crate::command::not_yet;
 use crate::command::zpool::{Status, head};
@@ -113,7 +113,7 @@ impl Status {
     }
 
     fn notes(&self, opened: &Opened) -> tree::Notes {
-        let note = |passes| leaf_work::note(passes, self.initialized, self.trimmed);
+        let note = |passes| pass_status::note(passes, self.initialized, self.trimmed);
         let mut notes: tree::Notes =
             opened.passes.iter().map(|(leaf, passes)| (*leaf, note(passes))).collect();
         for leaf in &opened.lagging {
@@ -160,8 +160,8 @@ impl Status {
             entry.extend(report.sections(&pool.health));
             return entry.into();
         };
-        let printed = work_json::Numbers { exact: self.form.exact(), as_numbers: numbers };
-        entry.extend(work_json::members(&opened.work, &pool.health.root, printed));
+        let printed = scan_status_json::Numbers { exact: self.form.exact(), as_numbers: numbers };
+        entry.extend(scan_status_json::members(&opened.work, &pool.health.root, printed));
         entry.extend(report.sections(&pool.health));
         let count = opened.data_errors as u64;
         let count = if style.exact { count.to_string() } else { nice_number(count) };

@@ -2,8 +2,8 @@
 
 use cenote_pool::{FoundPool, PoolHealth};
 
-use super::circumstances::{Circumstances, Corrupted};
-use super::reason::{Reason, judge};
+use super::diagnosis::{Reason, judge};
+use super::problems::{Corrupted, Problems};
 use crate::error::ControlError;
 use crate::session::Session;
 
@@ -12,13 +12,13 @@ pub struct Unopened {
     /// From the labels; the root is faulted if metadata can't be read.
     pub health: PoolHealth,
     /// Problems other than devices.
-    pub circumstances: Circumstances,
+    pub circumstances: Problems,
 }
 
 impl Unopened {
     /// Diagnoses a pool that failed to open with this error.
     pub async fn look(session: &Session, found: &FoundPool, error: &ControlError) -> Unopened {
-        let (mut health, circumstances) = (found.status(), Circumstances::of_found(found));
+        let (mut health, circumstances) = (found.status(), Problems::of_found(found));
         if let Some(pool) = session.held(found) {
             // The pool is open, but its shown state can't be read at present.
             health = pool.engine.pool().status();
@@ -30,7 +30,7 @@ impl Unopened {
         let corrupted = Some(Corrupted { way_back: session.way_back(found).await });
         Unopened {
             health: health.with_corrupted_metadata(),
-            circumstances: Circumstances { corrupted, ..circumstances },
+            circumstances: Problems { corrupted, ..circumstances },
         }
     }
 

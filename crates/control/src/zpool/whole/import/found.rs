@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{ControlError, Outcome};
 use crate::session::{Session, State, WayBack};
-use crate::zpool::shown::status::circumstances::Circumstances;
-use crate::zpool::shown::status::reason::{Reason, judge};
+use crate::zpool::shown::status::diagnosis::{Reason, judge};
+use crate::zpool::shown::status::problems::Problems;
 use crate::zpool::shown::status::unopened::Unopened;
 
 /// A pool.
@@ -123,7 +123,7 @@ impl Found {
         mos: &Mos,
         is_checkpoint: bool,
     ) -> Result<Found, ControlError> {
-        let (health, circumstances) = (mos.pool().status(), Circumstances::of_pool(mos).await?);
+        let (health, circumstances) = (mos.pool().status(), Problems::of_pool(mos).await?);
         let at = mos.uberblock();
         let txg = |of: Option<&Uberblock>| of.map_or(at.txg, |of| of.txg);
         let opened = Opened {
@@ -139,7 +139,7 @@ impl Found {
     fn new(
         found: &FoundPool,
         health: PoolHealth,
-        circumstances: Circumstances,
+        circumstances: Problems,
         opened: Result<Opened, Unopenable>,
     ) -> Found {
         Found {

@@ -9,7 +9,7 @@ use crate::session::WayBack;
 
 /// Problems other than the state of vdevs.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Circumstances {
+pub struct Problems {
     /// A resilver is not complete.
     pub resilvering: bool,
     /// A daemon has the pool open, and continues its work.
@@ -35,29 +35,29 @@ pub struct Corrupted {
     pub way_back: Option<WayBack>,
 }
 
-impl Circumstances {
+impl Problems {
     /// From the labels alone.
-    pub fn of_found(found: &FoundPool) -> Circumstances {
+    pub fn of_found(found: &FoundPool) -> Problems {
         let by_this = found.config.hostid.is_none() || found.config.hostid == this_hostid();
-        Circumstances {
+        Problems {
             left_by_another: found.state() == PoolState::Active && !by_this,
             lost: found.lost,
             is_legacy: found.config.version < SPA_VERSION_FEATURES,
-            ..Circumstances::default()
+            ..Problems::default()
         }
     }
 
     /// From an open pool.
-    pub async fn of_pool(mos: &Mos) -> Result<Circumstances, ControlError> {
+    pub async fn of_pool(mos: &Mos) -> Result<Problems, ControlError> {
         let scan = mos.scan_status().await?;
         let features = mos.features().await?;
         let is_chosen = mos.pool().config().compatibility.as_ref().is_some_and(|set| set != "off");
-        let found = Circumstances::of_found(&mos.pool().found());
+        let found = Problems::of_found(&mos.pool().found());
         let is_active = |name: &str| {
             features.iter().any(|(one, state)| one.name == name && *state == FeatureState::Active)
         };
         let is_resilvering = scan.is_some_and(|scan| scan.is_resilver() && scan.is_running());
-        Ok(Circumstances {
+        Ok(Problems {
             resilvering: is_resilvering || is_active("device_rebuild"),
             data_errors: mos.error_log().await?.len(),
             lacks_features: !is_chosen

@@ -13,7 +13,7 @@ use cenote_http::{HttpServer, Tokens};
 use cenote_iscsi::{Accounts, Luns};
 use cenote_runtime::{AbortOnDrop, Runtime};
 use cenote_serve::iscsi::{IscsiServer, LunMap, Names, accounts};
-use cenote_serve::listen::{self, CONNECTIONS_MAX, Crowd, Door, Place, SocketFile, Visitor};
+use cenote_serve::listen::{self, CONNECTIONS_MAX, ClientLimit, Door, Place, SocketFile, Visitor};
 use cenote_serve::nbd::{self, NbdServer};
 use cenote_serve::socket::Serving;
 use cenote_serve::tls::Tls;
@@ -37,7 +37,7 @@ const HTTP_PORT: u16 = 8123;
 const MEMORY_BYTES: u64 = 256 << 20;
 
 /// Bound doors that wait for the pools.
-pub struct Doors {
+pub struct Listeners {
     nbd: Vec<Door>,
     tls: Option<Tls>,
     iscsi: Vec<Door>,
@@ -54,7 +54,7 @@ pub struct Doors {
 }
 
 /// Binds the requested doors. `socket`: the daemon's own.
-pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doors, CliError> {
+pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Listeners, CliError> {
     let load = |dir: &PathBuf| Tls::load(dir).map_err(|error| CliError::Usage(format!("--tls: {error}")));
     let tls = serve.tls.as_ref().map(load).transpose()?;
     let accounts = serve.iscsi_accounts.as_deref().map(|path| {
@@ -103,7 +103,7 @@ pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Doo
         let knows_clients = !accounts.initiators.is_empty();
         iscsi.push(open_one("--iscsi", typed, ISCSI_PORT, knows_clients || serve.insecure, &needs).await?);
     }
-    Ok(Doors { nbd, tls, iscsi, names, map, accounts, vhost_user, ublk, http, tokens, connections })
+    Ok(Listeners { nbd, tls, iscsi, names, map, accounts, vhost_user, ublk, http, tokens, connections })
 }
 
 /// The risk of an unprotected door for volumes.
@@ -174,15 +174,15 @@ struct Protocol {
     serves: Box<Serves>,
     /// Tells a client that the limit is reached.
     turns_away: Box<Serves>,
-    crowd: Arc<Crowd>,
+    crowd: Arc<ClientLimit>,
 }
 
-impl Doors {
+impl Listeners {
     /// Accepts clients until the returned value is dropped.
     pub fn let_in(self, runtime: &Runtime, pools: &Arc<Pools>, verbs: Arc<dyn Serving>) -> Open {
         let places = self.iscsi.iter().map(|door| door.place.clone()).collect();
         let (crowd, limits) =
-            (|| Crowd::new(self.connections), || Limits::new(runtime, MEMORY_BYTES, self.connections));
+            (|| ClientLimit::new(self.connections), || Limits::new(runtime, MEMORY_BYTES, self.connections));
         let farewell = limits();
         let nbd = Arc::new(NbdServer { pools: pools.clone(), limits: limits(), tls: self.tls.clone() });
         let nbd = Protocol {

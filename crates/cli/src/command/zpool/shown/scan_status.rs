@@ -8,7 +8,7 @@
 //! `print_removal_status`, `print_checkpoint_status`.
 
 use cenote_control::answers::VdevStatus;
-use cenote_control::zpool::shown::status::work::{Pace, Rebuild, Removal, Work};
+use cenote_control::zpool::shown::status::progress::{Pace, PoolProgress, Rebuild, Removal};
 use cenote_format::scan::{
     ErrorScrubPhys, RebuildPhys, RemovingPhys, ScanFunc, ScanPhys, ScanState, VdevWorkState,
 };
@@ -25,7 +25,7 @@ fn bytes_per_second(pace: Pace) -> Option<u64> {
 }
 
 /// The lines about all finished and unfinished work.
-pub fn lines(work: &Work, root: &VdevStatus) -> String {
+pub fn lines(work: &PoolProgress, root: &VdevStatus) -> String {
     let (scan, now_s) = (work.scan.as_ref(), work.now_s);
     let is_newer = |it: &&ErrorScrubPhys| scan.is_none_or(|scan| it.start_time_s >= scan.start_time_s);
     let errors = work.error_scrub.as_ref().filter(is_newer);

@@ -1,4 +1,4 @@
-//! Taps between an open pool and its devices: I/O counters and injected faults.
+//! LeafIoTable between an open pool and its devices: I/O counters and injected faults.
 //!
 //! Idea: every device that joins an open pool gets the counters and faults of its leaf. So a disk that
 //! returns continues its counts and keeps its faults.
@@ -14,29 +14,29 @@ use cenote_runtime::Runtime;
 use parking_lot::Mutex;
 
 /// The taps of all leaves of a pool, including departed ones.
-pub struct Taps {
+pub struct LeafIoTable {
     runtime: Runtime,
-    table: Mutex<BTreeMap<Guid, Tap>>,
+    table: Mutex<BTreeMap<Guid, LeafIo>>,
 }
 
 /// The tap of a leaf.
 #[derive(Clone)]
-pub struct Tap {
+pub struct LeafIo {
     /// I/O counters.
     pub counters: Arc<Counters>,
     /// Injected faults.
     pub faults: Arc<Faults>,
 }
 
-impl Taps {
+impl LeafIoTable {
     /// An empty table.
-    pub fn new(runtime: &Runtime) -> Taps {
-        Taps { runtime: runtime.clone(), table: Mutex::default() }
+    pub fn new(runtime: &Runtime) -> LeafIoTable {
+        LeafIoTable { runtime: runtime.clone(), table: Mutex::default() }
     }
 
     /// The tap of a leaf, created if necessary.
-    pub fn of(&self, leaf: Guid) -> Tap {
-        let make = || Tap { counters: Arc::default(), faults: Faults::new(leaf.0).into() };
+    pub fn of(&self, leaf: Guid) -> LeafIo {
+        let make = || LeafIo { counters: Arc::default(), faults: Faults::new(leaf.0).into() };
         self.table.lock().entry(leaf).or_insert_with(make).clone()
     }
 
@@ -49,13 +49,13 @@ impl Taps {
 
     /// Wraps a leaf's device with its counters and faults.
     pub fn over(&self, leaf: Guid, device: Arc<dyn Device>) -> Arc<dyn Device> {
-        let Tap { counters, faults } = self.of(leaf);
+        let LeafIo { counters, faults } = self.of(leaf);
         Arc::new(Counted::new(Arc::new(Faulty::by(device, faults)), counters, &self.runtime))
     }
 }
 
-impl std::fmt::Debug for Taps {
+impl std::fmt::Debug for LeafIoTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Taps({} leaves)", self.table.lock().len())
+        write!(f, "LeafIoTable({} leaves)", self.table.lock().len())
     }
 }

@@ -35,7 +35,7 @@ const WITNESSES: usize = 3;
 pub(crate) const HELD_BYTES_MAX: u64 = 64 << 20;
 
 /// The pool as found, until its first change.
-pub(crate) struct Taking {
+pub(crate) struct OpenState {
     pub(crate) gate: Gate,
     pub(crate) host: Host,
     pub(crate) found_state: PoolState,
@@ -52,16 +52,16 @@ pub(crate) struct Taking {
 }
 
 /// A running preparation, until dropped.
-pub(crate) struct Preparing<'a>(&'a Taking);
+pub(crate) struct BehindGate<'a>(&'a OpenState);
 
-impl Preparing<'_> {
-    pub(crate) fn of(taking: &Taking) -> Preparing<'_> {
+impl BehindGate<'_> {
+    pub(crate) fn of(taking: &OpenState) -> BehindGate<'_> {
         taking.preparing.fetch_add(1, Ordering::AcqRel);
-        Preparing(taking)
+        BehindGate(taking)
     }
 }
 
-impl Drop for Preparing<'_> {
+impl Drop for BehindGate<'_> {
     fn drop(&mut self) {
         self.0.preparing.fetch_sub(1, Ordering::AcqRel);
     }
@@ -69,7 +69,7 @@ impl Drop for Preparing<'_> {
 
 /// Checks that no other system has taken the pool since it was opened: its labels did not say that it is in
 /// use.
-pub(crate) async fn refuse_changed(pool: &Pool, taking: &Taking) -> Result<()> {
+pub(crate) async fn refuse_changed(pool: &Pool, taking: &OpenState) -> Result<()> {
     for device in taking.gate.devices().iter().take(WITNESSES) {
         for label in read_labels(&**device).await {
             let field = |name| label.config.as_ref().and_then(|config| config.get_u64(name));

@@ -23,7 +23,7 @@ const OF_ONE: usize = 2;
 const TURNED_AWAY_MAX: usize = 64;
 
 /// A protocol's clients, over all its doors.
-pub struct Crowd {
+pub struct ClientLimit {
     most: usize,
     kept: usize,
     of_one: usize,
@@ -41,27 +41,27 @@ struct Inside {
 
 /// Room for a client, until dropped.
 pub struct Room {
-    crowd: Arc<Crowd>,
+    crowd: Arc<ClientLimit>,
     /// None: trusted.
     stranger: Option<Origin>,
 }
 
-impl Crowd {
+impl ClientLimit {
     /// At most this many: half for one origin, an eighth reserved for root and the daemon's user.
-    pub fn new(most: usize) -> Arc<Crowd> {
-        Crowd::sharing(most, most / KEPT, most.div_ceil(OF_ONE))
+    pub fn new(most: usize) -> Arc<ClientLimit> {
+        ClientLimit::sharing(most, most / KEPT, most.div_ceil(OF_ONE))
     }
 
     /// At most this many, `kept` of them reserved for root and the daemon's user, and `of_one` for one
     /// origin.
-    pub(crate) fn sharing(most: usize, kept: usize, of_one: usize) -> Arc<Crowd> {
+    pub(crate) fn sharing(most: usize, kept: usize, of_one: usize) -> Arc<ClientLimit> {
         let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
-        Arc::new(Crowd { most, kept, of_one, inside: Mutex::default(), turned_away })
+        Arc::new(ClientLimit { most, kept, of_one, inside: Mutex::default(), turned_away })
     }
 
     /// Room for one more, if any. `stranger`: its origin; none: root or the daemon's user, without a share
     /// limit.
-    pub fn enter(self: &Arc<Crowd>, stranger: Option<Origin>) -> Option<Room> {
+    pub fn enter(self: &Arc<ClientLimit>, stranger: Option<Origin>) -> Option<Room> {
         let mut inside = self.inside.lock();
         if inside.all >= self.most {
             return None;
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn one_address_gets_half_of_the_room() {
-        let crowd = Crowd::new(4);
+        let crowd = ClientLimit::new(4);
         let at = |last| Some(Origin::at(std::net::IpAddr::from([192, 0, 2, last])));
         let one: Vec<_> = (0..3).map_while(|_| crowd.enter(at(1))).collect();
         assert_eq!(one.len(), 2);
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn users_get_halves_too_and_leave_room_for_root() {
-        let crowd = Crowd::new(16);
+        let crowd = ClientLimit::new(16);
         let of = |uid| (0..16).map_while(|_| crowd.enter(Some(Origin::User(uid)))).collect::<Vec<_>>();
         let [one, two, three] = [1000, 1001, 1002].map(of);
         assert_eq!([one.len(), two.len(), three.len()], [8, 6, 0]);
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn users_have_shares_and_root_always_finds_room() {
-        let crowd = Crowd::sharing(256, 64, 64);
+        let crowd = ClientLimit::sharing(256, 64, 64);
         let enter = |uid: Option<u32>| crowd.enter(uid.map(Origin::User));
         let of = |uid| std::iter::from_fn(|| enter(Some(uid))).collect::<Vec<_>>();
         let mut strangers = [1000, 1001, 1002, 1003].map(of);

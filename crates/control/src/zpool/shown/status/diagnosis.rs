@@ -14,7 +14,7 @@ use cenote_pool::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::circumstances::Circumstances;
+use super::problems::Problems;
 
 /// A problem and its remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ pub struct Reason {
 }
 
 /// The worst problem.
-pub fn judge(health: &PoolHealth, circumstances: Circumstances) -> Option<Reason> {
+pub fn judge(health: &PoolHealth, circumstances: Problems) -> Option<Reason> {
     let worst = corrupted(health, circumstances)
         .or_else(|| standstill(health))
         .or_else(|| under_way(circumstances))
@@ -61,7 +61,7 @@ const fn reason(id: Option<&'static str>, status: &'static str, action: &'static
 }
 
 /// // The older state was only opened; `-n` checks that it is intact.
-fn corrupted(health: &PoolHealth, circumstances: Circumstances) -> Option<Reason> {
+fn corrupted(health: &PoolHealth, circumstances: Problems) -> Option<Reason> {
     let corrupted = circumstances.corrupted?;
     let name = &health.root.name;
     let force = if circumstances.left_by_another { " -f" } else { "" };
@@ -121,7 +121,7 @@ fn standstill(health: &PoolHealth) -> Option<Reason> {
     }
 }
 
-fn under_way(circumstances: Circumstances) -> Option<Reason> {
+fn under_way(circumstances: Problems) -> Option<Reason> {
     match (circumstances.resilvering, circumstances.is_open) {
         (false, _) => None,
         (true, true) => reason(
@@ -138,7 +138,7 @@ fn under_way(circumstances: Circumstances) -> Option<Reason> {
 }
 
 /// The newest uberblocks are gone from all devices.
-fn lost_states(circumstances: Circumstances) -> Option<Reason> {
+fn lost_states(circumstances: Problems) -> Option<Reason> {
     let lost = circumstances.lost?;
     let action = format!(
         "As far as can be known: {lost}. If another copy of a device is at hand, import the pool from that; \
@@ -150,7 +150,7 @@ fn lost_states(circumstances: Circumstances) -> Option<Reason> {
 
 const LEAVE_ALONE: &str = "make sure that no other machine has it imported.";
 
-fn left_by_another(circumstances: Circumstances) -> Option<Reason> {
+fn left_by_another(circumstances: Problems) -> Option<Reason> {
     if !circumstances.left_by_another {
         return None;
     }
@@ -275,7 +275,7 @@ fn degraded(health: &PoolHealth) -> Option<Reason> {
 }
 
 /// Features that newer software could use.
-fn dated(circumstances: Circumstances) -> Option<Reason> {
+fn dated(circumstances: Problems) -> Option<Reason> {
     let advice = |status: &'static str, action: &'static str| {
         Some(Reason { id: None, status: status.into(), action: action.into(), is_advice: true })
     };
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn an_open_pool_is_resilvered_and_another_one_was() {
         let status = |is_open| {
-            let now = Circumstances { resilvering: true, is_open, ..Circumstances::default() };
+            let now = Problems { resilvering: true, is_open, ..Problems::default() };
             under_way(now).unwrap().status
         };
         assert!(status(true).starts_with("Devices are being resilvered"));

@@ -23,7 +23,7 @@ use crate::session::Session;
 
 /// All finished and unfinished work.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Work {
+pub struct PoolProgress {
     /// Time in seconds since 1970, if the daemon does the work.
     pub now_s: Option<u64>,
     /// The last scrub or resilver.
@@ -99,14 +99,14 @@ pub struct Expansion {
     pub waits: bool,
 }
 
-impl Work {
+impl PoolProgress {
     /// Collects a pool's work. `held`: open in the daemon.
     pub(super) async fn gather(
         session: &Session,
         mos: &Mos,
         held: Option<&OpenPool>,
         usage: &[VdevUsage],
-    ) -> Result<Work, ControlError> {
+    ) -> Result<PoolProgress, ControlError> {
         let now_s = session.runtime().unix_time_ns() / 1_000_000_000;
         let pace = held.and_then(|pool| pool.engine.background().scan_pass()).map(|pass| {
             let seconds = session.runtime().now().since(pass.since).as_secs();
@@ -116,7 +116,7 @@ impl Work {
             timestamp_s: checkpoint.timestamp_s,
             space_bytes: PoolUsage::sum(usage).checkpoint_bytes,
         });
-        Ok(Work {
+        Ok(PoolProgress {
             now_s: held.map(|_| now_s),
             scan: mos.scan_status().await?,
             pace,

@@ -36,7 +36,7 @@ const NOBODY: DatasetId = DatasetId(u64::MAX);
 const MOST_ASIDE: usize = 1000;
 
 #[derive(Default)]
-pub(crate) struct Wrong {
+pub(crate) struct ReadErrors {
     aside: Mutex<Vec<String>>,
     leaked_bytes: AtomicU64,
     bad: Mutex<BTreeSet<BlockBookmark>>,
@@ -100,7 +100,7 @@ impl Pool {
 
     /// Whether any place waits for its handler.
     pub fn has_found_wrong(&self) -> bool {
-        let Wrong { bad, suspect, lost, .. } = self.wrong();
+        let ReadErrors { bad, suspect, lost, .. } = self.wrong();
         !bad.lock().is_empty() || !suspect.lock().is_empty() || !lost.lock().is_empty()
     }
 

@@ -5,11 +5,11 @@
 //! `raidz_expand_status_nvlist`.
 
 use cenote_control::answers::VdevStatus;
-use cenote_control::zpool::shown::status::work::Work;
+use cenote_control::zpool::shown::status::progress::PoolProgress;
 use cenote_format::scan::{ScanFunc, ScanState};
 use serde_json::{Map, Value, json};
 
-use super::work::name_of;
+use super::scan_status::name_of;
 use crate::command::json::number_or_text;
 use crate::render::{date, nice_bytes, nice_number};
 
@@ -46,7 +46,7 @@ impl Numbers {
 }
 
 /// The members about all finished and unfinished work.
-pub fn members(work: &Work, root: &VdevStatus, numbers: Numbers) -> Map<String, Value> {
+pub fn members(work: &PoolProgress, root: &VdevStatus, numbers: Numbers) -> Map<String, Value> {
     let (bytes, time) = (|count| numbers.bytes(count), |seconds| numbers.time(seconds));
     let mut members = Map::new();
     if let Some(scan) = work.scan {
