@@ -49,6 +49,9 @@ def walk(trees, seed, count, secret):
         if is_known(what, trees[1]):
             continue
         here, there = (twin.perform(tree, what) for tree in trees)
+        if what[0] == "copy" and here == ("ok", 0) and there[0] in twin.DENIALS:
+            # An immutable file was opened, and nothing written: see `is_known`.
+            continue
         done += here[0] == "ok"
         if secret in repr(here[1]).encode() and secret not in repr(there[1]).encode():
             told.append(("a secret is told", what, here, there))
