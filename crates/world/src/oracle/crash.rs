@@ -8,8 +8,8 @@
 //!
 //! The rules, for one moment `T` of the whole pool:
 //! * Verbs are on disk when they return; so is everything that ended before a verb or `zpool sync` began.
-//! * Calls of a client in one directory are there up to `T`, in the order of its calls. Calls under way at `T`
-//!   are there or not.
+//! * Calls of a client in one directory are there up to `T`, in their order. Calls under way at `T` are there
+//!   or not.
 //! * In a dataset with commits, the log adds to that. Names are those of some moment since `T`, and not
 //!   before the last commit began. Each file is as at some moment since `T`, and not before its own last
 //!   commit began.
@@ -155,7 +155,9 @@ impl Oracle {
     pub fn reopened(&mut self, found: &Found) -> Result<(), Violation> {
         let mut state = self.structure(found)?;
         let units = self.units(found, &state)?;
-        let moments: Vec<Moment> = self.history.points.iter().map(|point| point.at).collect();
+        let ends = self.history.points.iter().map(|point| point.at);
+        let begins = self.history.spans.values().map(|span| span.begin);
+        let moments: BTreeSet<Moment> = ends.chain(begins).collect();
         let mut closest: Option<(usize, String)> = None;
         for at in moments.into_iter().rev() {
             let mut trees = Vec::new();
