@@ -93,7 +93,9 @@ fn below(tree: &Tree, top: &str) -> BTreeMap<Vec<String>, FileId> {
     let mut left = vec![(vec![top.to_owned()], first)];
     while let Some((path, id)) = left.pop() {
         if let Body::Directory(names) = &tree.files[&id].body {
-            left.extend(names.iter().map(|(name, id)| ([&path[..], &[name.clone()]].concat(), *id)));
+            left.extend(
+                names.iter().map(|(name, id)| ([&path[..], std::slice::from_ref(name)].concat(), *id)),
+            );
         }
         all.insert(path, id);
     }
@@ -435,10 +437,7 @@ impl<'a> Unit<'a> {
             (Part::Blocks(blocks), Content::Blocks(all)) => *all = Arc::new(blocks.to_vec()),
             (Part::Dir(top, files), Content::Files(tree)) => {
                 let tree = Arc::make_mut(tree);
-                let old = match from.as_ref().map(|from| below(from, top)) {
-                    Some(old) => old,
-                    None => BTreeMap::new(),
-                };
+                let old = from.as_ref().map(|from| below(from, top)).unwrap_or_default();
                 let Some(from) = from else { return };
                 set_name(tree, top, old.get(&vec![top.clone()]).copied());
                 for (path, id) in &old {
