@@ -5,8 +5,8 @@
 //!                               ^-------------------- notices ---------------------- Notifier
 //! ```
 //!
-//! Idea: a session without `/dev/fuse` differs from a real one in its transport only: requests are parsed
-//! and dispatched, counted and paused by the same code. Each is a task of its own, which the simulator orders.
+//! Idea: a session without `/dev/fuse` differs from a real one in its transport only: the same code parses,
+//! dispatches, counts and pauses requests. Each is a task of its own, which the simulator orders.
 
 use std::fmt;
 use std::path::Path;

@@ -89,7 +89,7 @@ pub async fn run(stage: Stage, client: ClientId, of: Of) {
         let next = match of {
             Of::Files => {
                 let (stage, rng, performer) = (&stage, &mut rng, &performer);
-                posix::Chooser { stage, client, rng, performer }.next()
+                posix::Chooser { stage, client, rng, performer }.choose()
             }
             Of::Volumes => volume::next(&stage, client, &mut rng),
         };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   life 1: power on, create the pool, clients ... power cut
-//!   life 2: power on, the daemon opens the pool; look at everything, ask the oracle; verify; clients ... kill
+//!   life 2: power on, the daemon opens the pool; look, ask the oracle; verify; clients ... kill
 //!   ...
 //!   last life: look, verify, clients, and a look at the end while all is quiet
 //! ```

@@ -64,7 +64,7 @@ proptest! {
             prop_assert_eq!(&entry.name().unwrap(), name);
             prop_assert_eq!(&entry.value_bytes().unwrap(), &value.bytes);
             prop_assert_eq!(entry.int_bytes, value.int_bytes);
-            prop_assert_eq!(entry.value_words().unwrap().len(), entry.int_count.into());
+            prop_assert_eq!(entry.value_words().unwrap().len(), usize::from(entry.int_count));
         }
         for name in entries.keys().filter(|name| !kept.contains_key(*name)) {
             prop_assert!(leaf.lookup(HASHER.text(name), name).unwrap().is_none());

@@ -7,7 +7,7 @@ use super::{Stage, choose, data, pick};
 use crate::model::call::Path;
 use crate::model::{Action, ClientId, Content, DatasetId};
 
-/// Kinds of calls: see [`Chooser::next`].
+/// Kinds of calls: see [`Chooser::choose`].
 pub const KINDS: usize = 18;
 /// Most open files.
 const SLOTS: usize = 4;
@@ -28,7 +28,7 @@ pub struct Chooser<'a> {
 
 impl Chooser<'_> {
     /// The next call; `None`: this kind is not possible now.
-    pub fn next(&mut self) -> Option<Action> {
+    pub fn choose(&mut self) -> Option<Action> {
         match choose(self.rng, &self.stage.swarm.posix) {
             0 => self.open(),
             1 => Some(Action::Make { dataset: self.dataset()?, path: self.dir(), link_to: None }),

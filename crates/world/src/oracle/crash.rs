@@ -8,8 +8,8 @@
 //!
 //! The rules, for one moment `T` of the whole pool:
 //! * Verbs are on disk when they return; so is everything that ended before a verb or `zpool sync` began.
-//! * Calls of a client in one directory are there up to `T`, in the order of its calls. Calls under way at `T`
-//!   are there or not.
+//! * Calls of a client in one directory are there up to `T`, in their order. Calls under way at `T` are there
+//!   or not.
 //! * In a dataset with commits, the log adds to that. Names are those of some moment since `T`, and not
 //!   before the last commit began. Each file is as at some moment since `T`, and not before its own last
 //!   commit began.
@@ -93,7 +93,9 @@ fn below(tree: &Tree, top: &str) -> BTreeMap<Vec<String>, FileId> {
     let mut left = vec![(vec![top.to_owned()], first)];
     while let Some((path, id)) = left.pop() {
         if let Body::Directory(names) = &tree.files[&id].body {
-            left.extend(names.iter().map(|(name, id)| ([&path[..], &[name.clone()]].concat(), *id)));
+            left.extend(
+                names.iter().map(|(name, id)| ([&path[..], std::slice::from_ref(name)].concat(), *id)),
+            );
         }
         all.insert(path, id);
     }
@@ -155,7 +157,9 @@ impl Oracle {
     pub fn reopened(&mut self, found: &Found) -> Result<(), Violation> {
         let mut state = self.structure(found)?;
         let units = self.units(found, &state)?;
-        let moments: Vec<Moment> = self.history.points.iter().map(|point| point.at).collect();
+        let ends = self.history.points.iter().map(|point| point.at);
+        let begins = self.history.spans.values().map(|span| span.begin);
+        let moments: BTreeSet<Moment> = ends.chain(begins).collect();
         let mut closest: Option<(usize, String)> = None;
         for at in moments.into_iter().rev() {
             let mut trees = Vec::new();
@@ -433,10 +437,7 @@ impl<'a> Unit<'a> {
             (Part::Blocks(blocks), Content::Blocks(all)) => *all = Arc::new(blocks.to_vec()),
             (Part::Dir(top, files), Content::Files(tree)) => {
                 let tree = Arc::make_mut(tree);
-                let old = match from.as_ref().map(|from| below(from, top)) {
-                    Some(old) => old,
-                    None => BTreeMap::new(),
-                };
+                let old = from.as_ref().map(|from| below(from, top)).unwrap_or_default();
                 let Some(from) = from else { return };
                 set_name(tree, top, old.get(&vec![top.clone()]).copied());
                 for (path, id) in &old {

@@ -8,7 +8,7 @@ use cenote_control::zpool::shown::status::{Opened, PoolStatus, Status as Request
 use serde_json::{Map, Value, json};
 
 use super::repeat::Round;
-use super::{dedup, pass_status, scan_status_json, tree, vdevs_json, waiting, work};
+use super::{dedup, pass_status, scan_status, scan_status_json, tree, vdevs_json, waiting};
 use crate::command::json::{document, number_or_text};
 use crate::command::not_yet;
 use crate::command::zpool::{Status, head};
@@ -105,7 +105,7 @@ impl Status {
             // Only facts from the labels.
             return out + "config:\n\n" + &tree::draw(&pool.health, self.style(false), &tree::Notes::new());
         };
-        out += &work::lines(&opened.work, &pool.health.root);
+        out += &scan_status::lines(&opened.work, &pool.health.root);
         out += "config:\n\n";
         out += &tree::draw(&pool.health, self.style(opened.resilvering), &self.notes(opened));
         out += &self.known_errors(opened);

@@ -181,7 +181,7 @@ fn quick_warm_and_unsampled_are_reported() {
 fn advice_comes_with_reason_source_command_and_risk() {
     let made = made(&[("only", FAST)], false);
     let advice = [Advice {
-        rule: "fill-90",
+        rule: "fill-90".into(),
         severity: crate::advice::Severity::Critical,
         subject: "data0".into(),
         summary: "The pool is 91% full.".into(),
@@ -189,8 +189,8 @@ fn advice_comes_with_reason_source_command_and_risk() {
             what: "used".into(),
             value: EvidenceValue::Number { value: 91.0, unit: Unit::Percent },
         }],
-        reason: "Free space comes in ever smaller pieces.",
-        sources: &["OpenZFS documentation"],
+        reason: "Free space comes in ever smaller pieces.".into(),
+        sources: vec!["OpenZFS documentation".into()],
         remedy: Remedy {
             commands: vec!["zfs list -o space".into()],
             risk: Risk::None,
