@@ -47,8 +47,6 @@ use crate::{fields, metrics, openapi, page};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Largest request of a verb.
 const REQUEST_BYTES_MAX: usize = 8 << 20;
-/// Longest request in a pool's history.
-const NOTED_BYTES_MAX: usize = 4 << 10;
 /// Largest head of a request.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Tells the page the token's role, so that it offers only permitted actions.
@@ -221,7 +219,7 @@ impl HttpServer {
         }
         let call = Call {
             verb: verb.row,
-            command: noted(verb, &asked),
+            command: format!("{} {}", verb.row.name, String::from_utf8_lossy(&asked)),
             request: asked,
             rights: if is_get || access < Access::Change { Rights::Look } else { Rights::All },
             has_input,
@@ -237,13 +235,6 @@ impl HttpServer {
         }
         of_verb(running, form, is_get).await
     }
-}
-
-/// A request, for the pool's history.
-fn noted(verb: &Verb, request: &[u8]) -> String {
-    let request = String::from_utf8_lossy(request);
-    let end = (0..=request.len().min(NOTED_BYTES_MAX)).rev().find(|end| request.is_char_boundary(*end));
-    format!("{} {}", verb.row.name, &request[..end.unwrap_or(0)])
 }
 
 /// Refuses a connection: too many clients.

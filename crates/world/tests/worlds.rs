@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use cenote_world::world::{Params, Report, Sabotage, run};
 
-/// Time for new seeds; `CENOTE_WORLD_SECONDS` changes it.
-const SECONDS: u64 = 20;
+/// Seeds of every run.
+const SEEDS: std::ops::Range<u64> = 1..5;
 
 const PARAMS: Params = Params { seed: 0, calls: 120, cuts: 2, sabotage: None };
 
@@ -22,8 +22,8 @@ fn check(params: Params) {
     }
 }
 
-/// In processes of their own: a second world in one process differs by some microseconds, because parts of
-/// the daemon keep static state.
+/// In processes of their own: a second world in one process differs by some microseconds, for a reason that
+/// is not known yet.
 #[test]
 fn a_seed_repeats_its_history() {
     let history = || {
@@ -36,13 +36,14 @@ fn a_seed_repeats_its_history() {
     assert_eq!(history(), history());
 }
 
+/// `CENOTE_WORLD_SECONDS`: time for new seeds, after the usual ones.
 #[test]
-fn new_worlds_are_right() {
+fn worlds_are_right() {
+    SEEDS.for_each(|seed| check(Params { seed, ..PARAMS }));
     let seconds = std::env::var("CENOTE_WORLD_SECONDS").ok().and_then(|text| text.parse().ok());
-    let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(SECONDS));
-    let first = std::process::id().into();
-    let seeds = (first..).take_while(|seed| *seed == first || Instant::now() < until);
-    seeds.for_each(|seed| check(Params { seed, ..PARAMS }));
+    let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(0));
+    let first = u64::from(std::process::id()) + SEEDS.end;
+    (first..).take_while(|_| Instant::now() < until).for_each(|seed| check(Params { seed, ..PARAMS }));
 }
 
 /// Whether one of some worlds is found to be wrong.
