@@ -89,7 +89,8 @@ const CACHE_BYTES: usize = 128 << 20;
 impl Options {
     /// Options of a verb that the daemon runs on its pools.
     pub fn in_daemon(keys: GivenKeys, mut command: String, sees_all: bool) -> Options {
-        let end = (0..=command.len().min(HIS_MAX_RECORD_LEN)).rev().find(|end| command.is_char_boundary(*end));
+        let end =
+            (0..=command.len().min(HIS_MAX_RECORD_LEN)).rev().find(|end| command.is_char_boundary(*end));
         command.truncate(end.unwrap_or(0));
         let cache = CacheOptions { data: true, ..CacheOptions::metadata(CACHE_BYTES) };
         Options { disks: Vec::new(), state: State::Newest, replay: false, cache, keys, command, sees_all }
