@@ -17,7 +17,6 @@ pub mod shell;
 pub mod stream;
 pub mod trace;
 pub mod verify;
-mod version;
 pub mod volume;
 pub mod zfs;
 pub mod zpool;

@@ -49,6 +49,11 @@ pub struct SyncContext {
 }
 
 impl SyncContext {
+    /// Counts a rename of a dataset, and so of all below it.
+    pub fn note_renamed(&self) {
+        self.engine.renames.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// The syncing txg.
     pub fn txg(&self) -> Txg {
         self.syncing.txg

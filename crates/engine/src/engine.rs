@@ -167,7 +167,7 @@ impl Engine {
         // May wait: a log block in flight to an unresponsive device holds the txg open.
         let hold = self.for_command(self.0.txgs.hold()).await?;
         if let Some(delegated) = &self.1.user.delegated {
-            delegated.check_names(&self.0)?;
+            self.0.check_names(delegated)?;
         }
         if let Some(last_txg) = &self.1.last_txg {
             last_txg.fetch_max(hold.txg().0, Ordering::AcqRel);
@@ -354,5 +354,35 @@ impl WeakEngine {
 
     pub(crate) fn has_log_device(&self) -> bool {
         self.0.upgrade().is_some_and(|engine| engine.allocator.has_class(AllocClass::Log))
+    }
+}
+
+/// See [`crate::names`].
+impl Engine {
+    /// The names on disk. A caller that checks rights asks for them before it reads the datasets.
+    pub fn names(&self) -> Names {
+        Names::at(self.0.on_disk.read().renames)
+    }
+
+    /// For a reader that has looked datasets up again.
+    ///
+    /// # Errors
+    /// On disk, a dataset was renamed since the check.
+    pub fn check_names(&self, names: &Names) -> Result<()> {
+        let renames = self.0.on_disk.read().renames;
+        if names.are_of(renames) { Ok(()) } else { Err(self.0.renamed()) }
+    }
+}
+
+impl Shared {
+    /// # Errors
+    /// A dataset was renamed since the user's rights were checked.
+    pub(crate) fn check_names(&self, user: &Delegated) -> Result<()> {
+        let renames = self.renames.load(Ordering::Acquire);
+        if user.is_valid(renames) { Ok(()) } else { Err(self.renamed()) }
+    }
+
+    fn renamed(&self) -> DatasetError {
+        DatasetError::Renamed { pool: self.on_disk.read().pool.name().into() }
     }
 }

@@ -13,11 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cenote_dataset::Credentials;
-use cenote_object::{DatasetError, Result};
-
-use crate::context::SyncContext;
-use crate::engine::{Engine, Shared};
-
 /// The names of a pool's datasets at a check of rights. Renames by the command itself do not change it.
 #[derive(Debug, Clone)]
 pub struct Names(Arc<AtomicU64>);
@@ -34,47 +29,24 @@ impl Delegated {
         Delegated { who, names }
     }
 
-    /// # Errors
-    /// A dataset was renamed since the check.
-    pub(crate) fn check_names(&self, engine: &Shared) -> Result<()> {
-        match self.names.0.load(Ordering::Acquire) == engine.renames.load(Ordering::Acquire) {
-            true => Ok(()),
-            false => Err(renamed(engine)),
-        }
+    /// Whether nobody else has renamed a dataset since the check, given the count of renames.
+    pub(crate) fn is_valid(&self, renames: u64) -> bool {
+        self.names.are_of(renames)
     }
 
     /// After its own task.
-    pub(crate) fn follow_names(&self, engine: &Shared) {
-        self.names.0.store(engine.renames.load(Ordering::Acquire), Ordering::Release);
+    pub(crate) fn follow(&self, renames: u64) {
+        self.names.0.store(renames, Ordering::Release);
     }
 }
 
-fn renamed(engine: &Shared) -> DatasetError {
-    DatasetError::Renamed { pool: engine.on_disk.read().pool.name().into() }
-}
-
-impl Engine {
-    /// The names on disk. A caller that checks rights asks for them before it reads the datasets.
-    pub fn names(&self) -> Names {
-        Names(Arc::new(AtomicU64::new(self.0.on_disk.read().renames)))
+impl Names {
+    /// The names at this count of renames.
+    pub(crate) fn at(renames: u64) -> Names {
+        Names(Arc::new(AtomicU64::new(renames)))
     }
 
-    /// For a reader that has looked datasets up again.
-    ///
-    /// # Errors
-    /// On disk, a dataset was renamed since the check.
-    pub fn check_names(&self, names: &Names) -> Result<()> {
-        let on_disk = self.0.on_disk.read().renames;
-        match names.0.load(Ordering::Acquire) == on_disk {
-            true => Ok(()),
-            false => Err(renamed(&self.0)),
-        }
-    }
-}
-
-impl SyncContext {
-    /// Counts a rename of a dataset, and so of all below it.
-    pub fn note_renamed(&self) {
-        self.engine.renames.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn are_of(&self, renames: u64) -> bool {
+        self.0.load(Ordering::Acquire) == renames
     }
 }

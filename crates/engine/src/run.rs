@@ -1,5 +1,7 @@
 //! Queueing sync tasks and writing txgs.
 
+use std::sync::atomic::Ordering;
+
 use cenote_boxed::boxed;
 use cenote_format::units::Txg;
 use cenote_object::{DatasetError, Result};
@@ -135,7 +137,7 @@ impl Engine {
                 let before = context.changes();
                 let delegated = actor.delegated.clone();
                 context.actor = actor;
-                let names = delegated.as_ref().map_or(Ok(()), |user| user.check_names(&context.engine));
+                let names = delegated.as_ref().map_or(Ok(()), |user| context.engine.check_names(user));
                 let checked = match names {
                     Ok(()) => check_space(context, check).await,
                     renamed => renamed,
@@ -145,7 +147,7 @@ impl Engine {
                     Err(error) => Ran::Refused(task, error),
                 };
                 if let Some(user) = delegated.filter(|_| matches!(ran, Ran::Done(Ok(_)))) {
-                    user.follow_names(&context.engine);
+                    user.follow(context.engine.renames.load(Ordering::Acquire));
                 }
                 if let Ran::Done(Err(error)) = &ran
                     && !error.is_refusal()

@@ -121,15 +121,12 @@ impl Connection {
 }
 
 /// Mounts `vfs` in the simulated machine, if `runtime` is one that has a kernel.
-pub(crate) fn mounted<V: Vfs>(
+pub(crate) fn mounted<V: Vfs + Clone>(
     runtime: &Runtime,
     vfs: &V,
     dir: &Path,
     options: &MountOptions,
-) -> Option<Result<(Mounted, Session), MountError>>
-where
-    V: Clone,
-{
+) -> Option<Result<(Mounted, Session), MountError>> {
     let kernel = (*runtime.part::<SimulatedKernel>()?).clone();
     let mount = kernel.number();
     let (session, connection) = Session::simulated(runtime, kernel.clone(), mount, vfs.clone());

@@ -308,7 +308,7 @@ impl Sent {
             let segment = Segment::read(&self.file, self.endian, self.index.range(number))?;
             self.segments.insert(number, segment);
         }
-        self.segments.get(&number).ok_or_else(|| SentError::Stream(StreamError::Incomplete))
+        self.segments.get(&number).ok_or(SentError::Stream(StreamError::Incomplete))
     }
 
     /// A dnode with an object's attributes, without its blocks.

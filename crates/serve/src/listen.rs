@@ -8,8 +8,8 @@
 //! daemon's user and root.
 //!
 //! Every client has an origin, the unit for shares: its user, if on this machine, otherwise its address.
-//! Memory: connections are limited ([`ClientLimit`]). A few excess clients at a time get a message; the rest are
-//! closed at once.
+//! Memory: connections are limited ([`ClientLimit`]). A few excess clients at a time get a message; the rest
+//! are closed at once.
 
 mod client_limit;
 mod owner;

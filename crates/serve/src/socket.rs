@@ -19,9 +19,9 @@
 //! Rights: the kernel identifies the client (`SO_PEERCRED`, `SO_PEERGROUPS`); [`Serving::carry_out`]
 //! decides its rights.
 //!
-//! Limits: a command that never ends keeps its seat, so each user gets only some of the seats ([`ClientLimit`]). A
-//! client must send its request promptly, and a small one unless it is trusted. If the system has no
-//! descriptors or threads, the seat is returned, and the next client waits.
+//! Limits: a command that never ends keeps its seat, so each user gets only some of the seats
+//! ([`ClientLimit`]). A client must send its request promptly, and a small one unless it is trusted. If the
+//! system has no descriptors or threads, the seat is returned, and the next client waits.
 //!
 //! Locking: only the seats are shared; each connection has its own thread and attendant.
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Idea: a stream is often checked long before it is needed, and far from any pool. A receive finds most of
-//! these defects only after it has written what came before.
+//! these defects only after it has written the preceding data.
 //!
 //! Memory: one payload, and some words per snapshot of a package.
 //!

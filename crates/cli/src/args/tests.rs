@@ -105,15 +105,17 @@ fn a_verb_of_openzfs_or_unix_keeps_its_own_letters() {
             "unallow",
             "list",
             "get",
+            "send",
             "receive",
             "project",
             "ls",
             "cp",
             "rm",
-            "du"
+            "du",
+            "dump"
         ]
     );
-    assert_eq!(takes('h'), ["diff", "send", "receive", "ls", "du"]);
+    assert_eq!(takes('h'), ["diff", "send", "receive", "ls", "du", "ls"]);
     assert_eq!(takes('F'), ["diff", "receive"]);
 }
 

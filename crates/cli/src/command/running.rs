@@ -5,3 +5,4 @@ pub mod inject;
 pub mod kstat;
 pub mod top;
 pub mod tunable;
+pub mod version;

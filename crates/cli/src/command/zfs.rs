@@ -29,7 +29,7 @@ use clap::{Args, Subcommand};
 use self::shown::userspace;
 use super::form::TableForm;
 use super::not_yet;
-use super::version::Version;
+use super::running::version::Version;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 

@@ -29,7 +29,7 @@ use clap::{Args, Subcommand};
 
 use super::form::{Form, TableForm};
 use super::not_yet;
-use super::version::Version;
+use super::running::version::Version;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 use shown::pool_json::{PoolKeys, head};

@@ -240,9 +240,12 @@ async fn complete(
         }
         (false, None) => take(engine, stream, dataset).await.map_err(|error| format!("again: {error}"))?,
     }
-    match rows(engine, &snapshot).await? == wanted {
-        true => Ok(()),
-        false => Err(format!("{snapshot} has another content")),
+    let found = rows(engine, &snapshot).await?;
+    let differs = |(found, wanted): &(&String, &String)| found != wanted;
+    match found.iter().zip(wanted).find(differs) {
+        None if found.len() == wanted.len() => Ok(()),
+        None => Err(format!("{snapshot} has {} rows instead of {}", found.len(), wanted.len())),
+        Some((found, wanted)) => Err(format!("{snapshot} has {found} instead of {wanted}")),
     }
 }
 

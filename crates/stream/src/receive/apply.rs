@@ -281,7 +281,7 @@ async fn apply(edit: &Edit, way: Way, Item { record, payload, .. }: Item) -> Res
         Record::Object(record) => object::receive(edit, way, &record, payload).await,
         Record::Write(record) => write(edit, way, &record, payload).await,
         Record::WriteEmbedded(record) => write_embedded(edit, way, &record, payload).await,
-        // As in OpenZFS, what the sender left out is a hole here.
+        // As in OpenZFS, blocks that the sender left out are holes here.
         Record::Free(range) | Record::Redact(range) => free(edit, &range).await,
         Record::Spill(record) => spill(edit, way, &record, payload).await,
         _ => Ok(()),

@@ -63,7 +63,7 @@ pub(super) async fn correct(
         begun => begun.map_err(|error| ReceiveError::of_task(what, error))?,
     };
     let corrected = records(&mut correction, reader, is_raw).await;
-    // What is restored stays, whatever comes after it.
+    // Restored blocks stay, even if the rest fails.
     let done = correction.finish().await.map_err(|error| ReceiveError::of_task(what, error));
     corrected.map_err(|broken| match broken {
         Broken::Stream(source) => ReceiveError::Stream { what, source },

@@ -220,7 +220,7 @@ impl Parts {
         self.queue.push_back(part);
     }
 
-    /// Cuts what is left out from a range of blocks.
+    /// Cuts the redacted blocks out of a range.
     fn merge_span(&mut self, span: Span, part: fn(Span) -> Part) {
         let end = if span.end == 0 { u64::MAX } else { span.end };
         let mut at = span.first;

@@ -42,8 +42,8 @@ pub struct Recompress {
     #[arg(short = 'l', value_name = "LEVEL")]
     pub level: Option<u8>,
     /// Accepted for scripts: all cores are used
-    #[arg(short = 't', value_name = "THREADS", hide = true)]
-    pub threads: Option<u32>,
+    #[arg(short = 't', value_name = "THREADS", id = "workers", hide = true)]
+    pub workers: Option<u32>,
     /// The compression
     pub algorithm: String,
 }

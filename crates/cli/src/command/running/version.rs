@@ -5,7 +5,7 @@ use cenote_control::running::version::Version as Answer;
 use clap::Args;
 use serde_json::json;
 
-use super::json::document;
+use crate::command::json::document;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_json};
 
