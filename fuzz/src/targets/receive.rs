@@ -227,7 +227,7 @@ fn simulate<F: Future<Output = ()>>(work: impl FnOnce(Runtime, Engine) -> F) {
         work(runtime.clone(), engine).await;
         Some(())
     });
-    consume(done.0.unwrap_or_else(|| panic!("the pool can't be opened")));
+    assert!(done.0.is_some(), "the pool can't be opened");
 }
 
 /// A sink that keeps what is written.

@@ -137,7 +137,7 @@ impl VolumeCp {
         }
         let shown = destination.display().to_string();
         let path = destination;
-        match std::fs::metadata(&path) {
+        match std::fs::metadata(path) {
             Ok(found) if found.file_type().is_block_device() && !self.force => {
                 Err(CliError::Usage(format!("{shown} is a device: -f overwrites its content")))
             }

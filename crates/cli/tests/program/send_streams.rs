@@ -225,8 +225,8 @@ fn tokens_show_what_they_hold() {
     let facts: serde_json::Value = serde_json::from_slice(&facts).unwrap();
     let token = facts["resume_token"].as_str().unwrap();
     let shown = cenote(&format!("token {token}"), None);
-    let wanted = "     object: 3\n     offset: 0\n     bytes: 3149712\n     toguid: 1681754225128246012\n     \
-                  toname: 'gsrc/big@1'\n     largeblockok\n";
+    let wanted = "     object: 3\n     offset: 0\n     bytes: 3149712\n     toguid: 1681754225128246012\n\
+                  \x20    toname: 'gsrc/big@1'\n     largeblockok\n";
     assert_eq!(String::from_utf8_lossy(out(&shown)), wanted);
     let bad = cenote("token 1-1162e8285b-100789c6360", None);
     assert_eq!(bad.status.code(), Some(1));

@@ -15,8 +15,8 @@ use crate::outcome::{CliError, Outcome};
 use crate::render::quoted;
 use crate::session::{JsonArray, Session, print_bytes};
 
-const HOW: &str = "The stream must be a full one, unencrypted, and in a file: it is read once from end to end \
-    and verified, then again where the files are. Memory stays small; nothing is written. In a package, \
+const HOW: &str = "The stream must be a full one, unencrypted, and in a file: it is read once from end to \
+    end and verified, then again where the files are. Memory stays small; nothing is written. In a package, \
     the first full stream is meant, or that of --snapshot.";
 
 /// `cenote stream ls`

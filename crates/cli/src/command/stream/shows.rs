@@ -17,8 +17,8 @@ use crate::session::{JsonArray, Session, print, print_json};
 /// `cenote stream dump`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The text is that of `zstream dump`; with --json, an array of its lines. A damaged stream is \
-        shown up to the defect, and the exit status is 1.\n\n\
+    after_help = "The text is that of `zstream dump`; with --json, an array of its lines. A damaged stream \
+        is shown up to the defect, and the exit status is 1.\n\n\
         Example: zfs send tank/home@monday | cenote stream dump -v"
 )]
 pub struct Dump {
@@ -84,8 +84,9 @@ impl Token {
 /// `cenote stream verify`
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Checks every checksum; that objects and blocks ascend and do not overlap; sizes, places, and \
-        that BEGIN declares what the stream uses; that compressed blocks decompress; and that an increment's \
+    after_help = "Checks every checksum; that objects and blocks ascend and do not overlap; sizes, places, \
+        and that BEGIN declares what the stream uses; that compressed blocks decompress; and that an \
+        increment's \
         source is older and comes before it. Encrypted blocks can't be looked into.\n\n\
         Each finding is a line; \"odd\" ones do not keep a stream from being received. Exit status: 0 no \
         finding but odd ones, 3 the stream is damaged.\n\n\
