@@ -23,7 +23,6 @@ use cenote_stream::send::{Extent, Plan, Progress, Resume, SendFlags, SendRequest
 use cenote_stream::{Item, StreamReader, StreamWriter};
 use tokio::io::AsyncWrite;
 
-use super::consume;
 use crate::forged::{POOL, devices, forge};
 
 /// Steps after which a run counts as endless.
