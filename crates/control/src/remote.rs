@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::caller::{Caller, Note};
+use crate::caller::{Caller, CountedFiles, Note, Progress};
 use crate::error::ControlError;
 use crate::session::{GivenKeys, Session};
 use crate::table::Json;
@@ -42,6 +42,22 @@ pub enum Told {
     Progress(Option<Share>),
     /// Files seen so far; none: the work ended.
     Counted(Option<Met>),
+}
+
+impl Told {
+    /// Progress, as a console gets it.
+    pub fn progress(now: Option<Progress<'_>>) -> Told {
+        Told::Progress(now.map(|Progress { what, done_bytes, total_bytes }| Share {
+            what: what.to_owned(),
+            done_bytes,
+            total_bytes,
+        }))
+    }
+
+    /// Files seen so far, as a console gets them.
+    pub fn counted(now: Option<CountedFiles<'_>>) -> Told {
+        Told::Counted(now.map(|CountedFiles { what, files }| Met { what: what.to_owned(), files }))
+    }
 }
 
 /// Progress of long work.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use cenote_control::caller::CountedFiles;
 use cenote_control::parts::Taker;
-use cenote_control::remote::{Met, Share, Told};
+use cenote_control::remote::Told;
 use cenote_control::table::{Json, Row};
 use cenote_control::{Answered, Caller, Console, ControlError, Input, Note, Outcome, Progress, Rights, Verb};
 use cenote_dataset::Credentials;
@@ -266,18 +266,12 @@ impl Console for Teller {
     }
 
     fn progress(&self, now: Option<Progress<'_>>) {
-        let share = now.map(|Progress { what, done_bytes, total_bytes }| Share {
-            what: what.to_owned(),
-            done_bytes,
-            total_bytes,
-        });
         // The next one says more.
-        self.tell.try_send(Next::Told(Told::Progress(share))).ok();
+        self.tell.try_send(Next::Told(Told::progress(now))).ok();
     }
 
     fn counted(&self, now: Option<CountedFiles<'_>>) {
-        let met = now.map(|CountedFiles { what, files }| Met { what: what.to_owned(), files });
-        self.tell.try_send(Next::Told(Told::Counted(met))).ok();
+        self.tell.try_send(Next::Told(Told::counted(now))).ok();
     }
 
     fn output(&self) -> io::Result<File> {

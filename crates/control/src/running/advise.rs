@@ -18,7 +18,7 @@ use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Runs, Verb};
 use crate::zpool::shown::iostat::{Counted as Traffic, Iostat};
 
-pub use cenote_lab::advice::{Review, Severity};
+pub use cenote_lab::advice::Review;
 
 /// The longest observation of latencies.
 const WINDOW_MAX: Duration = Duration::from_secs(3600);
@@ -60,8 +60,7 @@ impl Verb for Advise {
         // Reads files of the machine, such as those of its disks.
         let facts = session.runtime().blocking(move || Facts::of_daemon(pools, &kstats, counted_s)).await;
         let review = review(&facts);
-        let is_critical = review.advice.iter().any(|advice| advice.severity == Severity::Critical);
-        let outcome = if is_critical { Outcome::Damaged } else { Outcome::Done };
+        let outcome = if review.is_critical() { Outcome::Damaged } else { Outcome::Done };
         Ok(Answered { answer: review, outcome })
     }
 }

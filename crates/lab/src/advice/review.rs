@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::facts::Facts;
-use super::item::{Advice, Gauge};
+use super::item::{Advice, Gauge, Severity};
 use super::rules::rule::{Finding, Rule, Verdict};
 use crate::load::samples::Missing;
 
@@ -44,6 +44,11 @@ pub struct Review {
 }
 
 impl Review {
+    /// Whether something endangers data or a pool's service.
+    pub fn is_critical(&self) -> bool {
+        self.advice.iter().any(|advice| advice.severity == Severity::Critical)
+    }
+
     /// Applies these rules to the facts.
     pub(super) fn of(facts: &Facts, rules: &'static [Rule]) -> Review {
         let mut review = Review { missing: facts.missing.clone(), ..Review::default() };

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use cenote_control::caller::CountedFiles;
-use cenote_control::remote::{Met, Share, Told};
+use cenote_control::remote::Told;
 use cenote_control::{Console, Input, Note, Progress};
 use parking_lot::Mutex;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
@@ -56,17 +56,11 @@ impl Console for ClientConsole {
     }
 
     fn progress(&self, now: Option<Progress<'_>>) {
-        let share = now.map(|Progress { what, done_bytes, total_bytes }| Share {
-            what: what.to_owned(),
-            done_bytes,
-            total_bytes,
-        });
-        self.replies.tell(&Told::Progress(share));
+        self.replies.tell(&Told::progress(now));
     }
 
     fn counted(&self, now: Option<CountedFiles<'_>>) {
-        let met = now.map(|CountedFiles { what, files }| Met { what: what.to_owned(), files });
-        self.replies.tell(&Told::Counted(met));
+        self.replies.tell(&Told::counted(now));
     }
 
     fn output(&self) -> io::Result<File> {

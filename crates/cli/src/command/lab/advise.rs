@@ -13,7 +13,7 @@ use std::time::Duration;
 use cenote_control::running::advise::Advise as Request;
 use cenote_lab::advice::facts::Look;
 use cenote_lab::advice::watch::{Settings, watch};
-use cenote_lab::advice::{Facts, Review, Severity, review, rules, text};
+use cenote_lab::advice::{Facts, Review, review, rules, text};
 use cenote_lab::control::Control;
 use cenote_lab::result::ResultFolder;
 use cenote_lab::sample::smart::History;
@@ -105,8 +105,7 @@ impl Advise {
             }
             false => {
                 let reviews: Vec<Review> = self.facts()?.iter().map(review).collect();
-                let mut advice = reviews.iter().flat_map(|review| &review.advice);
-                let is_critical = advice.any(|advice| advice.severity == Severity::Critical);
+                let is_critical = reviews.iter().any(Review::is_critical);
                 (reviews, if is_critical { Outcome::Damaged } else { Outcome::Done })
             }
         };
