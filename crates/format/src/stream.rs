@@ -276,6 +276,15 @@ pub struct WriteEmbedded {
     pub physical_bytes: u32,
 }
 
+impl WriteEmbedded {
+    /// Whether it is a spill block, at the place of block -2 (`DMU_SPILL_BLKID`). OpenZFS up to 2.4 sends an
+    /// embedded spill block as data, and its receiver loses it.
+    pub fn is_spill(&self) -> bool {
+        self.offset == self.length.wrapping_mul(2).wrapping_neg()
+            && u64::from(self.logical_bytes) == self.length
+    }
+}
+
 /// `drr_object_range`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ObjectRange {

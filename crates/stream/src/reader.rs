@@ -127,10 +127,11 @@ impl StreamReader {
         self.sum = Sum::new(endian);
         self.sum.add(&raw);
         let payload = self.payload(&record).await?;
+        let item = self.item(record, payload, is_package);
         if !is_package {
             self.look_ahead().await?;
         }
-        Ok(self.item(record, payload, is_package))
+        Ok(item)
     }
 
     /// The END of a package's head: it has no sum of its own, only that of its payload.

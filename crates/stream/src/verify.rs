@@ -156,6 +156,8 @@ struct Check {
     sent: HashMap<Guid, u64>,
     /// Guids that the package lists; none: no package, or one without a list.
     listed: Option<HashSet<Guid>>,
+    /// The package continues from snapshots that its list has and that the receiver must have.
+    is_increment: bool,
     snapshot: String,
     records: Option<Records>,
 }
@@ -184,10 +186,15 @@ impl Check {
     }
 
     fn package(&mut self, item: &Item, finder: &mut Finder<'_>) {
+        // Packages of `send -I` without `-p` have no list.
+        if item.payload.is_empty() {
+            return;
+        }
         let Ok(list) = Nvlist::decode(&item.payload) else {
             return finder.wrong("the package's list of properties is damaged");
         };
         let Some(fss) = list.get_nvlist("fss") else { return };
+        self.is_increment = list.get_str("fromsnap").is_some();
         let mut listed = HashSet::new();
         for (_, fs) in fss.iter() {
             let NvValue::Nvlist(fs) = fs else { continue };
@@ -256,6 +263,7 @@ impl Check {
         }
         // A source within the package comes first: its receiver has nothing to apply the increment to.
         if self.listed.as_ref().is_some_and(|listed| listed.contains(from_guid))
+            && !self.is_increment
             && !self.sent.contains_key(from_guid)
             && self.sent.len() > 1
         {

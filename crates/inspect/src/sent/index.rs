@@ -143,6 +143,7 @@ impl Segment {
                     let bonus = payload.slice(..(record.bonus_bytes as usize).min(payload.len()));
                     segment.objects.push((record, bonus));
                 }
+                Record::WriteEmbedded(ref write) if write.is_spill() => segment.spills.push((at, record)),
                 Record::Write(_) | Record::WriteEmbedded(_) => segment.blocks.push((at, record)),
                 Record::Spill(_) => segment.spills.push((at, record)),
                 _ => {}
@@ -158,8 +159,11 @@ impl Segment {
     }
 
     pub(super) fn spill(&self, id: ObjectId) -> Option<(u64, Record)> {
-        let is_own =
-            |(_, record): &&(u64, Record)| matches!(record, Record::Spill(spill) if spill.object == id);
+        let is_own = |(_, record): &&(u64, Record)| match record {
+            Record::Spill(spill) => spill.object == id,
+            Record::WriteEmbedded(write) => write.object == id,
+            _ => false,
+        };
         self.spills.iter().find(is_own).cloned()
     }
 

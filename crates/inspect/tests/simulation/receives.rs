@@ -123,7 +123,7 @@ async fn sent(dataset: &cenote_dataset::Dataset, since: Since) -> Vec<u8> {
     kept.take()
 }
 
-/// A snapshot's manifest.
+/// A snapshot's manifest, without the space used: that depends on the pool too.
 async fn rows(engine: &Engine, name: &str) -> Result<Vec<String>, String> {
     let said = |error: &dyn std::fmt::Display| format!("{name}: {error}");
     let mos = engine.mos().await.map_err(|error| said(&error))?;
@@ -131,7 +131,8 @@ async fn rows(engine: &Engine, name: &str) -> Result<Vec<String>, String> {
     let objset = dataset.objset().await.map_err(|error| said(&error))?;
     let fs = Filesystem::open(objset).await.map_err(|error| said(&error))?;
     let mut rows = Vec::new();
-    let sink = |row: cenote_fs::manifest::ManifestRow| -> Result<(), FsError> {
+    let sink = |mut row: cenote_fs::manifest::ManifestRow| -> Result<(), FsError> {
+        row.attr.used_bytes = 0;
         rows.push(format!("{row:?}"));
         Ok(())
     };
@@ -270,7 +271,6 @@ fn survive(seed: u64, layout: &Layout, images: Vec<Image>, run: &Recorded, at: M
 }
 
 #[test]
-#[ignore = "fails at some seeds: the snapshot received first has other rows than its source"]
 fn a_receive_that_loses_power_is_whole_absent_or_resumable() {
     let cuts = number("CENOTE_RECEIVE_CUTS").map_or(CUTS, |cuts| (cuts as usize).div_ceil(2));
     let seed = number("CENOTE_SEED").unwrap_or_else(|| Runtime::real(Some(1)).random_u64());

@@ -21,7 +21,6 @@ use cenote_format::stream::{
 };
 use cenote_format::units::{BlockId, Guid, Lsize, ObjectId, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg};
 use cenote_format::zap::{swap_block, swap_words};
-use cenote_object::object::SPILL_BLOCK;
 use cenote_object::objset::RawHead;
 use cenote_object::{DatasetError, Edit, LiveObjset, Result};
 use cenote_pool::write::StoredBlock;
@@ -405,10 +404,8 @@ async fn write_embedded(edit: &Edit, way: Way, record: &WriteEmbedded, payload: 
         return Err(wrong(edit, object, "an embedded block is not what one can be"));
     }
     let logical = u64::from(record.logical_bytes);
-    // OpenZFS up to 2.4 sends an embedded spill block as data, and the receiver loses it.
-    let is_spill = record.offset == SPILL_BLOCK.0.wrapping_mul(len) && logical == len;
     let has_end = record.offset.checked_add(len).is_some_and(|end| end <= 1 << 63);
-    if logical == 0 || logical > SPA_MAXBLOCKSIZE || !(has_end || is_spill) {
+    if logical == 0 || logical > SPA_MAXBLOCKSIZE || !(has_end || record.is_spill()) {
         return Err(wrong(edit, object, "an embedded block has no such size or place"));
     }
     // A wrong block must be refused now: later, its source would be unknown.
@@ -418,7 +415,7 @@ async fn write_embedded(edit: &Edit, way: Way, record: &WriteEmbedded, payload: 
         }
         _ => decompressed(edit, object, record.compression_id, bytes, logical)?,
     };
-    if is_spill {
+    if record.is_spill() {
         return edit.set_spill(object, Some(data)).await;
     }
     let head = edit.view().head(object).await?;

@@ -166,8 +166,11 @@ impl Records {
     fn embedded(&mut self, record: &WriteEmbedded, payload: &Bytes, finder: &mut Finder<'_>) {
         let WriteEmbedded { object, offset, length, physical_bytes, .. } = *record;
         self.need(StreamFeatures::EMBED_DATA, Severity::Wrong, "embedded blocks", finder);
-        self.place(object, offset, length, finder);
         let at = (Some(object), Some(offset));
+        match record.is_spill() {
+            true => finder.find(Severity::Odd, at, "an embedded spill block, which OpenZFS up to 2.4 loses"),
+            false => self.place(object, offset, length, finder),
+        }
         let bytes = payload.slice(..(physical_bytes as usize).min(payload.len()));
         if record.embedded_type != 0 || u64::from(record.logical_bytes) > length {
             finder.find(Severity::Wrong, at, "an embedded block is not what one can be");
