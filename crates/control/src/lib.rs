@@ -37,5 +37,5 @@ pub mod zpool;
 pub use caller::{Caller, Console, Input, Note, Progress, Rights};
 pub(crate) use caller::{pipe, progress};
 pub use error::{ControlError, Outcome, refusal};
-pub use session::{Options, Session, State};
+pub use session::{Options, Session, State, for_history};
 pub use verb::{Answered, Needs, Verb};

@@ -88,13 +88,18 @@ const CACHE_BYTES: usize = 128 << 20;
 
 impl Options {
     /// Options of a verb that the daemon runs on its pools.
-    pub fn in_daemon(keys: GivenKeys, mut command: String, sees_all: bool) -> Options {
-        let end =
-            (0..=command.len().min(HIS_MAX_RECORD_LEN)).rev().find(|end| command.is_char_boundary(*end));
-        command.truncate(end.unwrap_or(0));
+    pub fn in_daemon(keys: GivenKeys, command: String, sees_all: bool) -> Options {
+        let command = for_history(command);
         let cache = CacheOptions { data: true, ..CacheOptions::metadata(CACHE_BYTES) };
         Options { disks: Vec::new(), state: State::Newest, replay: false, cache, keys, command, sees_all }
     }
+}
+
+/// Cuts a command to the length that a history holds.
+pub fn for_history(mut command: String) -> String {
+    let end = (0..=command.len().min(HIS_MAX_RECORD_LEN)).rev().find(|end| command.is_char_boundary(*end));
+    command.truncate(end.unwrap_or(0));
+    command
 }
 
 /// A state of a pool.

@@ -152,6 +152,15 @@ pub struct VdevStatus {
 }
 
 impl VdevStatus {
+    /// The state column of `zpool status`. Spares are available or in use.
+    pub fn shown_state(&self, is_spare: bool) -> &'static str {
+        match (&self.trouble, self.state) {
+            (Some(Trouble::InUse), _) if is_spare => "INUSE",
+            (_, VdevState::Online) if is_spare => "AVAIL",
+            (_, state) => state.name(),
+        }
+    }
+
     /// Visits all vdevs, parents first.
     pub fn walk<'a>(&'a self, visit: &mut impl FnMut(&'a VdevStatus)) {
         visit(self);

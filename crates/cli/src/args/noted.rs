@@ -5,9 +5,6 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::render::quoted;
 
-/// The longest command line that a pool's history holds, `HIS_MAX_RECORD_LEN`.
-const MAX_NOTED_BYTES: usize = 128 << 10;
-
 /// The command line as recorded in the pool's history: without keys.
 pub fn as_noted(argv: &[OsString]) -> String {
     let mut words = Vec::new();
@@ -25,8 +22,5 @@ pub fn as_noted(argv: &[OsString]) -> String {
     if let Some(program) = words.first_mut() {
         *program = program.rsplit('/').next().unwrap_or_default().to_owned();
     }
-    let mut line = words.join(" ");
-    let end = (0..=MAX_NOTED_BYTES.min(line.len())).rev().find(|&end| line.is_char_boundary(end));
-    line.truncate(end.unwrap_or(0));
-    line
+    cenote_control::for_history(words.join(" "))
 }

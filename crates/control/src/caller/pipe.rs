@@ -26,12 +26,14 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use rustix::pipe::fcntl_setpipe_size;
 use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 /// Writes of this size to a pipe are atomic; a writable pipe has room for one.
 const PIPE_BUF: usize = 4096;
 /// The default limit of a user's pipe size (`/proc/sys/fs/pipe-max-size`).
 const PIPE_BYTES: usize = 1 << 20;
+/// Zeros written at a time for holes.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// The destination of a stream.
 pub struct Outlet {
@@ -86,6 +88,19 @@ impl Outlet {
             _ => return Ok(Outlet { file: Waiting::Never(file), kind: Kind::Own }),
         };
         Ok(Outlet { file: Waiting::of(file)?, kind })
+    }
+
+    /// Writes as many zeros.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub async fn write_zeros(&mut self, mut count: u64) -> io::Result<()> {
+        while count > 0 {
+            let zeros = &ZEROS[..count.min(ZEROS.len() as u64) as usize];
+            self.write_all(zeros).await?;
+            count -= zeros.len() as u64;
+        }
+        Ok(())
     }
 }
 
@@ -192,7 +207,7 @@ mod tests {
     use std::time::Duration;
 
     use cenote_runtime::Runtime;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::AsyncReadExt;
 
     use super::*;
 

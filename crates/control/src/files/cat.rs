@@ -15,9 +15,6 @@ use crate::pipe::Outlet;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Zeros written at a time for holes.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-
 /// Write files' contents to standard output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cat {
@@ -71,18 +68,9 @@ async fn write(place: &Place, range: Range<u64>, out: &mut Outlet) -> Result<(),
     while let Some(piece) = pieces.next().await {
         let written = match piece.data? {
             Some(bytes) => out.write_all(&bytes).await,
-            None => write_zeros(piece.range.end - piece.range.start, out).await,
+            None => out.write_zeros(piece.range.end - piece.range.start).await,
         };
         written.map_err(ControlError::io("standard output"))?;
-    }
-    Ok(())
-}
-
-async fn write_zeros(mut count: u64, out: &mut Outlet) -> std::io::Result<()> {
-    while count > 0 {
-        let zeros = &ZEROS[..count.min(ZEROS.len() as u64) as usize];
-        out.write_all(zeros).await?;
-        count -= zeros.len() as u64;
     }
     Ok(())
 }

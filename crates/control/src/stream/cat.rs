@@ -14,9 +14,6 @@ use crate::pipe::Outlet;
 use crate::session::Session;
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Zeros written at a time for holes.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-
 /// A `stream cat` request.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -78,19 +75,10 @@ impl Cat {
         while let Some(piece) = content.next(sent).map_err(failed)? {
             let written = match piece {
                 Piece::Data(bytes) => out.write_all(&bytes).await,
-                Piece::Hole(count) => write_zeros(count, out).await,
+                Piece::Hole(count) => out.write_zeros(count).await,
             };
             written.map_err(ControlError::io("standard output"))?;
         }
         Ok(())
     }
-}
-
-async fn write_zeros(mut count: u64, out: &mut Outlet) -> std::io::Result<()> {
-    while count > 0 {
-        let zeros = &ZEROS[..count.min(ZEROS.len() as u64) as usize];
-        out.write_all(zeros).await?;
-        count -= zeros.len() as u64;
-    }
-    Ok(())
 }

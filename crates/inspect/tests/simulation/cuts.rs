@@ -30,9 +30,9 @@ use crate::power_cut::Cutter;
 use crate::run::{Expected, Recovered, Run, recover, recover_damaged};
 use crate::work::Worker;
 
-/// Cuts of each layout, 3,000 in total; `CENOTE_CUTS` sets another number, rounded up to whole runs. The full
+/// Cuts of each layout, 1,000 in total; `CENOTE_CUTS` sets another number, rounded up to whole runs. The full
 /// number, which `proof/README.md` asks for when the engine changes, is 1120: 10,000 in total.
-const CUTS: usize = 336;
+const CUTS: usize = 112;
 const CUTS_PER_RUN: usize = 112;
 /// Operations of a run, and after a cut.
 const STEPS: usize = 160;
@@ -301,14 +301,16 @@ pub fn on_seeds(test: &str, runs: u64, run: impl Fn(u64)) {
     (0..runs).for_each(|_| run(seeds.random_u64()));
 }
 
-/// Runs a test on each of these pools `runs` times, each time with another seed, or with `CENOTE_SEED`.
-pub fn on_pools(test: &str, pools: &[&[Vdev]], runs: usize, run: impl Fn(u64, &Layout)) {
+/// Runs a test on each of these pools `CENOTE_RUNS` times (1), each time with another seed, or with
+/// `CENOTE_SEED`.
+pub fn on_pools(test: &str, pools: &[&[Vdev]], run: impl Fn(u64, &Layout)) {
     let layout = |vdevs: &&[Vdev]| Layout { vdevs: vdevs.to_vec(), sector_bytes: 512, spares: 0 };
-    on_layouts(test, &pools.iter().map(layout).collect::<Vec<_>>(), runs, run);
+    on_layouts(test, &pools.iter().map(layout).collect::<Vec<_>>(), run);
 }
 
 /// The same for layouts.
-pub fn on_layouts(test: &str, layouts: &[Layout], runs: usize, run: impl Fn(u64, &Layout)) {
+pub fn on_layouts(test: &str, layouts: &[Layout], run: impl Fn(u64, &Layout)) {
+    let runs = number("CENOTE_RUNS").unwrap_or(1);
     let seeds = Runtime::real(Some(1));
     for layout in layouts {
         for _ in 0..runs {

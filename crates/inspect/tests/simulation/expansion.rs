@@ -22,7 +22,6 @@ use crate::run::recover;
 use crate::work::Worker;
 
 const STEPS: usize = 60;
-const RUNS: usize = 2;
 /// Power cuts of a run; `CENOTE_CUTS` sets another number.
 const CUTS: usize = 16;
 const RAIDZ: VdevId = VdevId(0);
@@ -34,7 +33,7 @@ fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
         &[(Raidz, 1, 2, Normal)],
         &[(Raidz, 1, 4, Normal), (Mirror, 0, 2, Normal)],
     ];
-    cuts::on_pools(test, &pools, RUNS, run);
+    cuts::on_pools(test, &pools, run);
 }
 
 /// The pool, and one more disk that is not part of it.

@@ -27,7 +27,6 @@ use crate::scans::spoil;
 use crate::work::Worker;
 
 const STEPS: usize = 60;
-const RUNS: usize = 2;
 /// Power cuts of a run.
 const CUTS: usize = 12;
 /// More txgs than a freed block waits for.
@@ -40,7 +39,7 @@ fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
         &[(Raidz, 1, 3, Normal)],
         &[(Disk, 0, 1, Normal), (Mirror, 0, 2, Log)],
     ];
-    cuts::on_pools(test, &pools, RUNS, run);
+    cuts::on_pools(test, &pools, run);
 }
 
 fn errors(engine: &Engine) -> u64 {

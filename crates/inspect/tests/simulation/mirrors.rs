@@ -18,7 +18,6 @@ use crate::pools::{Disks, Layout, Vdev, open};
 use crate::work::Worker;
 
 const STEPS: usize = 60;
-const RUNS: usize = 6;
 /// Power cuts of a run.
 const CUTS: usize = 16;
 
@@ -56,7 +55,7 @@ async fn take_over(engine: &Engine) {
 fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
     let pools: [&[Vdev]; 3] =
         [&[(Disk, 0, 1, Normal)], &[(Mirror, 0, 2, Normal)], &[(Disk, 0, 1, Normal), (Disk, 0, 1, Log)]];
-    cuts::on_pools(test, &pools, RUNS, run);
+    cuts::on_pools(test, &pools, run);
 }
 
 #[test]

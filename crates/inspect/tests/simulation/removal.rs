@@ -18,7 +18,6 @@ use crate::pools::{Disks, Layout, Vdev, open};
 use crate::work::Worker;
 
 const STEPS: usize = 60;
-const RUNS: usize = 2;
 /// Power cuts of a run.
 const CUTS: usize = 12;
 /// A removal beside scrubs takes a few seconds.
@@ -30,7 +29,7 @@ fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
         &[(Mirror, 0, 2, Normal), (Disk, 0, 1, Normal), (Mirror, 0, 2, Normal)],
         &[(Disk, 0, 1, Special), (Disk, 0, 1, Normal), (Mirror, 0, 2, Normal)],
     ];
-    cuts::on_pools(test, &pools, RUNS, run);
+    cuts::on_pools(test, &pools, run);
 }
 
 async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {

@@ -22,7 +22,6 @@ use crate::scans::spoil;
 use crate::work::Worker;
 
 const STEPS: usize = 60;
-const RUNS: usize = 3;
 /// Power cuts of a run.
 const CUTS: usize = 12;
 /// Blocks damaged on all disks.
@@ -96,7 +95,7 @@ async fn survive_error_scrub(cut: Cut<'_>) -> Result<(), String> {
 #[test]
 fn power_cuts_while_known_errors_are_scrubbed() {
     let pools: [&[Vdev]; 2] = [&[(Mirror, 0, 2, Normal)], &[(Mirror, 0, 3, Normal)]];
-    cuts::on_pools("power_cuts_while_known_errors_are_scrubbed", &pools, RUNS, |seed, layout| {
+    cuts::on_pools("power_cuts_while_known_errors_are_scrubbed", &pools, |seed, layout| {
         let run = simulate(seed, |rt| async move {
             let (engine, worker) = with_known_errors(&rt, layout).await;
             engine.background().settings().set("zfs_scrub_error_blocks_per_txg", 2).unwrap();
@@ -162,7 +161,7 @@ async fn survive_repair(cut: Cut<'_>) -> Result<(), String> {
 
 fn on_raidz(test: &str, run: impl Fn(u64, &Layout)) {
     let pools: [&[Vdev]; 2] = [&[(Raidz, 1, 3, Normal)], &[(Raidz, 2, 4, Normal)]];
-    cuts::on_pools(test, &pools, RUNS, run);
+    cuts::on_pools(test, &pools, run);
 }
 
 #[test]

@@ -20,7 +20,6 @@ use crate::pools::{Disks, Layout, Vdev, open};
 use crate::work::Worker;
 
 const STEPS: usize = 60;
-const RUNS: usize = 3;
 /// Power cuts of a run.
 const CUTS: usize = 12;
 /// Slices of scans, so that there are several.
@@ -34,7 +33,7 @@ fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
         &[(Raidz, 2, 5, Normal)],
         &[(Mirror, 0, 2, Normal), (Disk, 0, 1, Log)],
     ];
-    cuts::on_pools(test, &pools, RUNS, run);
+    cuts::on_pools(test, &pools, run);
 }
 
 /// Pools whose first vdev supports sequential rebuilds.
@@ -45,7 +44,7 @@ fn on_pools_to_rebuild(test: &str, run: impl Fn(u64, &Layout)) {
         &[(Draid, 1, 4, Normal)],
         &[(Draid, 2, 6, Normal)],
     ];
-    cuts::on_pools(test, &pools, RUNS, run);
+    cuts::on_pools(test, &pools, run);
 }
 
 /// The pool, and one more disk that is not part of it.

@@ -25,8 +25,6 @@ use crate::pools::{Disks, Layout, POOL, Vdev, create, open};
 use crate::work::Worker;
 
 const STEPS: usize = 60;
-/// Runs for each layout.
-const RUNS: usize = 3;
 /// Power cuts of a run.
 const CUTS: usize = 12;
 /// So slow that a scrub takes many slices.
@@ -36,7 +34,7 @@ const BLOCK_BYTES: usize = 4096;
 
 fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
     let pools: [&[Vdev]; 3] = [&[(Mirror, 0, 2, Normal)], &[(Raidz, 1, 3, Normal)], &[(Raidz, 2, 5, Normal)]];
-    cuts::on_pools(test, &pools, RUNS, run);
+    cuts::on_pools(test, &pools, run);
 }
 
 /// A pool on disks whose first one was partly overwritten.

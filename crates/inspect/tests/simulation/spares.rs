@@ -28,7 +28,6 @@ use crate::scans::spoil;
 use crate::work::Worker;
 
 const STEPS: usize = 60;
-const RUNS: usize = 3;
 /// Power cuts of a run.
 const CUTS: usize = 12;
 /// Slices of scans, so that there are several.
@@ -44,7 +43,7 @@ fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
         sector_bytes: 512,
         spares,
     };
-    cuts::on_layouts(test, &[layout(1, 5, 1), layout(1, 6, 2), layout(2, 7, 1)], RUNS, run);
+    cuts::on_layouts(test, &[layout(1, 5, 1), layout(1, 6, 2), layout(2, 7, 1)], run);
 }
 
 /// The disks, fullest first: a dRAID puts little data on some of its disks.

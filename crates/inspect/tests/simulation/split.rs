@@ -19,7 +19,6 @@ use crate::run::recover;
 use crate::work::Worker;
 
 const STEPS: usize = 60;
-const RUNS: usize = 4;
 /// Power cuts of a run.
 const CUTS: usize = 24;
 const HALF: &str = "half";
@@ -79,7 +78,7 @@ fn power_cuts_while_a_pool_is_split() {
         &[(Mirror, 0, 3, Normal), (Mirror, 0, 2, Normal)],
         &[(Mirror, 0, 2, Normal), (Disk, 0, 1, Log), (Mirror, 0, 2, Normal)],
     ];
-    cuts::on_pools("power_cuts_while_a_pool_is_split", &pools, RUNS, |seed, layout| {
+    cuts::on_pools("power_cuts_while_a_pool_is_split", &pools, |seed, layout| {
         let run = simulate(seed, |rt| async move {
             let (disks, engine, mut worker) = Worker::on_new_pool(&rt, layout, 0, STEPS).await;
             worker.sync().await;

@@ -14,7 +14,6 @@ use crate::pools::{Layout, Vdev};
 use crate::work::Worker;
 
 const STEPS: usize = 60;
-const RUNS: usize = 3;
 /// Power cuts of a run.
 const CUTS: usize = 24;
 /// Rounds of autotrim in a run, and operations between them.
@@ -31,7 +30,7 @@ fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
         // Rows of three sectors.
         &[(Draid, 2, 4, Normal)],
     ];
-    cuts::on_pools(test, &pools, RUNS, run);
+    cuts::on_pools(test, &pools, run);
 }
 
 /// Everything that is freed is trimmed in the next round.

@@ -44,10 +44,9 @@ fn speak_on(socket: &Path, uid: u32, request: &Value, more: &[u8]) -> Answers {
         let body = request.to_string();
         let length = (body.len() as u32).to_le_bytes();
         sendmsg(&stream, &[IoSlice::new(&length)], &mut ancillary, SendFlags::NOSIGNAL).unwrap();
-        stream.write_all(body.as_bytes()).unwrap();
-        stream.write_all(more).unwrap();
-        let mut answers = Vec::new();
         // The daemon stops reading after a refusal; its answer arrives first.
+        stream.write_all(&[body.as_bytes(), more].concat()).ok();
+        let mut answers = Vec::new();
         match stream.read_to_end(&mut answers) {
             Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => panic!("{error}"),
             _ => answers,

@@ -8,7 +8,7 @@ use cenote_format::units::{Guid, VdevId};
 use cenote_lab::machine::zpool::{
     Class, Dataset, DatasetKind, Latencies, POOL_PROPERTIES, Pool, Scan, Vdev, VdevKind,
 };
-use cenote_pool::{Trouble, VdevClass, VdevKind as Kind, VdevState, VdevStatus};
+use cenote_pool::{VdevClass, VdevKind as Kind, VdevStatus};
 
 use crate::error::ControlError;
 use crate::session::Session;
@@ -20,8 +20,7 @@ use crate::zpool::shown::iostat::Counted;
 use crate::zpool::shown::status::{Opened, PoolStatus, Status};
 
 /// Properties of datasets that rules use. All properties of thousands of datasets would take seconds.
-const DATASET_PROPERTIES: [&str; 10] = [
-    "type",
+const DATASET_PROPERTIES: [&str; 9] = [
     "recordsize",
     "volblocksize",
     "sync",
@@ -193,11 +192,6 @@ impl Vdevs<'_> {
         let property = |name| properties.and_then(|found| number(&found.properties, name));
         let usage = self.opened.usage.iter().find(|usage| is_top && usage.raw.vdev == VdevId(vdev.id));
         let parity = property("parity").unwrap_or(1) as u32;
-        let state = match (&vdev.trouble, vdev.state) {
-            (Some(Trouble::InUse), _) if class == Class::Spare => "INUSE",
-            (_, VdevState::Online) if class == Class::Spare => "AVAIL",
-            (_, state) => state.name(),
-        };
         Vdev {
             name: vdev.name.clone(),
             path: vdev.path.clone(),
@@ -210,7 +204,7 @@ impl Vdevs<'_> {
                 _ => VdevKind::Other,
             },
             class,
-            state: state.into(),
+            state: vdev.shown_state(class == Class::Spare).into(),
             errors: [vdev.errors.read, vdev.errors.write, vdev.errors.checksum],
             slow_ios: 0,
             ashift: property("ashift").filter(|ashift| *ashift > 0).map(|ashift| ashift as u32),

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::properties::text;
 use super::repeat::Round;
-use super::tree::{HEADED_CLASSES, Style, name, state};
+use super::tree::{HEADED_CLASSES, Style, name};
 use super::waiting;
 use crate::command::json::{document, property};
 use crate::command::zpool::{List, head};
@@ -214,7 +214,7 @@ impl Rows<'_> {
         let figures = figures(self.vdevs, vdev, depth);
         let exact = self.list.form.values.exact();
         self.row(name, |column| match column {
-            "health" => state(vdev, spare),
+            "health" => vdev.shown_state(spare).into(),
             "altroot" => String::new(),
             column => figures.cell(column, exact),
         });

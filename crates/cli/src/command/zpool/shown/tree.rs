@@ -98,15 +98,6 @@ fn is_well(vdev: &VdevStatus) -> bool {
     well
 }
 
-/// The state column. Spares are available or in use.
-pub fn state(vdev: &VdevStatus, spare: bool) -> String {
-    match (&vdev.trouble, vdev.state) {
-        (Some(Trouble::InUse), _) if spare => "INUSE".into(),
-        (_, VdevState::Online) if spare => "AVAIL".into(),
-        (_, state) => state.to_string(),
-    }
-}
-
 struct Tree<'a> {
     style: Style,
     notes: &'a Notes,
@@ -147,7 +138,7 @@ impl Tree<'_> {
         }
         let name = name(vdev, self.style);
         let width = self.width - depth;
-        let mut line = format!("\t{:depth$}{name:width$}  {:<8}", "", state(vdev, spare));
+        let mut line = format!("\t{:depth$}{name:width$}  {:<8}", "", vdev.shown_state(spare));
         if self.style.counters && !spare {
             for count in [vdev.errors.read, vdev.errors.write, vdev.errors.checksum] {
                 let count = if self.style.exact { count.to_string() } else { nice_number(count) };

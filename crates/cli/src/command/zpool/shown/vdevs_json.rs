@@ -7,7 +7,7 @@ use cenote_control::zpool::shown::status::Space;
 use cenote_format::units::VdevId;
 use serde_json::{Map, Value, json};
 
-use super::tree::{HEADED_CLASSES, Style, name, state};
+use super::tree::{HEADED_CLASSES, Style, name};
 use crate::command::json::number_or_text;
 use crate::render::{nice_bytes, nice_number};
 
@@ -38,7 +38,7 @@ impl Report<'_> {
         );
         let spare = |vdev: &VdevStatus| {
             let mut entry = identity(vdev, &name(vdev, self.style), "spare", self.numbers);
-            entry.insert("state".into(), json!(state(vdev, true)));
+            entry.insert("state".into(), json!(vdev.shown_state(true)));
             entry.into()
         };
         self.add(&mut sections, "spares", health.spares.iter().map(|vdev| (vdev, spare(vdev))));

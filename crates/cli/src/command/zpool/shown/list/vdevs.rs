@@ -7,7 +7,7 @@ use cenote_control::answers::{Source, VdevClass, VdevStatus};
 use cenote_control::zpool::shown::list::Vdevs as Known;
 use serde_json::{Map, Value};
 
-use super::super::tree::{HEADED_CLASSES, Style, name, state};
+use super::super::tree::{HEADED_CLASSES, Style, name};
 use super::super::vdevs_json::{identity, is_told};
 use super::figures;
 use crate::command::form::Form;
@@ -69,7 +69,7 @@ impl Vdevs<'_> {
         let (exact, numbers) = (self.form.exact(), self.form.numbers());
         let figures = figures(self.all, vdev, depth);
         let cell = |column: &str| match column {
-            "health" => state(vdev, class == SPARE),
+            "health" => vdev.shown_state(class == SPARE).into(),
             column => figures.cell(column, exact),
         };
         let properties =
