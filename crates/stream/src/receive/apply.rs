@@ -34,7 +34,7 @@ pub(super) const BATCH_BYTES: u64 = 4 << 20;
 /// Most records applied under one hold.
 const BATCH_RECORDS: usize = 1024;
 /// Memory and space for a record besides its payload.
-const RECORD_BYTES: u64 = 4096;
+pub(super) const RECORD_BYTES: u64 = 4096;
 /// Block numbers are below this: offsets are signed, and no block is smaller than a sector.
 pub(super) const MAX_BLOCKS: u64 = 1 << 54;
 /// `DN_MAX_OBJECT`: object numbers are below this.
