@@ -22,6 +22,7 @@ use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::zap::fold;
 use cenote_object::{DatasetError, NewZap, Result, ZapEdit, ZapValue};
 
+use crate::redact::list_of_redacted;
 use crate::remapped::{forget_key, remove_key_of_clones};
 
 /// Words of a bookmark of the old form, `BOOKMARK_PHYS_SIZE_V1`.
@@ -92,8 +93,10 @@ async fn bookmark_sync(context: &mut SyncContext, source: &str, mark: &str) -> R
         None => {
             name::split_at(source, '@').map_err(|_| DatasetError::NoDataset { name: source.into() })?;
             let snapshot = context.mos().await?.dataset(source).await?;
-            let origin = format!("target_snap={} redact_obj=0", snapshot.id());
-            (bookmark_of(context, &snapshot).await?, origin)
+            let mut phys = bookmark_of(context, &snapshot).await?;
+            phys.redaction_list = list_of_redacted(context, &snapshot, mark).await?;
+            let origin = format!("target_snap={} redact_obj={}", snapshot.id(), phys.redaction_list);
+            (phys, origin)
         }
     };
     add_mark(context, (path, ObjectId(head.id().0)), own, &phys, &origin).await

@@ -10,11 +10,12 @@
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
-use cenote_dataset::name;
+use cenote_dataset::{Dataset, name};
 use cenote_engine::{Engine, SpaceCheck, SyncContext};
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::bookmark::RedactionListHead;
+use cenote_format::features::Feature;
 use cenote_format::units::{BlockId, Guid, ObjectId, SPA_MINBLOCKSHIFT};
 use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::{DatasetError, NewObject, Result};
@@ -29,8 +30,11 @@ const LIST_BLOCK_BYTES: u32 = 128 << 10;
 const ENTRY_WORDS: u64 = 4;
 /// Entries written at once.
 const ENTRIES_AT_ONCE: usize = 4096;
-/// Most redaction snapshots: their guids must fit a block.
-const MAX_SNAPSHOTS: usize = (LIST_BLOCK_BYTES as usize - 32) / 8;
+/// Bytes of a list's head before the guids.
+const HEAD_BYTES: usize = 32;
+/// Most redaction snapshots: their guids must fit a block, or the bonus without `redaction_list_spill`.
+const MAX_SNAPSHOTS: usize = (LIST_BLOCK_BYTES as usize - HEAD_BYTES) / 8;
+const MAX_SNAPSHOTS_IN_BONUS: usize = (BONUS_BYTES - HEAD_BYTES) / 8;
 
 /// Blocks of an object, in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,12 +80,7 @@ async fn redact_sync(
 ) -> Result<()> {
     let refuse = |why: &str| Err(DatasetError::unsuitable(mark, why));
     let (path, own) = name::split_at(mark, '#')?;
-    if FeatureCounts::of(&context.edit()).count("redaction_bookmarks").await?.is_none() {
-        return refuse("redaction bookmarks feature not enabled");
-    }
-    if redaction.snapshots.len() > MAX_SNAPSHOTS {
-        return refuse("too many redaction snapshots specified");
-    }
+    check_list(context, mark, redaction).await?;
     let head = context.mos().await?.dataset(path).await?;
     refuse_existing(&head, mark).await?;
     let snapshot = context.mos().await?.dataset(snapshot).await?;
@@ -94,8 +93,41 @@ async fn redact_sync(
     add_mark(context, (path, ObjectId(head.id().0)), own, &phys, &origin).await
 }
 
+/// The list of a bookmark of a redacted snapshot: guids without blocks. Without it, an increment from the
+/// bookmark would not fit the redacted copy that it is for. 0: the snapshot is complete.
+pub(crate) async fn list_of_redacted(
+    context: &mut SyncContext,
+    snapshot: &Dataset,
+    mark: &str,
+) -> Result<ObjectId> {
+    let Some(feature) = Feature::by_name("redacted_datasets") else { return Ok(ObjectId(0)) };
+    let Some(guids) = snapshot.field(feature.guid).await? else { return Ok(ObjectId(0)) };
+    let snapshots = guids.into_iter().map(Guid).collect();
+    let redaction = Redaction { snapshots, runs: Vec::new() };
+    check_list(context, mark, &redaction).await?;
+    write_list(context, &redaction).await
+}
+
+/// Refuses a list that the pool can't have.
+async fn check_list(context: &SyncContext, mark: &str, redaction: &Redaction) -> Result<()> {
+    let refuse = |why: &str| Err(DatasetError::unsuitable(mark, why));
+    let edit = context.edit();
+    let counts = FeatureCounts::of(&edit);
+    if counts.count("redaction_bookmarks").await?.is_none() {
+        return refuse("redaction bookmarks feature not enabled");
+    }
+    let most = match counts.count("redaction_list_spill").await? {
+        Some(_) => MAX_SNAPSHOTS,
+        None => MAX_SNAPSHOTS_IN_BONUS,
+    };
+    match redaction.snapshots.len() > most {
+        true => refuse("too many redaction snapshots specified"),
+        false => Ok(()),
+    }
+}
+
 /// Writes a list to an object of its own.
-pub(crate) async fn write_list(context: &mut SyncContext, redaction: &Redaction) -> Result<ObjectId> {
+async fn write_list(context: &mut SyncContext, redaction: &Redaction) -> Result<ObjectId> {
     let head = RedactionListHead {
         last_object: ObjectId(u64::MAX),
         last_block: BlockId(u64::MAX),

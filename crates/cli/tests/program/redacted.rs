@@ -48,6 +48,12 @@ fn redacted_streams_lack_secrets_until_an_increment_brings_them() {
     assert!(cat("secret") == vec![0; FILE_BYTES]);
     zdb_finds_nothing(to.path(), "back");
 
+    // A bookmark of a redacted snapshot has a list of its own.
+    to.cenote("zfs bookmark back/home@1 back/home#here", &[]);
+    zdb_finds_nothing(to.path(), "back");
+    to.cenote("zfs destroy back/home#here", &[]);
+    zdb_finds_nothing(to.path(), "back");
+
     let refused = send(&from, "-i @1 tank/home@2", &to, "back/home");
     assert!(refused.contains("invalid backup stream"), "{refused}");
     assert_eq!(send(&from, "-i #mark tank/home@2", &to, "back/home"), "");

@@ -194,6 +194,8 @@ struct Image {
     is_file: bool,
     /// The file's size, or the volume's if it is known.
     size_bytes: u64,
+    /// Room on the device; a file grows.
+    device_bytes: u64,
     /// Of a full stream: everything before this is set.
     set_bytes: Option<u64>,
 }
@@ -202,7 +204,7 @@ impl Image {
     fn new(file: File) -> io::Result<Image> {
         let is_file = FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::RegularFile;
         let size_bytes = seek(&file, SeekFrom::End(0))?;
-        Ok(Image { file, is_file, size_bytes, set_bytes: None })
+        Ok(Image { file, is_file, size_bytes, device_bytes: size_bytes, set_bytes: None })
     }
 
     fn begin(&mut self, is_whole: bool) -> io::Result<()> {
@@ -242,7 +244,7 @@ impl Image {
     fn resize(&mut self, size_bytes: u64) -> io::Result<()> {
         if self.is_file {
             self.file.set_len(size_bytes)?;
-        } else if size_bytes > self.size_bytes {
+        } else if size_bytes > self.device_bytes {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "the volume is larger than the device"));
         }
         self.size_bytes = size_bytes;

@@ -34,7 +34,7 @@ pub(super) const BATCH_BYTES: u64 = 4 << 20;
 /// Most records applied under one hold.
 const BATCH_RECORDS: usize = 1024;
 /// Memory and space for a record besides its payload.
-const RECORD_BYTES: u64 = 4096;
+pub(super) const RECORD_BYTES: u64 = 4096;
 /// Block numbers are below this: offsets are signed, and no block is smaller than a sector.
 pub(super) const MAX_BLOCKS: u64 = 1 << 54;
 /// `DN_MAX_OBJECT`: object numbers are below this.
@@ -51,6 +51,30 @@ pub(super) struct Way {
     pub(super) is_whole: bool,
     /// Blocks come encrypted.
     pub(super) is_raw: bool,
+    /// The pool's limits.
+    pub(super) limits: Limits,
+}
+
+/// Limits by the pool's features: beyond them, other software could not read the pool.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// The largest block (`spa_maxblocksize`).
+    pub(super) block_bytes: u64,
+    /// Slots of the largest dnode. More than one need a feature that BEGIN declares.
+    pub(super) slots: u8,
+    pub(super) has_lz4: bool,
+    pub(super) has_zstd: bool,
+}
+
+impl Limits {
+    /// Whether a block may stay compressed like this.
+    fn allow(self, compression_id: u8) -> bool {
+        match Compression::try_from(compression_id) {
+            Ok(Compression::Lz4) => self.has_lz4,
+            Ok(Compression::Zstd) => self.has_zstd,
+            _ => true,
+        }
+    }
 }
 
 /// The head being filled.
@@ -302,7 +326,7 @@ async fn write(edit: &Edit, way: Way, record: &Write, payload: Bytes) -> Result<
         return Err(wrong(edit, object, "a block has no such size or place"));
     }
     if way.is_raw {
-        return write_raw(edit, record, payload).await;
+        return write_raw(edit, way, record, payload).await;
     }
     let data = match record.compression_id {
         0 => in_native_order(edit, way, object, record.object_type, payload)?,
@@ -311,7 +335,8 @@ async fn write(edit: &Edit, way: Way, record: &Write, payload: Bytes) -> Result<
             let data = decompressed(edit, object, id, &payload, len)?;
             let head = edit.view().head(object).await?;
             let is_block = u64::from(head.data_block_bytes) == len && record.offset.is_multiple_of(len);
-            if is_block && edit.view().key().is_none() && id != Compression::Off as u8 {
+            let stays = way.limits.allow(id) && id != Compression::Off as u8;
+            if is_block && edit.view().key().is_none() && stays {
                 let stored = stored_block(edit, object, id, (payload, len), None)?;
                 return edit.write_stored(object, BlockId(record.offset / len), stored).await;
             }
@@ -346,9 +371,10 @@ fn params(fields: CryptFields) -> Option<CryptParams> {
 }
 
 /// Writes a block that stays encrypted.
-async fn write_raw(edit: &Edit, record: &Write, payload: Bytes) -> Result<()> {
+async fn write_raw(edit: &Edit, way: Way, record: &Write, payload: Bytes) -> Result<()> {
     let (object, len) = (record.object, record.logical_bytes);
-    if record.flags.has(RecordFlags::RAW_BYTESWAP) || !record.offset.is_multiple_of(len) {
+    let is_allowed = way.limits.allow(record.compression_id);
+    if record.flags.has(RecordFlags::RAW_BYTESWAP) || !record.offset.is_multiple_of(len) || !is_allowed {
         return Err(wrong(edit, object, "a block can't be received as it is"));
     }
     let stored = stored_block(edit, object, record.compression_id, (payload, len), params(record.crypt))?;
@@ -421,7 +447,8 @@ async fn write_embedded(edit: &Edit, way: Way, record: &WriteEmbedded, payload: 
     let head = edit.view().head(object).await?;
     let block_bytes = u64::from(head.data_block_bytes);
     let is_as_here = way.endian == Endian::NATIVE && block_bytes == logical && edit.view().key().is_none();
-    if !is_as_here || !record.offset.is_multiple_of(block_bytes) {
+    let stays = way.limits.allow(record.compression_id);
+    if !is_as_here || !stays || !record.offset.is_multiple_of(block_bytes) {
         let data = in_native_order(edit, way, object, head.object_type, data)?;
         return write_data(edit, object, record.offset, data).await;
     }
@@ -481,8 +508,13 @@ async fn spill(edit: &Edit, way: Way, record: &Spill, payload: Bytes) -> Result<
         return Ok(());
     }
     let len = record.length;
-    let is_block = len >= SPA_MINBLOCKSIZE && len.is_multiple_of(SPA_MINBLOCKSIZE);
-    if way.is_raw && is_block && len <= SPA_MAXBLOCKSIZE && !record.flags.has(RecordFlags::RAW_BYTESWAP) {
+    let is_block =
+        (SPA_MINBLOCKSIZE..=way.limits.block_bytes).contains(&len) && len.is_multiple_of(SPA_MINBLOCKSIZE);
+    if way.is_raw {
+        let is_native = !record.flags.has(RecordFlags::RAW_BYTESWAP);
+        if !is_block || !is_native || !way.limits.allow(record.compression_id) {
+            return Err(wrong(edit, object, "a spill block can't be received as it is"));
+        }
         let stored = stored_block(edit, object, record.compression_id, (payload, len), params(record.crypt))?;
         return edit.set_stored_spill(object, stored).await;
     }

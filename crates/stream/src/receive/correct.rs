@@ -16,7 +16,7 @@ use cenote_tasks::{CorrectError, Corrected, Correction, Offer};
 use crate::error::StreamError;
 use crate::reader::{Item, StreamReader};
 use crate::receive::Around;
-use crate::receive::apply::BATCH_BYTES;
+use crate::receive::apply::{BATCH_BYTES, RECORD_BYTES};
 use crate::receive::error::{ReceiveError, Result};
 use crate::receive::name::{Place, Placing};
 
@@ -92,7 +92,8 @@ async fn records(correction: &mut Correction, reader: &mut StreamReader, is_raw:
         match record {
             Record::End(_) => break,
             Record::Write(write) => {
-                bytes += payload.len() as u64;
+                // Empty blocks, too, must not gather for ever.
+                bytes += payload.len() as u64 + RECORD_BYTES;
                 let kept = kept(&write, payload, is_raw, reader.endian())?;
                 let Write { object, offset, logical_bytes, .. } = write;
                 offers.push(Offer { object, offset, logical_bytes, kept });

@@ -21,14 +21,14 @@ use cenote_format::dnode::{
     ObjectType,
 };
 use cenote_format::stream::{ObjectRecord, RecordFlags};
-use cenote_format::units::{BlockId, ObjectId, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE};
+use cenote_format::units::{BlockId, ObjectId, SPA_MINBLOCKSIZE};
 use cenote_format::zap::swap_words;
 use cenote_object::{DatasetError, Edit, NewObject, Result};
 
 use crate::receive::apply::{MAX_BLOCKS, Way};
 
 /// `DNODES_PER_BLOCK`: a dnode fits into a block.
-const MAX_SLOTS: u8 = 32;
+pub(super) const MAX_SLOTS: u8 = 32;
 /// `ZIO_CHECKSUM_FUNCTIONS`: checksum numbers are below this.
 const ZIO_CHECKSUM_FUNCTIONS: u8 = 15;
 /// `SA_MAGIC`.
@@ -124,13 +124,13 @@ fn check(edit: &Edit, way: Way, record: &ObjectRecord) -> Result<()> {
     if record.object_type == ObjectType::NONE {
         return wrong("it has no type");
     }
-    if !(SPA_MINBLOCKSIZE..=SPA_MAXBLOCKSIZE).contains(&block_bytes)
+    if !(SPA_MINBLOCKSIZE..=way.limits.block_bytes).contains(&block_bytes)
         || !block_bytes.is_multiple_of(SPA_MINBLOCKSIZE)
     {
         return wrong("its blocks have no such size");
     }
     let end_slot = record.object.0 % u64::from(MAX_SLOTS) + u64::from(slots);
-    if slots > MAX_SLOTS || end_slot > u64::from(MAX_SLOTS) {
+    if slots > way.limits.slots || end_slot > u64::from(MAX_SLOTS) {
         return wrong("its dnode has no such size");
     }
     if record.bonus_bytes as usize > DnodeHead::bonus_room(slots, 1) {

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
-use cenote_dataset::{Dataset, DatasetKind};
+use cenote_dataset::{Dataset, DatasetKind, FeatureState};
 use cenote_engine::Engine;
 use cenote_format::bytes::Endian;
 use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::objset::ObjsetType;
 use cenote_format::stream::{Begin, BeginFlags, Record, StreamFeatures};
-use cenote_format::units::Guid;
+use cenote_format::units::{Guid, SPA_MAXBLOCKSIZE};
 use cenote_object::DatasetError;
 use cenote_tasks::{
     Finish, NewReceive, Progress, RawKeys, Receiving, RedactedFor, Settings, abort_receive, begin_receive,
@@ -21,15 +21,18 @@ use cenote_tasks::{
 
 use crate::error::{StreamError, check_features};
 use crate::reader::{Item, StreamReader};
-use crate::receive::apply::{Filling, Way};
+use crate::receive::apply::{Filling, Limits, Way};
 use crate::receive::correct;
 use crate::receive::error::{RECEIVE, ReceiveError, Result};
 use crate::receive::host::Work;
 use crate::receive::name::{Place, Placing};
+use crate::receive::object::MAX_SLOTS;
 use crate::receive::overrides::{Overrides, Target};
 use crate::receive::{Around, Order, Receipt};
 use crate::token;
 
+/// The largest block without feature `large_blocks`.
+const SPA_OLD_MAXBLOCKSIZE: u64 = 128 << 10;
 /// Bytes between two notes of the receive's state.
 const NOTE_AFTER_BYTES: u64 = 64 << 20;
 
@@ -333,6 +336,7 @@ async fn fill(
         tells_of_spills: begin.flags.has(BeginFlags::SPILL_BLOCK),
         is_whole: begin.from_guid == Guid(0),
         is_raw: raw.is_some(),
+        limits: limits(engine, begin).await?,
     };
     let mut filling = Filling::new(engine, opened.live().clone(), way, begin.to_guid, raw, start_bytes);
     let mut noted = 0;
@@ -364,6 +368,20 @@ async fn fill(
         note(engine, receiving, &filling, before_bytes).await.ok();
     }
     ended.and(flushed.map_err(Broken::Pool))
+}
+
+/// The limits of a pool for a stream, whose declared features it has.
+async fn limits(engine: &Engine, begin: &Begin) -> Result<Limits, DatasetError> {
+    let features = engine.mos().await?.features().await?;
+    let has = |name: &str| {
+        features.iter().any(|(feature, state)| feature.name == name && *state != FeatureState::Disabled)
+    };
+    Ok(Limits {
+        block_bytes: if has("large_blocks") { SPA_MAXBLOCKSIZE } else { SPA_OLD_MAXBLOCKSIZE },
+        slots: if begin.features.has(StreamFeatures::LARGE_DNODE) { MAX_SLOTS } else { 1 },
+        has_lz4: has("lz4_compress"),
+        has_zstd: has("zstd_compress"),
+    })
 }
 
 async fn note(

@@ -8,9 +8,10 @@
 //!
 //! Source: OpenZFS `dmu_recv.c` (`receive_process_write_record`, `do_corrective_recv`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cenote_boxed::boxed;
+use cenote_dataset::errlog::LoggedError;
 use cenote_dataset::{Dataset, Mos};
 use cenote_engine::{Engine, SnapshotHold};
 use cenote_format::blkptr::BlkptrKind;
@@ -72,7 +73,8 @@ pub struct Correction {
     mos: Mos,
     snapshot: Dataset,
     objset: Objset,
-    restored: Vec<(ObjectId, BlockId)>,
+    /// Restored blocks, by place and birth.
+    restored: BTreeSet<(ObjectId, BlockId, Txg)>,
     done: Corrected,
     _hold: SnapshotHold,
 }
@@ -97,7 +99,7 @@ impl Correction {
                 snapshot.objset().await?
             }
         };
-        let (restored, done) = (Vec::new(), Corrected::default());
+        let (restored, done) = (BTreeSet::new(), Corrected::default());
         Ok(Correction { engine: engine.clone(), mos, snapshot, objset, restored, done, _hold: hold })
     }
 
@@ -148,7 +150,7 @@ impl Correction {
             if left.iter().any(|finding| finding.fault == Fault::Lost) {
                 return Err(CorrectError::Mismatch { object, offset });
             }
-            self.restored.push((object, item.place.block));
+            self.restored.insert((object, item.place.block, item.bp.allocation_birth()));
             self.done.restored += 1;
         }
         Ok(())
@@ -169,8 +171,19 @@ impl Correction {
         let is_own = |dataset: DatasetId| dataset == self.snapshot.id() || dataset == head;
         let mut errors = self.mos.error_log().await?;
         errors.retain(|error| {
-            let place = &error.place;
-            is_own(place.dataset) && place.level == 0 && self.restored.contains(&(place.object, place.block))
+            let LoggedError { place, birth, .. } = error;
+            let is_restored = match birth {
+                // At this place, the live dataset may have lost a later block, too.
+                Some(birth) => {
+                    is_own(place.dataset) && self.restored.contains(&(place.object, place.block, *birth))
+                }
+                None => {
+                    let (from, to) = (Txg(0), Txg(u64::MAX));
+                    let births = (place.object, place.block, from)..=(place.object, place.block, to);
+                    place.dataset == self.snapshot.id() && self.restored.range(births).next().is_some()
+                }
+            };
+            place.level == 0 && is_restored
         });
         if !errors.is_empty() {
             let forget = self.engine.run(move |context| {

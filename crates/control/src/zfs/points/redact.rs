@@ -57,11 +57,13 @@ impl Verb for Redact {
             if !missing.is_empty() {
                 return Err(ControlError::NotFound(missing.join("\n")));
             }
-            // Neither may go while it is read.
-            let mut holds = Vec::new();
+            // Neither may go while it is read, nor may another take its name.
+            let (mut holds, mut held) = (Vec::new(), Vec::new());
             for snapshot in &found {
-                let (_, known) = engine.snapshot(snapshot.name()).await?;
-                holds.extend(known.hold());
+                let (snapshot, known) = engine.snapshot(snapshot.name()).await?;
+                let gone = || DatasetError::NoDataset { name: snapshot.name().into() };
+                holds.push(known.hold().ok_or_else(gone)?);
+                held.push(snapshot);
             }
             let (head, _) = self.snapshot.split_once('@').unwrap_or((&self.snapshot, ""));
             let mark = format!("{head}#{}", self.bookmark);
@@ -69,7 +71,7 @@ impl Verb for Redact {
             if existing.iter().any(|other| other.name == mark) {
                 return Err(self.exists());
             }
-            let Some((snapshot, others)) = found.split_first() else { return Ok(()) };
+            let Some((snapshot, others)) = held.split_first() else { return Ok(()) };
             let redaction = redaction(snapshot, others).await.map_err(failed)?;
             let made = cenote_tasks::redact(engine, &self.snapshot, &mark, redaction).await;
             made.map_err(|error| match error {
