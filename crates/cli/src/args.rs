@@ -13,6 +13,7 @@ mod tests;
 use std::ffi::OsString;
 use std::path::Path;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use common::Common;
@@ -141,6 +142,31 @@ fn refuse_short_help(command: &mut clap::Command, argv: &[OsString], as_tool: bo
     Some(verb.error(clap::error::ErrorKind::UnknownArgument, format!("invalid option '{letter}'")))
 }
 
+/// Suggests `zpool status` for `cenote status`. `first`: the first word after the program's name.
+fn with_tool(mut error: clap::Error, first: Option<&str>) -> clap::Error {
+    let is_unknown = |word: &&str| {
+        let unknown = error.get(ContextKind::InvalidSubcommand);
+        unknown == Some(&ContextValue::String((*word).to_owned()))
+    };
+    let Some(verb) = first.filter(is_unknown) else { return error };
+    let tools = tools_with(verb);
+    if !tools.is_empty() {
+        let verbs = tools.iter().map(|tool| format!("{tool} {verb}")).collect();
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(verbs));
+    }
+    error
+}
+
+/// The tools that have this verb.
+fn tools_with(verb: &str) -> Vec<&'static str> {
+    let tools = [
+        ("zpool", command::zpool::Zpool::augment_subcommands(clap::Command::new("zpool"))),
+        ("zfs", command::zfs::Zfs::augment_subcommands(clap::Command::new("zfs"))),
+    ];
+    let has = tools.into_iter().filter(|(_, known)| known.find_subcommand(verb).is_some());
+    has.map(|(tool, _)| tool).collect()
+}
+
 impl Cli {
     /// Reads the command line. Run through a link named `zpool` or `zfs`, the program behaves as that tool.
     pub fn read(mut argv: Vec<OsString>) -> Result<Cli, clap::Error> {
@@ -155,7 +181,9 @@ impl Cli {
         if let Some(refused) = refuse_short_help(&mut command, &argv, as_tool) {
             return Err(refused);
         }
-        let matches = command.try_get_matches_from_mut(argv)?;
+        let first = argv.get(1).and_then(|word| word.to_str()).map(str::to_owned);
+        let parsed = command.try_get_matches_from_mut(argv);
+        let matches = parsed.map_err(|error| with_tool(error, first.as_deref()))?;
         let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         Ok(Cli { common: Common::gather(&matches)?, verb: verb(&matches), as_tool, ..cli })
     }

@@ -48,6 +48,17 @@ fn disks(line: &str) -> Vec<String> {
 }
 
 #[test]
+fn a_verb_of_a_tool_leads_to_the_tool() {
+    let says = |line: &str| {
+        let refused = Cli::read(line.split(' ').map(OsString::from).collect()).err();
+        refused.map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert!(says("cenote status tank").contains("'zpool status'"));
+    assert!(says("cenote list").contains("'zpool list', 'zfs list'"));
+    assert!(says("cenote verfy tank").contains("'verify'"));
+}
+
+#[test]
 fn a_link_named_zpool_is_zpool() {
     let list = parse("/usr/local/bin/zpool list");
     assert!(matches!(list.command, Command::Zpool(Deferred(Zpool::List(_)))));

@@ -95,6 +95,7 @@ pub enum Zfs {
     /// Show the space and quota of users in a file system
     Userspace(userspace::OwnersSpace),
     /// Show the space and quota of groups
+    #[command(after_help = userspace::GROUP_HELP)]
     Groupspace(userspace::OwnersSpace),
     /// Show the space and quota of projects
     Projectspace(userspace::ProjectSpace),
@@ -103,6 +104,7 @@ pub enum Zfs {
     /// Wait until removed files are freed
     Wait(wait::Wait),
     /// Show the version of this program
+    #[command(after_help = "Example: cenote zfs version -j")]
     Version(Version),
     /// Any other verb
     #[command(external_subcommand)]

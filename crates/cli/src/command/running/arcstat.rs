@@ -27,6 +27,8 @@ use crate::session::{Session, print, print_json};
         dmread, dmh%   the same for all other blocks\n  \
         pread, ph%     blocks to prefetch, and the share of them already cached\n  \
         used%          share of prefetched blocks that were used\n  \
+        evicted        blocks evicted from memory\n  \
+        blocks         blocks in memory\n  \
         size, c        size of the caches, and its limit\n  \
         l2read, l2h%   with cache devices: look-ups there, and the share of hits\n  \
         l2bytes        bytes read from cache devices\n  \

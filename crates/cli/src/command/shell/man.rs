@@ -33,16 +33,18 @@ fn write(all: Command, dir: &Path) -> io::Result<()> {
     let mut all = all.disable_help_subcommand(true);
     all.build();
     let name = all.get_name().to_owned();
-    write_page(all, &name, dir)
+    write_page(all, &name, &name, dir)
 }
 
-/// The page of a command and those of its subcommands. `name`: its words, joined by dashes.
-fn write_page(command: Command, name: &str, dir: &Path) -> io::Result<()> {
+/// The page of a command and those of its subcommands. `name`: its words, joined by dashes. `typed`: the same
+/// words, joined by spaces; a verb may have a dash of its own.
+fn write_page(command: Command, name: &str, typed: &str, dir: &Path) -> io::Result<()> {
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
-        write_page(verb.clone(), &format!("{name}-{}", verb.get_name()), dir)?;
+        let (name, typed) = (format!("{name}-{}", verb.get_name()), format!("{typed} {}", verb.get_name()));
+        write_page(verb.clone(), &name, &typed, dir)?;
     }
     // Clap names a deferred command after the program and its own last word only.
-    let command = command.display_name(name).bin_name(name.replace('-', " "));
+    let command = command.display_name(name).bin_name(typed);
     let page = clap_mangen::Man::new(command).source(concat!("Cenote ", env!("CARGO_PKG_VERSION")));
     page.generate_to(dir).map(drop)
 }
@@ -63,6 +65,7 @@ mod tests {
         assert!(page("cenote.1").contains("cenote\\-zpool(1)"));
         assert!(page("cenote-zpool-create.1").contains("\\fBcenote zpool create\\fR"));
         assert!(page("cenote-zfs-create.1").contains("\\fBcenote zfs create\\fR"));
+        assert!(page("cenote-zfs-load-key.1").contains("\\fBcenote zfs load\\-key\\fR"));
         assert!(!folder.path().join("cenote-complete.1").exists(), "a hidden command has a page");
     }
 }

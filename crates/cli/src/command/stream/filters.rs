@@ -18,7 +18,7 @@ use crate::session::Session;
     after_help = "The stream goes from standard input to standard output. A block that can't be decompressed \
         stays as it is. Types: off (only the record changes), gzip, lz4, lzjb, zle, zstd; without one, the \
         recorded type, or lz4 if the record says that the block is not compressed.\n\n\
-        Example: zfs send -c tank/home@monday | cenote stream decompress 128,0,lz4 | zfs receive pool/home"
+        Example: cenote zfs send -c tank/home@monday | cenote stream decompress 128,0,lz4 > home.zs"
 )]
 pub struct Decompress {
     /// Report each record
@@ -35,7 +35,7 @@ pub struct Decompress {
     after_help = "The stream goes from standard input to standard output. Blocks that would not become \
         smaller are stored uncompressed; encrypted ones stay as they are. ALGORITHM is a value of the \
         property compression: off, lz4, gzip-9, zstd-19, zstd-fast-10 ...\n\n\
-        Example: zfs send -c tank/home@monday | cenote stream recompress zstd-19 > home.zs"
+        Example: cenote zfs send -c tank/home@monday | cenote stream recompress zstd-19 > home.zs"
 )]
 pub struct Recompress {
     /// Level of zstd, 1 to 19 [default: 3]
@@ -52,7 +52,7 @@ pub struct Recompress {
 #[derive(Debug, Args)]
 #[command(after_help = "The stream goes from standard input to standard output, without these WRITE and \
         WRITE_EMBEDDED records: the received file has a hole there, or keeps its old block.\n\n\
-        Example: zfs send tank/home@monday | cenote stream drop-record 3545761,18446744073709486080")]
+        Example: cenote zfs send tank/home@monday | cenote stream drop-record 3545761,18446744073709486080")]
 pub struct DropRecord {
     /// Report each record
     #[arg(short = 'v')]

@@ -16,11 +16,11 @@ use crate::session::{Session, print, print_json};
     after_help = "A full stream replaces the image, an increment changes it. Prints the guid of the last \
         snapshot: give it with -g to apply the next increment to this image only.\n\n\
         Examples:\n  \
-        zfs send -c tank/vm@1 | cenote stream raw /dev/sdd\n  \
-        zfs send -c -I @1 tank/vm@3 | cenote stream raw -g 16731506615198184313 /dev/sdd"
+        cenote zfs send -c tank/vm@1 | cenote stream raw /dev/sdd\n  \
+        cenote zfs send -c -I @1 tank/vm@3 | cenote stream raw -g 16731506615198184313 /dev/sdd"
 )]
 pub struct Raw {
-    /// Say that this is the image's guid
+    /// Print a sentence, not the guid alone
     #[arg(short = 'v')]
     pub verbose: bool,
     /// Accepted for scripts: memory is bounded anyway

@@ -19,7 +19,7 @@ use crate::session::{JsonArray, Session, print, print_json};
 #[command(
     after_help = "The text is that of `zstream dump`; with --json, an array of its lines. A damaged stream \
         is shown up to the defect, and the exit status is 1.\n\n\
-        Example: zfs send tank/home@monday | cenote stream dump -v"
+        Example: cenote zfs send tank/home@monday | cenote stream dump -v"
 )]
 pub struct Dump {
     /// Ignore checksums

@@ -57,8 +57,9 @@ pub struct Bookmark {
     A block of a file that differs in all redaction snapshots goes on the bookmark's list, and `zfs send \
     --redact` leaves it out: the received file has a hole there. Names, attributes and other metadata are \
     never left out.\n\n\
-    Example: cenote zfs redact tank/home@monday public tank/clean@1\n         \
-    cenote zfs send --redact public tank/home@monday | zfs receive pool/public"
+    Examples:\n  \
+    cenote zfs redact tank/home@monday public tank/clean@1\n  \
+    cenote zfs send --redact public tank/home@monday | cenote zfs receive pool/public"
 )]
 pub struct Redact {
     /// The snapshot

@@ -63,7 +63,7 @@ impl Activity {
     /// All, with names and descriptions.
     pub const ALL: [(&str, Activity, &str); 9] = [
         ("discard", Activity::Discard, "A checkpoint is being discarded"),
-        ("free", Activity::Free, "What was destroyed is being freed"),
+        ("free", Activity::Free, "Space of destroyed datasets is being freed"),
         ("initialize", Activity::Initialize, "Devices are being initialized"),
         ("replace", Activity::Replace, "Devices are being replaced"),
         ("remove", Activity::Remove, "A device is being removed"),

@@ -21,6 +21,10 @@ use crate::session::Session;
 /// The columns, by the names that `-o`, `-s` and `-S` take.
 const FIELDS: &str = "type,name,used,quota,objused,objquota";
 
+/// Help of `zfs groupspace`, which shares the options of `zfs userspace`.
+pub const GROUP_HELP: &str = "Owners are shown by number: only the pool's own machine knows their names.\n\n\
+    Example: cenote zfs groupspace -o name,used -S used tank/home";
+
 /// `zfs userspace`, `groupspace`
 #[derive(Debug, Args)]
 #[command(after_help = "Owners are shown by number: only the pool's own machine knows their names.\n\n\
