@@ -27,10 +27,12 @@ use crate::command;
 #[derive(Debug, Parser)]
 #[command(name = "cenote", version, propagate_version = true)]
 #[command(arg_required_else_help = true, disable_help_flag = true)]
-#[command(
-    after_help = "Exit status: 0 done, 1 failed, 2 used incorrectly, 3 damaged data or lost redundancy \
-        found, or a scan without some datasets."
-)]
+#[command(after_help = "Examples:\n  \
+        cenote zpool status\n  \
+        cenote ls -l tank/home@monday:/documents\n  \
+        cenote verify -d /mnt/images tank\n\n\
+        Exit status: 0 done, 1 failed, 2 used incorrectly, 3 damaged data or lost redundancy \
+        found, or a scan without some datasets.")]
 pub struct Cli {
     /// The command to run.
     #[command(subcommand)]
@@ -176,6 +178,9 @@ impl Cli {
         if let Some(tool) = tool {
             argv[0] = "cenote".into();
             argv.insert(1, tool);
+        }
+        if let Some(help) = common::help(&argv) {
+            return Err(help);
         }
         let mut command = Cli::command();
         if let Some(refused) = refuse_short_help(&mut command, &argv, as_tool) {

@@ -20,7 +20,7 @@
 //!
 //! Source: Linux `fs/fuse/control.c` (`abort`), prctl(2).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat};
+use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, UnmountFlags, fsconfig_create, fsmount, fsopen,
 };
@@ -122,9 +123,13 @@ pub fn take_down_left(list: &str) {
 }
 
 fn abort(control: &OwnedFd, connection: u32) {
-    // It has no file once it has ended.
-    let file = openat(control, format!("{connection}/abort"), OFlags::WRONLY, Mode::empty());
-    file.and_then(|file| rustix::io::write(file, b"1")).ok();
+    abort_file(control, connection).and_then(|file| rustix::io::write(file, b"1")).ok();
+}
+
+/// The file that aborts a connection. It is gone once the connection has ended.
+fn abort_file(control: &OwnedFd, connection: u32) -> rustix::io::Result<OwnedFd> {
+    let path = format!("{connection}/abort");
+    openat(control, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Starts a guard, once: `command` makes a process that hands its standard input, line by line, to a
@@ -205,7 +210,9 @@ impl Drop for Watched {
 /// The guarded connections of another process.
 #[derive(Debug)]
 pub struct Guarded {
-    connections: BTreeSet<u32>,
+    /// With the files that abort them. They are opened early: once a connection has ended, its number may be
+    /// that of another process's mount, and the open file of the old connection does nothing.
+    connections: BTreeMap<u32, Option<OwnedFd>>,
     control: OwnedFd,
 }
 
@@ -215,14 +222,18 @@ impl Guarded {
     /// # Errors
     /// There is no control file system, and it can't be mounted (only root may).
     pub fn new() -> io::Result<Guarded> {
-        Ok(Guarded { connections: BTreeSet::new(), control: control()? })
+        Ok(Guarded { connections: BTreeMap::new(), control: control()? })
     }
 
     /// Processes a line.
     pub fn heed(&mut self, line: &str) {
         let known = line.split_at_checked(1).and_then(|(what, number)| Some((what, number.parse().ok()?)));
         match known {
-            Some(("+", connection)) => _ = self.connections.insert(connection),
+            Some(("+", connection)) => match abort_file(&self.control, connection) {
+                // It has ended meanwhile.
+                Err(Errno::NOENT) => {}
+                file => _ = self.connections.insert(connection, file.ok()),
+            },
             Some(("-", connection)) => _ = self.connections.remove(&connection),
             _ => {}
         }
@@ -230,7 +241,12 @@ impl Guarded {
 
     /// Aborts the connections: all users get an error.
     pub fn abort(&self) {
-        self.connections.iter().for_each(|connection| abort(&self.control, *connection));
+        for (connection, file) in &self.connections {
+            match file {
+                Some(file) => _ = rustix::io::write(file, b"1").ok(),
+                None => abort(&self.control, *connection),
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! positions are combined. A verb's own option keeps its letter: `-d` of `zfs destroy` defers, so disks are
 //! then named by `--disks`, or by `-d` before the verb.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use cenote_policy::PolicyName;
@@ -85,13 +86,39 @@ impl Common {
     }
 }
 
-/// Adds the common options to a command and its subcommands, except where they define one themselves.
+/// The line of a verb's help about the common options, which would bury its own.
+const ELSEWHERE: &str = "Options of every command (--disks, --key, --json ...): see `cenote help options`.";
+
+/// `cenote help options`, if that was typed: the common options alone.
+pub fn help(argv: &[OsString]) -> Option<clap::Error> {
+    let [_, words @ ..] = argv else { return None };
+    if words != ["help", "options"] {
+        return None;
+    }
+    let shown = Command::new("cenote")
+        .about("Options of every command, before or after its verb")
+        .override_usage("cenote [OPTIONS] <COMMAND>")
+        .disable_help_flag(true);
+    Common::augment_args(shown).try_get_matches_from(["cenote", "--help"]).err()
+}
+
+/// Adds the common options to a command and its subcommands, except where they define one themselves. Of them,
+/// help shows only itself.
 pub fn with_common(mut command: Command) -> Command {
+    let after = command.get_after_help().map(|text| format!("\n\n{text}")).unwrap_or_default();
+    if !after.contains(ELSEWHERE) {
+        command = command.after_help(format!("{ELSEWHERE}{after}"));
+    }
     for option in Common::augment_args(Command::default()).get_arguments() {
         if command.get_arguments().all(|own| own.get_id() != option.get_id()) {
             let is_taken =
                 command.get_arguments().any(|own| letters(own).any(|it| option.get_short() == Some(it)));
-            command = command.arg(if is_taken { option.clone().short(None) } else { option.clone() });
+            let option = if is_taken { option.clone().short(None) } else { option.clone() };
+            let is_help = option.get_id() == "help";
+            command = command.arg(match is_help {
+                true => option.help_heading(None::<&str>),
+                false => option.hide(true),
+            });
         }
     }
     command.mut_subcommands(with_common)

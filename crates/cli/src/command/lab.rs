@@ -27,6 +27,9 @@ use crate::session::Session;
 
 /// Commands of the lab.
 #[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:\n  \
+    cenote lab run pools --quick nvme=/tank/bench hdd=/srv/bench\n  \
+    cenote lab advise tank")]
 pub enum Lab {
     /// Run a study: measure folders, files or devices, and write the report
     Run(run::Run),

@@ -17,6 +17,10 @@ use crate::session::Session;
 
 /// `cenote stream` and its verbs.
 #[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:\n  \
+    cenote stream verify home.zfs\n  \
+    cenote stream ls -l home.zfs /documents\n  \
+    cenote zfs send tank/home@monday | cenote stream dump -v")]
 pub enum Stream {
     /// Show a stream's records and totals, like zstream dump
     Dump(shows::Dump),

@@ -18,6 +18,9 @@ use crate::session::{Session, print, print_json, unless_interrupted};
 
 /// Commands on traces.
 #[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:\n  \
+    cenote trace record --seconds 600 tank evening.csv.zst\n  \
+    cenote trace show evening.csv.zst")]
 pub enum TraceCommand {
     /// Record the cache look-ups and device operations of a pool that the daemon holds
     Record(record::Record),

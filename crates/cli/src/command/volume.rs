@@ -20,6 +20,9 @@ use crate::session::{Session, Target, print_json};
 
 /// `cenote volume` and its verbs.
 #[derive(Debug, Subcommand)]
+#[command(after_help = "Examples:\n  \
+    cenote volume cp tank/vm vm.img\n  \
+    cenote volume clients")]
 pub enum VolumeCommand {
     /// Copy a volume's content out or in, preserving holes
     Cp(VolumeCp),

@@ -36,6 +36,10 @@ use crate::session::Session;
 /// `cenote zfs` and its verbs.
 #[derive(Debug, Subcommand)]
 #[command(display_name = "cenote")]
+#[command(after_help = "Examples:\n  \
+    cenote zfs create -o compression=zstd tank/home\n  \
+    cenote zfs snapshot -r tank/home@monday\n  \
+    cenote zfs list -t all -o name,used,refer -r tank")]
 pub enum Zfs {
     /// Create a file system or volume
     Create(create::Create),

@@ -38,6 +38,10 @@ use shown::{iostat, repeat};
 /// `cenote zpool` and its verbs.
 #[derive(Debug, Subcommand)]
 #[command(display_name = "cenote")]
+#[command(after_help = "Examples:\n  \
+    cenote zpool create tank mirror disk1.img disk2.img\n  \
+    cenote zpool status -v tank\n  \
+    cenote zpool scrub -w tank")]
 pub enum Zpool {
     /// Create a pool on devices or files
     Create(create::Create),

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, Args, Command};
 
+use crate::args::common::HEADING;
 use crate::outcome::{CliError, Outcome};
 use crate::render::escape_terminal;
 use crate::session::{Session, print};
@@ -162,7 +163,9 @@ impl<'a> Typed<'a> {
     }
 
     fn options(&self) -> Vec<Candidate> {
-        let shown = self.command.get_arguments().filter(|arg| !arg.is_hide_set() && !arg.is_positional());
+        // Help hides the common options, which a person may type nevertheless.
+        let is_offered = |arg: &&Arg| !arg.is_hide_set() || arg.get_help_heading() == Some(HEADING);
+        let shown = self.command.get_arguments().filter(is_offered).filter(|arg| !arg.is_positional());
         let words = |arg: &Arg| {
             let about = arg.get_help().map(ToString::to_string).unwrap_or_default();
             let short = arg.get_short().map(|letter| format!("-{letter}"));

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::source;
 use crate::outcome::{CliError, Outcome};
-use crate::render::nice_bytes;
+use crate::render::{counted, nice_bytes};
 use crate::session::{JsonArray, Session, print, print_json};
 
 /// `cenote stream dump`
@@ -117,10 +117,10 @@ impl Verify {
                 json.end()?;
             }
             None => print(format!(
-                "{} in {} streams, {} records: {} wrong, {} odd\n",
+                "{} in {}, {}: {} wrong, {} odd\n",
                 nice_bytes(verified.bytes),
-                verified.streams,
-                verified.records,
+                counted(verified.streams, "stream"),
+                counted(verified.records, "record"),
                 verified.wrong,
                 verified.odd
             ))?,
