@@ -102,8 +102,8 @@ pub fn help(argv: &[OsString]) -> Option<clap::Error> {
     Common::augment_args(shown).try_get_matches_from(["cenote", "--help"]).err()
 }
 
-/// Adds the common options to a command and its subcommands, except where they define one themselves. Of them,
-/// help shows only itself.
+/// Adds the common options to a command and its subcommands, except where they define one themselves. The
+/// help of a verb shows only `--help` of them.
 pub fn with_common(mut command: Command) -> Command {
     let after = command.get_after_help().map(|text| format!("\n\n{text}")).unwrap_or_default();
     if !after.contains(ELSEWHERE) {
@@ -111,8 +111,8 @@ pub fn with_common(mut command: Command) -> Command {
     }
     for option in Common::augment_args(Command::default()).get_arguments() {
         if command.get_arguments().all(|own| own.get_id() != option.get_id()) {
-            let is_taken =
-                command.get_arguments().any(|own| letters(own).any(|it| option.get_short() == Some(it)));
+            let has_letter = |own: &Arg| letters(own).any(|it| option.get_short() == Some(it));
+            let is_taken = command.get_arguments().any(has_letter);
             let option = if is_taken { option.clone().short(None) } else { option.clone() };
             let is_help = option.get_id() == "help";
             command = command.arg(match is_help {
