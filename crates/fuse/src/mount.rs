@@ -145,11 +145,12 @@ fn clear_dead(dir: &Path, subtype: &str) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether the server is gone. `ECONNABORTED`: its connection is being torn down.
+/// Whether the server is gone. `ECONNABORTED`: its connection is being torn down. `ECANCELED`: the request's
+/// ring ended (`fuse_uring_send_in_task`).
 fn is_dead(dir: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
     let asked = statx(CWD, dir, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
-    matches!(asked, Err(Errno::NOTCONN | Errno::CONNABORTED))
+    matches!(asked, Err(Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED))
 }
 
 /// Mounts on `dir` and opens the connection.
