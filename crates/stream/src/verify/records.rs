@@ -139,12 +139,18 @@ impl Records {
         if offset.checked_add(bytes).is_none_or(|end| end > 1 << 63) {
             wrong("a block lies beyond the largest object");
         }
+        self.owner(object, offset, finder);
+        self.last_block = Some((object, offset));
+    }
+
+    /// Checks that the stream describes a block's object before it.
+    fn owner(&self, object: ObjectId, offset: u64, finder: &mut Finder<'_>) {
         // A resumed stream begins within an object.
         let is_known = self.announced.contains(&object) || self.is_resumed && self.last_block.is_none();
         if !is_known && self.last_block.is_none_or(|(last, _)| last != object) {
-            wrong("a block belongs to an object that the stream does not describe before it");
+            let why = "a block belongs to an object that the stream does not describe before it";
+            finder.find(Severity::Wrong, (Some(object), Some(offset)), why);
         }
-        self.last_block = Some((object, offset));
     }
 
     fn write(&mut self, record: &Write, payload: &Bytes, finder: &mut Finder<'_>) {
@@ -167,9 +173,11 @@ impl Records {
         let WriteEmbedded { object, offset, length, physical_bytes, .. } = *record;
         self.need(StreamFeatures::EMBED_DATA, Severity::Wrong, "embedded blocks", finder);
         let at = (Some(object), Some(offset));
-        match record.is_spill() {
-            true => finder.find(Severity::Odd, at, "an embedded spill block, which OpenZFS up to 2.4 loses"),
-            false => self.place(object, offset, length, finder),
+        if record.is_spill() {
+            finder.find(Severity::Odd, at, "an embedded spill block, which OpenZFS up to 2.4 loses");
+            self.owner(object, offset, finder);
+        } else {
+            self.place(object, offset, length, finder);
         }
         let bytes = payload.slice(..(physical_bytes as usize).min(payload.len()));
         if record.embedded_type != 0 || u64::from(record.logical_bytes) > length {
