@@ -11,7 +11,7 @@
 //! failed disk (hot spares, `autoreplace`, `autoexpand`) are tasks of the engine, not of the agent.
 //!
 //! Read in this order: [`rules`], [`watch`] (the main loop), [`schedule`], [`findings`], [`smart`],
-//! [`record`], [`alerts`].
+//! [`record`], [`alerts`], [`webhook`].
 
 mod alerts;
 mod findings;
@@ -20,7 +20,9 @@ pub mod rules;
 mod schedule;
 pub mod smart;
 pub mod watch;
+mod webhook;
 
 pub use alerts::{Alert, Tell};
 pub use rules::Rules;
 pub use watch::keep_watch;
+pub use webhook::Webhook;

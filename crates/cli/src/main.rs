@@ -11,15 +11,14 @@ mod limits;
 mod message;
 mod outcome;
 mod render;
-mod sandbox;
 mod session;
 mod streams;
-mod webhook;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use args::{Cli, Command, Deferred};
+use cenote_serve::sandbox;
 use clap::CommandFactory;
 use outcome::{CliError, Outcome, Say};
 use session::Session;

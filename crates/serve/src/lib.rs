@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Read in this order: [`socket`], [`requests`] and [`run`] (verbs), [`listen`] (admission and limits),
-//! [`tls`], [`config`]; for volumes [`nbd`], [`iscsi`], [`vhost`], [`ublk`].
+//! [`tls`], [`config`], [`sandbox`]; for volumes [`nbd`], [`iscsi`], [`vhost`], [`ublk`].
 
 pub mod config;
 mod disk;
@@ -15,6 +15,7 @@ pub mod listen;
 pub mod nbd;
 pub mod requests;
 pub mod run;
+pub mod sandbox;
 pub mod socket;
 pub mod tls;
 pub mod ublk;

@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 
 use cenote_fuse::guard::Guarded;
 use cenote_fuse::mount::hand;
+use cenote_serve::sandbox;
 use clap::Args;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -20,7 +21,6 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};
-use crate::sandbox;
 
 /// `cenote guard`
 #[derive(Debug, Args)]

@@ -28,6 +28,7 @@ use cenote_host::kstat::files::keep_kstats;
 use cenote_host::lock::StateLock;
 use cenote_host::record;
 use cenote_serve::requests::Verbs;
+use cenote_serve::sandbox;
 use cenote_serve::socket::Listener;
 use clap::{Args, ValueEnum};
 use opening::Opening;
@@ -38,7 +39,6 @@ use crate::command::guard;
 use crate::daemon::{SOCKET, VARIABLE};
 use crate::message::{say, use_json};
 use crate::outcome::{CliError, Outcome};
-use crate::sandbox;
 use crate::session::{Session, at_least_bytes, interrupted};
 
 /// Time that commands have to end when the daemon does.

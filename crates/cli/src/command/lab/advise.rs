@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cenote_agent::Webhook;
 use cenote_control::running::advise::Advise as Request;
 use cenote_lab::advice::facts::Look;
 use cenote_lab::advice::watch::{Settings, watch};
@@ -24,7 +25,6 @@ use super::failed;
 use crate::args::common::HERE;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_bytes, print_json};
-use crate::webhook::Webhook;
 
 /// `cenote lab advise`
 #[derive(Debug, Args)]

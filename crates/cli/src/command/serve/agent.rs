@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use cenote_agent::{Rules, Tell, keep_watch};
+use cenote_agent::{Rules, Tell, Webhook, keep_watch};
 use cenote_host::events::Events;
 use cenote_host::suspended::turned;
 use cenote_runtime::{AbortOnDrop, Runtime};
@@ -13,7 +13,6 @@ use futures::FutureExt;
 
 use crate::message::say;
 use crate::outcome::CliError;
-use crate::webhook::Webhook;
 
 /// An agent with its rules.
 pub struct Agent {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use cenote_agent::Webhook;
 use cenote_lab::advice::Facts;
 use cenote_lab::advice::facts::Look;
 use cenote_lab::advice::watch::{Event, EventKind, World};
@@ -11,7 +12,6 @@ use cenote_lab::{LabError, Result};
 use super::metrics::Page;
 use crate::render::{iso_utc, json_line};
 use crate::session::print;
-use crate::webhook::Webhook;
 
 /// How often the stop request is polled.
 const TICK: Duration = Duration::from_millis(200);

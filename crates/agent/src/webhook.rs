@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cenote_control::ControlError;
 use serde::Serialize;
 use ureq::Agent;
 use ureq::tls::{TlsConfig, TlsProvider};
-
-use crate::outcome::CliError;
 
 /// The time limit of one attempt: watching waits for it.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -23,9 +22,9 @@ impl Webhook {
     ///
     /// # Errors
     /// It is not an HTTP URL.
-    pub fn new(url: &str) -> Result<Webhook, CliError> {
+    pub fn new(url: &str) -> Result<Webhook, ControlError> {
         if !url.starts_with("https://") && !url.starts_with("http://") {
-            return Err(CliError::Usage(format!("webhook {url}: must begin with https:// or http://")));
+            return Err(ControlError::Usage(format!("webhook {url}: must begin with https:// or http://")));
         }
         // The same cryptography as for encrypted pools, so that the program contains only one.
         let crypto = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
