@@ -5,7 +5,6 @@ pub mod dump;
 pub mod files;
 mod form;
 pub mod guard;
-mod json;
 pub mod lab;
 pub mod mount;
 mod not_yet;

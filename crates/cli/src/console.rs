@@ -10,7 +10,7 @@ use cenote_control::{Console, Input, Note};
 use parking_lot::Mutex;
 
 use crate::message::print_note;
-use crate::session::Progress;
+use crate::session::{Progress, bytes_line, files_line};
 use crate::streams::streams;
 
 /// The terminal.
@@ -29,7 +29,7 @@ impl Console for Terminal {
         match now {
             None => shown.take().into_iter().for_each(|line| line.finish()),
             Some(now) => {
-                let line = shown.get_or_insert_with(|| Progress::bytes(now.total_bytes, false));
+                let line = shown.get_or_insert_with(|| bytes_line(now.total_bytes, false));
                 line.message(now.what);
                 line.total(now.total_bytes);
                 line.set(now.done_bytes);
@@ -42,7 +42,7 @@ impl Console for Terminal {
         match now {
             None => shown.take().into_iter().for_each(|line| line.finish()),
             Some(now) => {
-                let line = shown.get_or_insert_with(Progress::files);
+                let line = shown.get_or_insert_with(files_line);
                 line.message(now.what);
                 line.set(now.files);
             }

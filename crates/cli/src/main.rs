@@ -10,7 +10,6 @@ mod daemon;
 mod limits;
 mod message;
 mod outcome;
-mod render;
 mod session;
 mod streams;
 

@@ -16,9 +16,10 @@ use std::io::Write;
 use std::sync::atomic::Ordering;
 
 use cenote_control::Note;
+use cenote_control::text::visible;
+use cenote_shown::json::line;
 use serde_json::json;
 
-use crate::render::{json_line, visible};
 use crate::streams::streams;
 
 /// Prints all later messages as JSON.
@@ -57,12 +58,12 @@ pub fn print_note(note: Note) {
         }
         return;
     }
-    let line = match (streams.json.load(Ordering::Relaxed), note) {
+    let shown = match (streams.json.load(Ordering::Relaxed), note) {
         (true, Note::Said(text) | Note::Bare(text) | Note::Line(text)) => {
-            json_line(&json!({"message": text})).unwrap_or_default()
+            line(&json!({"message": text})).unwrap_or_default()
         }
         (true, Note::Failed { text, status }) => {
-            json_line(&json!({"error": text, "status": status})).unwrap_or_default()
+            line(&json!({"error": text, "status": status})).unwrap_or_default()
         }
         (false, Note::Bare(text) | Note::Line(text)) => visible(&text) + "\n",
         (false, Note::Failed { text, .. }) if streams.nameless.load(Ordering::Relaxed) => {
@@ -70,5 +71,5 @@ pub fn print_note(note: Note) {
         }
         (false, Note::Said(text) | Note::Failed { text, .. }) => visible(&format!("cenote: {text}")) + "\n",
     };
-    let _ = (&*streams.stderr).write_all(line.as_bytes());
+    let _ = (&*streams.stderr).write_all(shown.as_bytes());
 }

@@ -4,7 +4,6 @@
 //! A target is written `pool/dataset[@snapshot][:/path]`.
 
 mod interrupt;
-mod json_array;
 mod progress;
 mod target;
 
@@ -17,24 +16,24 @@ use std::sync::{Arc, OnceLock};
 use cenote_cache::CacheOptions;
 use cenote_control::remote::Daemon;
 use cenote_control::session::{GivenKeys, named};
+use cenote_control::text::{parse_bytes, visible};
 use cenote_control::{Caller, Options, Session as Control, State};
 use cenote_dataset::Dataset;
 use cenote_format::units::Txg;
 use cenote_host::pools::Pools;
 use cenote_policy::PolicyName;
 use cenote_runtime::Runtime;
+use cenote_shown::json;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub use cenote_control::files::Target;
 pub use cenote_control::session::{dataset, meant, pool_of};
 pub use interrupt::{interrupted, unless_interrupted};
-pub use json_array::JsonArray;
-pub use progress::{Progress, watch};
+pub use progress::{Progress, bytes_line, files_line, text_line, watch};
 pub use target::TargetParser;
 
 use crate::args::common::Common;
 use crate::outcome::{CliError, Outcome};
-use crate::render::{json_line, json_lines, parse_bytes, visible};
 use crate::streams::{caller, streams};
 
 /// Default cache size.
@@ -129,6 +128,15 @@ impl Session {
         self.common.json
     }
 
+    /// Prints an answer: with `--json` as JSON, otherwise as text. Only the printed form is made.
+    pub fn show<T: AsRef<str>, V: serde::Serialize>(
+        &self,
+        text: impl FnOnce() -> T,
+        json: impl FnOnce() -> V,
+    ) -> Result<(), CliError> {
+        if self.json() { print_json(&json()) } else { print(text()) }
+    }
+
     /// The common options as typed.
     pub fn common(&self) -> &Common {
         &self.common
@@ -166,8 +174,11 @@ pub fn raise_file_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// Standard output, buffered; errors name it.
-pub fn stdout() -> BufWriter<Arc<File>> {
+/// Standard output, buffered.
+pub type Stdout = BufWriter<Arc<File>>;
+
+/// Standard output, buffered.
+pub fn stdout() -> Stdout {
     BufWriter::with_capacity(1 << 16, streams().stdout.clone())
 }
 
@@ -190,6 +201,6 @@ pub fn print_bytes(bytes: impl AsRef<[u8]>) -> Result<(), CliError> {
 
 /// Writes a value as indented JSON to standard output.
 pub fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> {
-    let text = if streams().stdout_screen().is_some() { json_lines(value) } else { json_line(value) };
+    let text = if streams().stdout_screen().is_some() { json::lines(value) } else { json::line(value) };
     print(text.map_err(|error| CliError::io("JSON")(io::Error::other(error)))?)
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::render::quoted;
+use cenote_control::text::quoted;
 
 /// The command line as recorded in the pool's history: without keys.
 pub fn as_noted(argv: &[OsString]) -> String {

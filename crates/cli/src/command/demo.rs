@@ -11,10 +11,10 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use cenote_control::text::duration;
 use clap::Args;
 
 use crate::outcome::{CliError, Outcome};
-use crate::render::duration;
 use crate::session::{self, Session};
 
 /// The disks, compressed.

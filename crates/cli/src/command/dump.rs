@@ -1,14 +1,9 @@
 //! `cenote dump`: shows any on-disk structure, like `zdb`.
 //!
-//! The engine reports the fields of a structure; `text` and `json` format them.
+//! The engine reports the fields of a structure; `cenote_shown::inspect::dump` formats them.
 
-mod json;
-mod text;
-
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use cenote_dataset::{Dataset, Mos};
 use cenote_device::{Device, FileDevice, OpenOptions};
@@ -17,10 +12,11 @@ use cenote_inspect::dump::block::{self, Address};
 use cenote_inspect::dump::object::{self, Parts};
 use cenote_inspect::dump::{Sink, datasets, features, label, metaslabs, nvlist, tables, zil};
 use cenote_object::Objset;
+use cenote_shown::inspect::dump::{Json, Text};
 use clap::{Args, Subcommand};
 
 use crate::outcome::{CliError, Outcome};
-use crate::session::{self, Session};
+use crate::session::{self, Session, Stdout};
 
 /// `cenote dump`
 #[derive(Debug, Args)]
@@ -142,8 +138,6 @@ pub enum What {
     },
 }
 
-type Out = BufWriter<Arc<File>>;
-
 impl Dump {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
@@ -153,17 +147,17 @@ impl Dump {
             return session::print_bytes(bytes).map(|()| Outcome::Done);
         }
         if session.json() {
-            let mut sink = json::Json::new(session::stdout());
+            let mut sink = Json::new(session::stdout());
             show(session, self.what, &mut sink).await?;
             return written(sink.finish());
         }
-        let mut sink = text::Text::new(session::stdout());
+        let mut sink = Text::new(session::stdout());
         show(session, self.what, &mut sink).await?;
         written(sink.finish())
     }
 }
 
-fn written(finished: io::Result<Out>) -> Result<Outcome, CliError> {
+fn written(finished: io::Result<Stdout>) -> Result<Outcome, CliError> {
     finished.and_then(|mut out| out.flush()).map_err(CliError::io("standard output"))?;
     Ok(Outcome::Done)
 }

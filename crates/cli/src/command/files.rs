@@ -4,7 +4,6 @@ mod cat;
 pub mod cp;
 mod du;
 pub mod find;
-pub mod line;
 mod ls;
 mod stat;
 

@@ -1,12 +1,12 @@
 //! `cenote scan`: lists every file of datasets and snapshots, straight from dnodes and directories.
 
-mod summary;
-
 use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
 use cenote_control::inspect::scan::{Format as Form, Scan as Request, Scanned, Separator as End};
+use cenote_shown::inspect::scan;
+use cenote_shown::json;
 use clap::{Args, ValueEnum};
 
 use crate::outcome::{CliError, Outcome, Printed};
@@ -137,8 +137,8 @@ impl Scan {
         let Scanned { datasets, summary } = answered.answer;
         let Some(summary) = summary else { return Ok(answered.outcome) };
         let text = match session.json() {
-            true => summary::json(&summary)?,
-            false => summary::text(&summary, datasets),
+            true => json::lines(&scan::json(&summary)).map_err(|error| CliError::io("JSON")(error.into()))?,
+            false => scan::text(&summary, datasets),
         };
         let written = file.unwrap_or(raw_stdout()?).write_all(text.as_bytes());
         Ok(answered.outcome.printed(written.map_err(CliError::io(self.output_name()))))

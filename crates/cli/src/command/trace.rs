@@ -4,17 +4,17 @@ mod around;
 mod record;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
+use cenote_control::text::parse_bytes;
 use cenote_policy::PolicyName;
+use cenote_shown::trace;
 use cenote_study::StudyError;
-use cenote_study::trace::{CacheSize, Draw, Drawn, Point, Replayed, SecondSize, Shown, ShownPart};
+use cenote_study::trace::{CacheSize, Draw, SecondSize};
 use cenote_study::trace::{Replay as ReplayRequest, Show as ShowRequest};
 use clap::{Args, Subcommand};
 
 use crate::outcome::{CliError, Outcome};
-use crate::render::{Align, Table, duration, nice_bytes, parse_bytes};
-use crate::session::{Session, print, print_json, unless_interrupted};
+use crate::session::{Session, unless_interrupted};
 
 /// Commands on traces.
 #[derive(Debug, Subcommand)]
@@ -123,50 +123,9 @@ fn refused(error: StudyError) -> CliError {
 impl Show {
     async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let shown = ShowRequest { file: self.file }.run(session.runtime()).await.map_err(refused)?;
-        match session.json() {
-            true => print_json(&shown)?,
-            false => print(summary(&shown) + &by_part(&shown))?,
-        }
+        session.show(|| trace::show(&shown), || &shown)?;
         Ok(Outcome::Done)
     }
-}
-
-fn summary(shown: &Shown) -> String {
-    let mut table = Table::new([("", Align::Left), ("", Align::Right)]);
-    table.row(["requests".to_owned(), shown.requests.to_string()]);
-    table.row(["writes".to_owned(), shown.writes.to_string()]);
-    table.row(["blocks".to_owned(), shown.blocks.to_string()]);
-    table.row(["requests per block".to_owned(), format!("{:.1}", shown.requests_per_block)]);
-    table.row(["requested".to_owned(), nice_bytes(shown.bytes)]);
-    table.row(["footprint".to_owned(), nice_bytes(shown.footprint_bytes)]);
-    let reads = ("device reads", shown.device_reads, shown.device_read_bytes);
-    let writes = ("device writes", shown.device_writes, shown.device_write_bytes);
-    for (op, operations, bytes) in [reads, writes].into_iter().filter(|(_, operations, _)| *operations > 0) {
-        table.row([op.to_owned(), format!("{operations} of {}", nice_bytes(bytes))]);
-    }
-    table.row(["duration".to_owned(), duration(Duration::from_nanos(shown.duration_ns))]);
-    table.aligned_rows()
-}
-
-/// The requests by part of the pool, and the share that a special vdev would take.
-fn by_part(shown: &Shown) -> String {
-    let Some([metadata, all]) = shown.special else { return String::new() };
-    let columns = [("DATASET", Align::Left), ("CLASS", Align::Left), ("REQUESTS", Align::Right)];
-    let missed = [("MISSED", Align::Right), ("HITS", Align::Right), ("FROM DEVICES", Align::Right)];
-    let mut table = Table::new(columns.into_iter().chain(missed));
-    for ShownPart { dataset, class, requests, missed, missed_bytes } in &shown.parts {
-        let hits = 100.0 * (requests - missed) as f64 / (*requests).max(1) as f64;
-        let (requests, missed) = (requests.to_string(), missed.to_string());
-        let bytes = nice_bytes(*missed_bytes);
-        table.row([dataset.clone(), (*class).into(), requests, missed, format!("{hits:.1}%"), bytes]);
-    }
-    let percent = |part: u64, all: u64| 100.0 * part as f64 / all.max(1) as f64;
-    format!(
-        "\n{}\nA special vdev would take {:.0}% of these reads from devices ({:.0}% of the bytes).\n",
-        table.aligned(),
-        percent(metadata.missed, all.missed),
-        percent(metadata.missed_bytes, all.missed_bytes)
-    )
 }
 
 impl Replay {
@@ -177,24 +136,9 @@ impl Replay {
         let columns = sizes.len().max(1);
         let request = ReplayRequest { file, policies, sizes, second };
         let replayed = request.run(session.runtime()).await.map_err(refused)?;
-        match session.json() {
-            true => print_json(&replayed)?,
-            false => print(ratios(&replayed, columns, second.is_some()))?,
-        }
+        session.show(|| trace::ratios(&replayed, columns, second.is_some()), || &replayed)?;
         Ok(Outcome::Done)
     }
-}
-
-/// A row for each policy, a column for each size.
-fn ratios(replayed: &[Replayed], sizes: usize, with_l2: bool) -> String {
-    let head = replayed.iter().take(sizes).map(|cell| (nice_bytes(cell.cache_bytes), Align::Right));
-    let title = if with_l2 { "HIT RATIO WITH L2" } else { "HIT RATIO" };
-    let mut table = Table::new([(title.to_owned(), Align::Left)].into_iter().chain(head));
-    for row in replayed.chunks(sizes) {
-        let cells = row.iter().map(|cell| percent(cell.hit_ratio_with_l2.unwrap_or(cell.hit_ratio)));
-        table.row([row[0].policy.to_owned()].into_iter().chain(cells));
-    }
-    table.aligned()
 }
 
 impl CurveCommand {
@@ -202,23 +146,7 @@ impl CurveCommand {
         let CurveCommand { policy, rate, points, file } = self;
         let request = Draw { file, policy, rate, points };
         let drawn = request.run(session.runtime()).await.map_err(refused)?;
-        match session.json() {
-            true => print_json(&drawn)?,
-            false => print(bars(&drawn))?,
-        }
+        session.show(|| trace::bars(&drawn), || &drawn)?;
         Ok(Outcome::Done)
     }
-}
-
-fn bars(drawn: &Drawn) -> String {
-    let mut table = Table::new([("CACHE", Align::Right), ("HIT RATIO", Align::Right), ("", Align::Left)]);
-    for Point { cache_bytes, hit_ratio } in &drawn.points {
-        let bar = "#".repeat((hit_ratio * 50.0).round() as usize);
-        table.row([nice_bytes(*cache_bytes), percent(*hit_ratio), bar]);
-    }
-    table.aligned()
-}
-
-fn percent(ratio: f64) -> String {
-    format!("{:.1} %", ratio * 100.0)
 }

@@ -1,13 +1,11 @@
 //! `cenote verify`: reads every copy and parity column, names damaged blocks, and checks space accounting.
 
-mod damage;
-mod report;
-
 use cenote_control::inspect::verify::Verify as Request;
+use cenote_shown::inspect::verify;
 use clap::Args;
 
 use crate::outcome::{CliError, Outcome, Printed};
-use crate::session::{Session, print, print_json};
+use crate::session::Session;
 use crate::streams::streams;
 
 /// `cenote verify`
@@ -45,9 +43,7 @@ impl Verify {
         let most_findings = self.most as u64;
         let request = Request { pool: self.pool, metadata, no_space, most_findings };
         let answered = session.control().run(request).await?;
-        Ok(answered.outcome.printed(match session.json() {
-            true => print_json(&answered.answer),
-            false => print(report::text(&answered.answer, self.verbose)),
-        }))
+        let report = &answered.answer;
+        Ok(answered.outcome.printed(session.show(|| verify::text(report, self.verbose), || report)))
     }
 }

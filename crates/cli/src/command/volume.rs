@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use cenote_control::files::host::{open_folder, split_destination};
 use cenote_control::remote::Failure;
 use cenote_control::volume::copy::{Copy as Request, Feed, Sink, Way};
+use cenote_shown::files::copy;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::files::cp::print_summary;
 use crate::outcome::{CliError, Outcome, Printed};
 use crate::session::{Session, Target, print_json};
 
@@ -74,7 +74,7 @@ impl VolumeCp {
         let answered = session.control().run_with_files(request, files).await?;
         Ok(match (session.json(), is_out) {
             (false, _) => answered.outcome,
-            (true, true) => answered.outcome.printed(print_summary(&answered.answer)),
+            (true, true) => answered.outcome.printed(print_json(&copy::json(&answered.answer))),
             (true, false) => answered.outcome.printed(print_json(&json!({"bytes": answered.answer.bytes}))),
         })
     }

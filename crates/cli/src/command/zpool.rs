@@ -25,6 +25,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use cenote_control::running::version::OfZpool;
+use cenote_shown::zpool::{Keys, Names};
 use clap::{Args, Subcommand};
 
 use super::form::{Form, TableForm};
@@ -32,7 +33,6 @@ use super::not_yet;
 use super::running::version::Version;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
-use shown::pool_json::{PoolKeys, head};
 use shown::{iostat, repeat};
 
 /// `cenote zpool` and its verbs.
@@ -253,6 +253,26 @@ pub struct DeviceNames {
     /// Show vdev guids instead of names
     #[arg(short = 'g')]
     pub guids: bool,
+}
+
+impl From<DeviceNames> for Names {
+    fn from(DeviceNames { paths, follow, guids }: DeviceNames) -> Names {
+        Names { paths, follow, guids }
+    }
+}
+
+/// How pools are keyed in JSON: by name unless set otherwise.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct PoolKeys {
+    /// Key pools by guid in JSON
+    #[arg(long = "json-pool-key-guid")]
+    pub by_guid: bool,
+}
+
+impl From<PoolKeys> for Keys {
+    fn from(PoolKeys { by_guid }: PoolKeys) -> Keys {
+        if by_guid { Keys::ByGuid } else { Keys::ByName }
+    }
 }
 
 /// `zpool list`

@@ -87,7 +87,7 @@ const MAY_USE_PATHS: [&str; 14] = [
 const MOST_IN_CIRCLE: usize = 5;
 
 /// Crates without any such circle, and with small folders.
-const IN_ROOMS: [&str; 2] = ["lab", "study"];
+const IN_ROOMS: [&str; 3] = ["lab", "shown", "study"];
 /// The maximum number of files of a folder.
 const MOST_IN_FOLDER: usize = 20;
 /// Folders that have more: layers of the engine, one file an idea, and tests.
@@ -263,16 +263,19 @@ fn no_folder_is_crowded() {
 }
 
 /// Commands that work on pools themselves instead of running a verb.
-const ON_POOLS: [&str; 9] = [
-    "allocator.rs",
-    "session.rs",
-    "command/shell/complete",
-    "command/demo",
-    "command/dump",
-    "command/mount",
-    "command/rescue",
-    "command/serve",
-    "command/zpool/manage.rs",
+const ON_POOLS: [&str; 11] = [
+    "cli/src/allocator.rs",
+    "cli/src/session.rs",
+    "cli/src/command/shell/complete",
+    "cli/src/command/demo",
+    "cli/src/command/dump",
+    "cli/src/command/mount",
+    "cli/src/command/rescue",
+    "cli/src/command/serve",
+    "cli/src/command/zpool/manage.rs",
+    // Their output.
+    "shown/src/inspect/dump",
+    "shown/src/inspect/rescue.rs",
 ];
 
 /// `format` has plain values; `fuse`, `lab` and `study` are beside the engine.
@@ -287,13 +290,35 @@ fn commands_reach_pools_through_control() {
         words.into_iter().any(|word| engine.iter().any(|name| name == word))
     };
     let sources = all_sources().into_iter();
-    let commands = sources.filter_map(|(path, text)| {
-        let below = path.strip_prefix("crates/cli/src/")?.to_owned();
-        (!ON_POOLS.iter().any(|on_pools| below.starts_with(on_pools))).then_some((path, text))
+    let commands = sources.filter(|(path, _)| {
+        let below = path.strip_prefix("crates/").unwrap_or_default();
+        let is_meant = below.starts_with("cli/src/") || below.starts_with("shown/src/");
+        is_meant && !ON_POOLS.iter().any(|on_pools| below.starts_with(on_pools))
     });
     let broken =
         commands.filter(|(_, text)| text.lines().any(|line| !line.trim().starts_with("//") && names(line)));
     assert_none("a command runs verbs of `control`", broken.map(|(path, _)| path).collect());
+}
+
+/// Options are the command line's; answers are shown without them.
+#[test]
+fn answers_are_shown_without_the_command_line() {
+    let manifest = fs::read_to_string(root().join("crates/shown/Cargo.toml")).unwrap();
+    let names = |name: &str| manifest.lines().any(|line| line.starts_with(name));
+    let broken = ["clap", "cenote-serve", "cenote-host", "cenote-http", "tokio"]
+        .into_iter()
+        .filter(|name| names(name));
+    assert_none("`shown` turns values into text", broken.map(str::to_owned).collect());
+}
+
+/// The maximum number of lines of the command line.
+const MOST_LINES_OF_CLI: usize = 12_000;
+
+#[test]
+fn the_command_line_is_small() {
+    let sources = all_sources().into_iter().filter(|(path, _)| path.starts_with("crates/cli/src/"));
+    let lines: usize = sources.map(|(_, text)| text.lines().count()).sum();
+    assert!(lines < MOST_LINES_OF_CLI, "{lines} lines in crates/cli/src: answers are shown by `shown`");
 }
 
 /// The caller of a verb is an argument. Buffers, and the check of lock order, belong to a thread.

@@ -1,10 +1,10 @@
 //! Command line of `cenote cat`.
 
 use cenote_control::files::cat::Cat as Request;
+use cenote_control::text::parse_bytes;
 
 use super::Cat;
 use crate::outcome::{CliError, Outcome};
-use crate::render::parse_bytes;
 use crate::session::Session;
 
 impl Cat {

@@ -3,19 +3,16 @@
 //! The destination works as in `cp`: an existing folder receives the sources under their own names; otherwise
 //! it names the single copy. A source that ends in `/.` stands for the folder's contents.
 
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use cenote_control::files::copy::losses::{Lost, Summary};
 use cenote_control::files::copy::{Cp as Request, Destination, Source};
 use cenote_control::files::host::{Opened, open_folder, open_source, split_destination};
+use cenote_shown::files::copy;
 use clap::Args;
-use serde::Serialize;
 
 use crate::outcome::{CliError, Outcome, Printed};
-use crate::render::json_name;
 use crate::session::{Session, Target, print_json};
 use crate::streams::streams;
 
@@ -57,27 +54,6 @@ pub struct Cp {
     pub paths: Vec<PathBuf>,
 }
 
-/// Counts and losses, for JSON.
-#[derive(Serialize)]
-struct SummaryJson<'a> {
-    files: u64,
-    folders: u64,
-    hard_links: u64,
-    others: u64,
-    bytes: u64,
-    lost: &'a BTreeMap<String, u64>,
-    losses: Vec<LossJson<'a>>,
-}
-
-#[derive(Serialize)]
-struct LossJson<'a> {
-    path: String,
-    lost: &'a str,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    ranges: &'a [(u64, u64)],
-    reason: &'a str,
-}
-
 impl Cp {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
@@ -86,7 +62,7 @@ impl Cp {
         let answered = session.control().run_with_files(request, files).await?;
         let mut outcome = answered.outcome;
         if session.json() {
-            outcome = outcome.printed(print_summary(&answered.answer));
+            outcome = outcome.printed(print_json(&copy::json(&answered.answer)));
         }
         answered.answer.ended.map_or(Ok(outcome), |failure| Err(failure.into()))
     }
@@ -157,22 +133,6 @@ fn open_destination(
     };
     files.push(open_folder(path, path)?);
     Ok(Destination::Host { folder: files.len() - 1, name })
-}
-
-/// Prints the counts of copies and losses as JSON.
-pub fn print_summary(summary: &Summary) -> Result<(), CliError> {
-    fn loss(loss: &Lost) -> LossJson<'_> {
-        LossJson { path: json_name(&loss.path), lost: &loss.lost, ranges: &loss.ranges, reason: &loss.reason }
-    }
-    print_json(&SummaryJson {
-        files: summary.files,
-        folders: summary.folders,
-        hard_links: summary.hard_links,
-        others: summary.others,
-        bytes: summary.bytes,
-        lost: &summary.lost,
-        losses: summary.losses.iter().map(loss).collect(),
-    })
 }
 
 #[cfg(test)]

@@ -1,22 +1,15 @@
-//! Command line and output of `cenote du`.
+//! Command line of `cenote du`.
 
 use std::sync::Arc;
 
 use cenote_control::files::du::{Du as Request, Total};
+use cenote_shown::files::du;
+use cenote_shown::numbers::Numbers;
 use parking_lot::Mutex;
-use serde::Serialize;
 
 use super::Du;
 use crate::outcome::{CliError, Outcome};
-use crate::render::{json_name, nice_bytes, quoted};
-use crate::session::{Session, print, print_json};
-
-/// A total for JSON.
-#[derive(Serialize)]
-struct TotalJson {
-    path: String,
-    bytes: u64,
-}
+use crate::session::Session;
 
 impl Du {
     /// Runs the command.
@@ -29,15 +22,8 @@ impl Du {
         };
         let totals = Arc::new(Mutex::new(Vec::new()));
         let answered = session.control().run_in_parts(request, &totals, take).await?;
-        let totals = totals.lock();
-        if session.json() {
-            let json = |total: &Total| TotalJson { path: json_name(&total.path), bytes: total.bytes };
-            print_json(&totals.iter().map(json).collect::<Vec<_>>())?;
-            return Ok(answered.outcome);
-        }
-        let size = |bytes: u64| if self.bytes { bytes.to_string() } else { nice_bytes(bytes) };
-        let lines = totals.iter().map(|total| format!("{}\t{}\n", size(total.bytes), quoted(&total.path)));
-        print(lines.collect::<String>())?;
+        let (totals, numbers) = (totals.lock(), Numbers { exact: self.bytes, ..Numbers::default() });
+        session.show(|| du::text(&totals, numbers), || du::json(&totals))?;
         Ok(answered.outcome)
     }
 }

@@ -1,19 +1,20 @@
-//! Command line and output of `cenote find`.
+//! Command line of `cenote find`.
 
 use std::ffi::OsString;
-use std::fs::File as HostFile;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::sync::Arc;
 
+use cenote_control::files::Files;
 use cenote_control::files::find::{Bound, Find as Request};
-use cenote_control::files::{File, Files};
+use cenote_control::text::parse_bytes;
+use cenote_shown::files::Shape;
+use cenote_shown::files::find::{self, Form};
+use cenote_shown::numbers::Numbers;
 use clap::Args;
 use parking_lot::Mutex;
 
-use super::line::{FileJson, long_lines};
 use crate::outcome::{CliError, Outcome};
-use crate::render::{json_line, parse_bytes, quoted};
-use crate::session::{Session, Target, TargetParser, stdout};
+use crate::session::{Session, Stdout, Target, TargetParser, stdout};
 
 /// `cenote find`
 #[derive(Debug, Args)]
@@ -54,34 +55,21 @@ pub struct Find {
     pub targets: Vec<Target>,
 }
 
-/// How files are shown.
-#[derive(Clone, Copy)]
-enum Shape {
-    Paths,
-    Nul,
-    Long,
-    Json,
-}
-
-/// Where they are printed.
-struct Output {
-    shape: Shape,
-    out: BufWriter<Arc<HostFile>>,
-}
-
 impl Find {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let shape = match (session.json(), self.print0, self.long) {
-            (true, _, _) => Shape::Json,
-            (_, true, _) => Shape::Nul,
-            (_, _, true) => Shape::Long,
-            _ => Shape::Paths,
+        let numbers = Numbers { exact: true, ..Numbers::default() };
+        let form = match (session.json(), self.print0, self.long) {
+            (true, _, _) => Form::Json,
+            (_, true, _) => Form::Nul,
+            (_, _, true) => Form::Long(Shape { long: true, numbers, ..Shape::default() }),
+            _ => Form::Paths,
         };
-        let request = self.request(matches!(shape, Shape::Json | Shape::Long))?;
-        let output = Arc::new(Mutex::new(Output { shape, out: stdout() }));
-        let answered = session.control().run_in_parts(request, &output, Output::take).await?;
-        output.lock().out.flush().map_err(CliError::io("standard output"))?;
+        let request = self.request(matches!(form, Form::Json | Form::Long(_)))?;
+        let output = Arc::new(Mutex::new((form, stdout())));
+        let take = |(form, out): &mut (Form, Stdout), part: Files| find::write(&part, *form, out);
+        let answered = session.control().run_in_parts(request, &output, take).await?;
+        output.lock().1.flush().map_err(CliError::io("standard output"))?;
         Ok(answered.outcome)
     }
 
@@ -112,34 +100,6 @@ impl Find {
             newer_txg: self.newer_txg,
             details,
         })
-    }
-}
-
-impl Output {
-    fn take(&mut self, part: Files) -> Result<(), CliError> {
-        let mut text = Vec::new();
-        let files = part.files.iter().map(|file| (part.full_path(file), file));
-        match self.shape {
-            Shape::Long => {
-                let attrs: Vec<_> = files.map(|(path, file)| (file.attr.unwrap_or_default(), path)).collect();
-                let files = attrs.iter().map(|(attr, path)| (attr, quoted(path)));
-                text = long_lines(files, false).into_bytes();
-            }
-            Shape::Paths => files.for_each(|(path, _)| {
-                text.extend_from_slice(quoted(&path).as_bytes());
-                text.push(b'\n');
-            }),
-            Shape::Nul => files.for_each(|(path, _)| {
-                text.extend_from_slice(&path);
-                text.push(0);
-            }),
-            Shape::Json => files.for_each(|(path, file): (_, &File)| {
-                let json = FileJson::new(&path, file.object, &file.attr.unwrap_or_default(), None);
-                // Serialising plain values to memory can't fail.
-                text.extend_from_slice(json_line(&json).unwrap_or_default().as_bytes());
-            }),
-        }
-        self.out.write_all(&text).map_err(CliError::io("standard output"))
     }
 }
 

@@ -2,12 +2,10 @@
 
 use std::path::PathBuf;
 
-use cenote_lab::analysis::report::{self, Column, Document, Note, Table};
-use cenote_lab::analysis::{Comparison, FigureKind, Finding, Setting, Source, compare_results};
-use cenote_lab::measurement::words_of_figure;
+use cenote_lab::analysis::{Setting, Source, compare_results, report};
 use cenote_lab::result::ResultFolder;
+use cenote_shown::lab::compare::{Compared, document};
 use clap::Args;
-use serde::Serialize;
 
 use super::failed;
 use crate::outcome::{CliError, Outcome};
@@ -36,20 +34,14 @@ impl Compare {
                 [".iops", ".bandwidth", ".p99", ".rate", ".time"].iter().any(|end| c.figure.ends_with(end))
             });
         }
+        let compared = Compared { comparisons: &comparisons, findings: &findings };
         if session.json() {
-            print_json(&Compared { comparisons: &comparisons, findings: &findings })?;
+            print_json(&compared)?;
         } else {
-            print_bytes(report::text(&document(&comparisons, &findings), super::show::style()))?;
+            print_bytes(report::text(&document(&compared), super::show::style()))?;
         }
         Ok(Outcome::Done)
     }
-}
-
-/// The JSON output.
-#[derive(Debug, Serialize)]
-struct Compared<'a> {
-    comparisons: &'a [Comparison],
-    findings: &'a [Finding],
 }
 
 /// The contribution of each result to the comparison.
@@ -61,68 +53,4 @@ fn sources(results: &[PathBuf]) -> Result<Vec<Source>, CliError> {
         Ok(Source { name: folder.name(), figures: folder.summary().map_err(failed)?.figures, setting, plan })
     };
     results.iter().map(source).collect()
-}
-
-/// How the figures changed between results, in one sentence; empty within one result.
-fn answer(findings: &[Finding]) -> String {
-    let count = |id: &str| findings.iter().filter(|finding| finding.id == id).count();
-    match (count("compare.better"), count("compare.worse"), count("compare.same")) {
-        (0, 0, 0) => String::new(),
-        (0, 0, all) => format!("No change is certain: all {all} headline figures may differ by chance."),
-        (better, worse, same) => {
-            format!(
-                "Of {} headline figures {better} improved, {worse} got worse, {same} may differ by chance.",
-                better + worse + same
-            )
-        }
-    }
-}
-
-/// The answer, notable findings, then a table for each pair.
-fn document(comparisons: &[Comparison], findings: &[Finding]) -> Document {
-    let mut document = Document { title: "Comparison".into(), ..Document::default() };
-    document.paragraph(answer(findings));
-    let (cautions, others): (Vec<&Finding>, Vec<&Finding>) = findings
-        .iter()
-        .partition(|finding| ["compare.options", "compare.alone"].contains(&finding.id.as_str()));
-    for caution in cautions {
-        document.note(Note::Caution, caution.sentence.as_str());
-    }
-    if !others.is_empty() {
-        document.part("What stands out");
-        document.list(others.iter().map(|finding| finding.sentence.as_str().into()).collect());
-    }
-    let judged = |kind: FigureKind| comparisons.iter().find(|c| c.kind == kind).map_or(0, |c| c.judged);
-    document.paragraph(format!(
-        "Compared {} headline figures and {} 99th percentiles, with p values corrected for that (Holm).",
-        judged(FigureKind::Headline),
-        judged(FigureKind::P99)
-    ));
-    for of_pair in comparisons.chunk_by(|one, other| (&one.a, &one.b) == (&other.a, &other.b)) {
-        let (a, b) = (of_pair[0].a.as_str(), of_pair[0].b.as_str());
-        document.part(format!("{a} and {b}"));
-        let row = |c: &Comparison| {
-            let values = [&c.a_spread, &c.b_spread].map(|spread| c.unit.show(spread.median));
-            let [of_a, of_b] = values;
-            let figure = words_of_figure(&c.figure);
-            let cells = [&c.test, &figure, &of_a, &of_b, &c.b_from_a, &c.a_from_b];
-            let mut row: Vec<_> = cells.map(|cell| cell.as_str().into()).into();
-            row.push(c.support().into());
-            row
-        };
-        document.table(Table {
-            columns: vec![
-                Column::words("Test"),
-                Column::words("Figure"),
-                Column::numbers(a),
-                Column::numbers(b),
-                Column::words(format!("{b} is")),
-                Column::words(format!("{a} is")),
-                Column::words("The repeats"),
-            ],
-            rows: of_pair.iter().map(row).collect(),
-            ..Table::default()
-        });
-    }
-    document
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use cenote_control::text::parse_bytes;
 use cenote_lab::LabError;
 use cenote_lab::analysis::report::{self, Study};
 use cenote_lab::control::Control;
@@ -19,7 +20,6 @@ use super::failed;
 use super::{Permission, live};
 use crate::message::say;
 use crate::outcome::{CliError, Outcome, Printed};
-use crate::render::parse_bytes;
 use crate::session::{Session, interrupted, print_bytes, print_json};
 
 /// Suites by name.

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cenote_study::{Answer, Part, Progress, Report, Study};
+use cenote_shown::lab::study::{running, text};
+use cenote_study::{Answer, Progress, Study};
 
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};
-use crate::render::{Align, Table, duration};
-use crate::session::{Progress as Line, Session, print, print_json, unless_interrupted};
+use crate::session::{Progress as Line, Session, print, print_json, text_line, unless_interrupted};
 
 /// Runs a study, and writes its report into the new folder `out`, if given.
 pub async fn run<S: Study>(session: &Session, study: S, out: Option<PathBuf>) -> Result<Outcome, CliError> {
@@ -31,7 +31,7 @@ pub async fn run<S: Study>(session: &Session, study: S, out: Option<PathBuf>) ->
 }
 
 async fn answer<S: Study>(session: &Session, study: S) -> Result<S::Answer, CliError> {
-    let (line, rt) = (Line::text(), session.runtime());
+    let (line, rt) = (text_line(), session.runtime());
     let start = rt.now();
     let answer = study.run(rt, &mut |progress| show(&line, rt.now() - start, progress)).await;
     let answer = answer.map_err(|error| CliError::Refused(error.to_string()))?;
@@ -42,31 +42,11 @@ async fn answer<S: Study>(session: &Session, study: S) -> Result<S::Answer, CliE
 /// Shows the progress of a study after `elapsed`.
 fn show(line: &Line, elapsed: Duration, progress: Progress<'_>) {
     match progress {
-        Progress::Running { run, runs, load, part: None } => {
-            line.message(format!("run {run} of {runs}: {load}; {} s", elapsed.as_secs()));
-        }
-        Progress::Running { run, runs, load, part: Some(part) } => {
-            let left = elapsed.mul_f64((1.0 - part) / part.max(1e-9));
-            let left = if part > 0.01 { format!(", {} left", duration(left)) } else { String::new() };
-            line.message(format!("run {run} of {runs}: {load}; {:.0} %{left}", part * 100.0));
+        Progress::Running { run, runs, load, part } => {
+            line.message(running(run, runs, load, part, elapsed));
         }
         Progress::Ended { load, result } => line.hide(|| say!("{load}: {result}")),
     }
-}
-
-/// A report in Markdown; columns of its tables line up.
-fn text(report: &Report) -> String {
-    let part = |part: &Part| match part {
-        Part::Text(text) => text.clone(),
-        Part::Table(table) => {
-            let align = |at: usize| if at < table.words { Align::Left } else { Align::Right };
-            let heads = table.heads.iter().enumerate().map(|(at, head)| (*head, align(at)));
-            let mut shown = Table::new(heads);
-            table.rows.iter().for_each(|row| shown.row(row.iter().map(String::as_str)));
-            format!("```\n{}```\n", shown.aligned())
-        }
-    };
-    report.0.iter().map(part).collect()
 }
 
 /// Writes the report and its tables into a folder.

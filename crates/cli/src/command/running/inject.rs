@@ -5,13 +5,11 @@ use std::ops::Range;
 
 use cenote_control::files::Target;
 use cenote_control::running::inject::{Effect, Faults, Inject as Request, Operation as Op, Order};
+use cenote_shown::running::inject;
 use clap::{Args, ValueEnum};
-use serde_json::{Value, json};
 
-use crate::command::json::version;
 use crate::outcome::{CliError, Outcome};
-use crate::render::{Align, Table};
-use crate::session::{Session, print, print_json};
+use crate::session::Session;
 
 /// `cenote inject`
 #[derive(Debug, Args)]
@@ -107,23 +105,7 @@ impl Inject {
         if adds {
             return Ok(Outcome::Done);
         }
-        if session.json() {
-            let faults: Value = listed
-                .iter()
-                .map(|fault| {
-                    json!({"pool": fault.pool, "device": fault.device, "guid": fault.guid.to_string(),
-                        "struck": fault.struck, "fault": fault.fault})
-                })
-                .collect();
-            print_json(&json!({"output_version": version("inject"), "faults": faults}))?;
-        } else if !listed.is_empty() {
-            let head = [("POOL", Align::Left), ("DEVICE", Align::Left), ("STRUCK", Align::Right)];
-            let mut table = Table::new(head.into_iter().chain([("FAULT", Align::Left)]));
-            for fault in listed {
-                table.row([fault.pool, fault.device, fault.struck.to_string(), fault.fault]);
-            }
-            print(table.text(false))?;
-        }
+        session.show(|| inject::text(&listed), || inject::json(&listed))?;
         Ok(Outcome::Done)
     }
 

@@ -4,17 +4,14 @@
 //! looks follow each other as text. The first look covers the time since the pools were opened, each later
 //! one its interval.
 
-mod look;
-mod view;
-
+use cenote_control::running::top::Top as Request;
+use cenote_shown::running::top::{self, Look};
 use clap::Args;
 
-use crate::command::json::document;
 use crate::command::zpool::shown::repeat::seconds;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print, print_bytes, print_json};
 use crate::streams::streams;
-use look::Look;
 
 /// `cenote top`
 #[derive(Debug, Args)]
@@ -48,7 +45,7 @@ impl Screen {
     /// Shows as much of a text as fits.
     fn show(&self, text: &str) -> Result<(), CliError> {
         let (columns, rows) = streams().stdout_screen().unwrap_or((80, 24));
-        print_bytes(view::fitted(text, columns.into(), rows.into()))
+        print_bytes(top::fitted(text, columns.into(), rows.into()))
     }
 }
 
@@ -57,6 +54,11 @@ impl Drop for Screen {
         // The terminal may be gone.
         print_bytes(LEAVE).ok();
     }
+}
+
+async fn look(session: &Session) -> Result<Look, CliError> {
+    let seen = session.control().run(Request {}).await?.answer;
+    Ok(Look::new(seen, (session.runtime().unix_time_ns() / 1_000_000_000).cast_signed()))
 }
 
 impl Top {
@@ -71,13 +73,13 @@ impl Top {
             let now = tokio::select! {
                 biased; // an interrupt is how it usually ends
                 () = &mut interrupted => return Ok(Outcome::Done),
-                now = Look::take(session) => now?,
+                now = look(session) => now?,
             };
             let shown = before.as_ref().map_or_else(|| now.clone(), |before| now.since(before));
             match &screen {
-                _ if session.json() => print_json(&document("top", "pools", shown.json()))?,
-                Some(screen) => screen.show(&view::text(&shown))?,
-                None => print(view::text(&shown))?,
+                _ if session.json() => print_json(&top::json(&shown))?,
+                Some(screen) => screen.show(&top::text(&shown))?,
+                None => print(top::text(&shown))?,
             }
             if self.once {
                 return Ok(Outcome::Done);

@@ -1,13 +1,12 @@
 //! `cenote tunable`: settings of all pools of the daemon, changeable while they are open.
 
-use cenote_control::running::tunable::{Setting, Tunable as Request, Tuned};
+use cenote_control::running::tunable::{Setting, Tunable as Request};
+use cenote_control::text::parse_bytes;
+use cenote_shown::running::tunable;
 use clap::Args;
-use serde_json::{Value, json};
 
-use crate::command::json::document;
 use crate::outcome::{CliError, Outcome};
-use crate::render::{Align, Table, parse_bytes};
-use crate::session::{Session, print, print_json};
+use crate::session::Session;
 
 /// `cenote tunable`
 #[derive(Debug, Args)]
@@ -42,26 +41,9 @@ impl TunableCommand {
             }
         }
         let shown = session.control().run(Request { names, settings }).await?.answer;
-        match session.json() {
-            true => print_json(&as_json(&shown))?,
-            false if shown.is_empty() => {}
-            false => print(self.as_text(&shown))?,
+        if session.json() || !shown.is_empty() {
+            session.show(|| tunable::table(&shown).text(self.script), || tunable::json(&shown))?;
         }
         Ok(Outcome::Done)
     }
-
-    fn as_text(&self, shown: &[Tuned]) -> String {
-        let mut table =
-            Table::new([("NAME", Align::Left), ("VALUE", Align::Right), ("DEFAULT", Align::Right)]);
-        for Tuned { name, value, default } in shown {
-            table.row([name.clone(), value.clone(), default.clone()]);
-        }
-        table.text(self.script)
-    }
-}
-
-fn as_json(shown: &[Tuned]) -> Value {
-    let entry =
-        |tunable: &Tuned| (tunable.name.clone(), json!({"value": tunable.value, "default": tunable.default}));
-    document("tunable", "tunables", shown.iter().map(entry).collect())
 }

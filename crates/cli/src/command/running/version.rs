@@ -2,12 +2,11 @@
 
 use cenote_control::Verb;
 use cenote_control::running::version::Version as Answer;
+use cenote_shown::running::version;
 use clap::Args;
-use serde_json::json;
 
-use crate::command::json::document;
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, print, print_json};
+use crate::session::Session;
 
 /// `zpool version`, `zfs version`
 #[derive(Debug, Args)]
@@ -21,16 +20,8 @@ impl Version {
         session: &Session,
         request: V,
     ) -> Result<Outcome, CliError> {
-        let name = format!("cenote {}", session.control().run(request).await?.answer.cenote);
-        match session.json() {
-            false => print(format!("{name}\n"))?,
-            true => {
-                // Cenote has no kernel module.
-                let versions = json!({"userland": name, "kernel": "-"});
-                let versions = versions.as_object().cloned().unwrap_or_default();
-                print_json(&document(V::NAME, "zfs_version", versions))?;
-            }
-        }
+        let answer = session.control().run(request).await?.answer;
+        session.show(|| version::text(&answer), || version::json(&answer, V::NAME))?;
         Ok(Outcome::Done)
     }
 }

@@ -10,11 +10,11 @@ mod names;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use cenote_control::text::escape_terminal;
 use clap::{Arg, Args, Command};
 
 use crate::args::common::HEADING;
 use crate::outcome::{CliError, Outcome};
-use crate::render::escape_terminal;
 use crate::session::{Session, print};
 
 /// `cenote complete`

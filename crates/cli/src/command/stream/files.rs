@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use cenote_control::stream::cat::Cat as CatRequest;
 use cenote_control::stream::ls::{Listed, Ls as LsRequest};
+use cenote_shown::files::Shape;
+use cenote_shown::numbers::Numbers;
+use cenote_shown::output::Output;
+use cenote_shown::stream;
 use clap::Args;
 use parking_lot::Mutex;
 
 use super::{refuse_json, source};
-use crate::command::files::line::{FileJson, FileLine, in_columns};
 use crate::outcome::{CliError, Outcome};
-use crate::render::quoted;
-use crate::session::{JsonArray, Session, print_bytes};
+use crate::session::{Session, Stdout, stdout};
 
 const HOW: &str = "The stream must be a full one, unencrypted, and in a file: it is read once from end to \
     end and verified, then again where the files are. Memory stays small; nothing is written. In a package, \
@@ -65,25 +67,15 @@ pub struct Cat {
     pub paths: Vec<PathBuf>,
 }
 
-/// How files are shown.
-struct Shape {
-    long: bool,
-    human: bool,
-    inodes: bool,
-    recursive: bool,
-    json: Option<JsonArray>,
-}
-
 impl Ls {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let (source, files) = source(Some(&self.file))?;
         let shape = Shape {
             long: self.long,
-            human: self.human,
+            numbers: Numbers { exact: !self.human, ..Numbers::default() },
             inodes: self.inode,
-            recursive: self.recursive,
-            json: session.json().then(JsonArray::new),
+            colors: false,
         };
         let request = LsRequest {
             source,
@@ -92,39 +84,16 @@ impl Ls {
             all: self.all,
             recursive: self.recursive,
         };
-        let shape = Arc::new(Mutex::new(shape));
-        let answered = session.control().bringing(files).run_in_parts(request, &shape, Shape::take).await;
-        let json = shape.lock().json.take();
-        let outcome = answered?.outcome;
-        json.map_or(Ok(()), JsonArray::end)?;
-        Ok(outcome)
-    }
-}
-
-impl Shape {
-    fn take(&mut self, Listed { files }: Listed) -> Result<(), CliError> {
-        if let Some(json) = &mut self.json {
-            return files.iter().try_for_each(|file| {
-                let attr = file.attr.unwrap_or_default();
-                json.push(&FileJson::new(&file.path, file.object, &attr, file.link.as_deref()))
-            });
-        }
-        let line = |file: &cenote_control::files::File| {
-            let name = match file.path.iter().rposition(|byte| *byte == b'/') {
-                Some(at) if !self.recursive => file.path.get(at + 1..).unwrap_or_default(),
-                _ => &file.path,
-            };
-            let mut shown = quoted(name);
-            if !self.long {
-                return FileLine::short(file.object, shown);
-            }
-            if let Some(link) = &file.link {
-                shown = format!("{shown} -> {}", quoted(link));
-            }
-            FileLine::long(file.object, &file.attr.unwrap_or_default(), shown, self.human)
+        let out = Some(Output::new(stdout(), session.json()));
+        let all = Arc::new(Mutex::new((shape, self.recursive, out)));
+        let take = |(shape, recursive, out): &mut (Shape, bool, Option<Output<Stdout>>), part: Listed| {
+            out.as_mut().map_or(Ok(()), |out| stream::list(&part, *shape, *recursive, out))
         };
-        let lines: Vec<FileLine> = files.iter().map(line).collect();
-        print_bytes(in_columns(&lines, self.inodes))
+        let answered = session.control().bringing(files).run_in_parts(request, &all, take).await;
+        let out = all.lock().2.take();
+        let outcome = answered?.outcome;
+        out.map_or(Ok(()), Output::end)?;
+        Ok(outcome)
     }
 }
 

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use cenote_control::stream::dump::{Dump as DumpRequest, Shown};
 use cenote_control::stream::token::Token as TokenRequest;
 use cenote_control::stream::verify::{Finding, Verify as VerifyRequest};
+use cenote_shown::output::Output;
+use cenote_shown::stream;
 use clap::{ArgAction, Args};
 use parking_lot::Mutex;
 
 use super::source;
 use crate::outcome::{CliError, Outcome};
-use crate::render::{counted, nice_bytes};
-use crate::session::{JsonArray, Session, print, print_json};
+use crate::session::{Session, Stdout, stdout};
 
 /// `cenote stream dump`
 #[derive(Debug, Args)]
@@ -46,15 +47,16 @@ impl Dump {
             _ => Shown::Sums,
         };
         let request = DumpRequest { source, shown, unchecked: self.unchecked };
-        let lines = Arc::new(Mutex::new(session.json().then(JsonArray::new)));
-        let take = |json: &mut Option<JsonArray>, text: String| match json {
-            Some(json) => text.lines().try_for_each(|line| json.push(&line)),
-            None => print(text),
+        let out = Arc::new(Mutex::new(Some(Output::new(stdout(), session.json()))));
+        let take = |out: &mut Option<Output<Stdout>>, text: String| match out {
+            Some(out @ Output::Text(_)) => out.element(|| text, || ()),
+            Some(out) => text.lines().try_for_each(|line| out.element(String::new, || line)),
+            None => Ok(()),
         };
-        let answered = session.control().bringing(files).run_in_parts(request, &lines, take).await;
-        let json = lines.lock().take();
+        let answered = session.control().bringing(files).run_in_parts(request, &out, take).await;
+        let out = out.lock().take();
         let outcome = answered?.outcome;
-        json.map_or(Ok(()), JsonArray::end)?;
+        out.map_or(Ok(()), Output::end)?;
         Ok(outcome)
     }
 }
@@ -73,10 +75,7 @@ impl Token {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let answered = session.control().run(TokenRequest { token: self.token }).await?;
-        match session.json() {
-            true => print_json(&answered.answer)?,
-            false => print(answered.answer.text())?,
-        }
+        session.show(|| answered.answer.text(), || &answered.answer)?;
         Ok(answered.outcome)
     }
 }
@@ -101,29 +100,18 @@ impl Verify {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let (source, files) = source(self.file.as_deref())?;
-        let findings = Arc::new(Mutex::new(session.json().then(JsonArray::new)));
-        let take = |json: &mut Option<JsonArray>, finding: Finding| match json {
-            Some(json) => json.push(&finding),
-            None => print(format!("{finding}\n")),
+        let out = Arc::new(Mutex::new(Some(Output::new(stdout(), session.json()))));
+        let take = |out: &mut Option<Output<Stdout>>, finding: Finding| match out {
+            Some(out) => out.element(|| format!("{finding}\n"), || &finding),
+            None => Ok(()),
         };
         let request = VerifyRequest { source };
-        let answered = session.control().bringing(files).run_in_parts(request, &findings, take).await;
-        let json = findings.lock().take();
+        let answered = session.control().bringing(files).run_in_parts(request, &out, take).await;
+        let out = out.lock().take();
         let answered = answered?;
-        let verified = answered.answer;
-        match json {
-            Some(mut json) => {
-                json.push(&verified)?;
-                json.end()?;
-            }
-            None => print(format!(
-                "{} in {}, {}: {} wrong, {} odd\n",
-                nice_bytes(verified.bytes),
-                counted(verified.streams, "stream"),
-                counted(verified.records, "record"),
-                verified.wrong,
-                verified.odd
-            ))?,
+        if let Some(mut out) = out {
+            out.element(|| stream::verdict(&answered.answer), || &answered.answer)?;
+            out.end()?;
         }
         Ok(answered.outcome)
     }

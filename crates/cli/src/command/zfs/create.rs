@@ -1,18 +1,12 @@
-//! Command line and output of `zfs create`.
-
-use cenote_control::answers::Value;
-use std::collections::HashMap;
-use std::fmt::Write as _;
+//! Command line of `zfs create`.
 
 use cenote_control::zfs::properties::settings::{Setting, size};
-use cenote_control::zfs::properties::volume_size::DEFAULT_BLOCK_BYTES;
-use cenote_control::zfs::tree::create::{Create as Request, Created, NewVolume, Stored};
+use cenote_control::zfs::tree::create::{Create as Request, Created, NewVolume};
+use cenote_shown::zfs::create::Report;
 use clap::Args;
-use serde_json::json;
 
-use crate::command::json::version;
 use crate::outcome::{CliError, Outcome, Printed};
-use crate::session::{Session, print, print_json};
+use crate::session::Session;
 
 /// `zfs create`
 #[derive(Debug, Args)]
@@ -83,51 +77,11 @@ impl Create {
 
     /// Prints a report, if requested.
     fn print_report(&self, session: &Session, created: &Created) -> Result<(), CliError> {
-        let properties = created.settings.iter().filter(|Stored { property, value }| {
-            // Blocks of the default size are not reported.
-            property != "volblocksize" || *value != Value::Number(DEFAULT_BLOCK_BYTES)
-        });
-        let properties = properties.map(|Stored { property, value }| {
-            let value = match value {
-                Value::Number(number) => number.to_string(),
-                Value::Text(text) => text.clone(),
-            };
-            (property.as_str(), self.typed(property).map_or(value, str::to_owned))
-        });
-        match () {
-            () if !self.verbose && !self.parsable => Ok(()),
-            () if session.json() => print_json(&json!({
-                "output_version": version("zfs create"),
-                "dry_run": self.dry_run,
-                "create_ancestors": self.parents,
-                "create": self.name,
-                "properties": properties.collect::<HashMap<_, _>>(),
-            })),
-            () => print(self.report(properties)),
+        if !self.verbose && !self.parsable {
+            return Ok(());
         }
-    }
-
-    fn report<'s>(&self, properties: impl Iterator<Item = (&'s str, String)>) -> String {
-        let mut out = String::new();
-        let (verb, name) = (if self.dry_run { "would create" } else { "create" }, &self.name);
-        let _ = match (self.parsable, self.parents) {
-            (true, true) => write!(out, "create_ancestors\t{name}\ncreate\t{name}\n"),
-            (true, false) => writeln!(out, "create\t{name}"),
-            (false, true) => write!(out, "{verb} ancestors of {name}\n{verb} {name}\n"),
-            (false, false) => writeln!(out, "{verb} {name}"),
-        };
-        for (property, value) in properties {
-            let _ = match self.parsable {
-                true => writeln!(out, "property\t{property}\t{value}"),
-                false => writeln!(out, "\t{property}={value}"),
-            };
-        }
-        out
-    }
-
-    /// The value typed for a property.
-    fn typed(&self, property: &str) -> Option<&str> {
-        let mut pairs = self.options.iter().filter_map(|option| option.split_once('='));
-        pairs.find(|(name, _)| *name == property).map(|(_, value)| value)
+        let &Create { dry_run, parents, parsable, .. } = self;
+        let report = Report { name: &self.name, dry_run, parents, parsable, options: &self.options };
+        session.show(|| report.text(created), || report.json(created))
     }
 }

@@ -1,13 +1,11 @@
-//! Command line and output of `zfs destroy`: `-v` for people, `-p` for scripts, `--json`.
+//! Command line of `zfs destroy`.
 
-use cenote_control::zfs::tree::destroy::{Destroy as Request, Planned};
+use cenote_control::zfs::tree::destroy::Destroy as Request;
+use cenote_shown::zfs::destroy::Report;
 use clap::Args;
-use serde_json::{Value, json};
 
-use crate::command::json::version;
 use crate::outcome::{CliError, Outcome};
-use crate::render::nice_bytes;
-use crate::session::{Session, print, print_json};
+use crate::session::Session;
 
 /// `zfs destroy`
 #[derive(Debug, Args)]
@@ -49,7 +47,8 @@ impl Destroy {
         if self.dry_run || tells {
             let planned = session.control().run(self.request(true)).await?;
             if tells {
-                self.tell(session, &planned.answer)?;
+                let report = Report { dry_run: self.dry_run, parsable: self.parsable };
+                session.show(|| report.text(&planned.answer), || report.json(&planned.answer))?;
             }
             if self.dry_run {
                 return Ok(planned.outcome);
@@ -67,37 +66,5 @@ impl Destroy {
             dry_run,
             measure: dry_run && (self.verbose || self.parsable),
         }
-    }
-
-    fn tell(&self, session: &Session, planned: &Planned) -> Result<(), CliError> {
-        // Like OpenZFS, which finds clones only when it destroys.
-        let clones = if self.dry_run { &[][..] } else { &planned.clones };
-        match session.json() {
-            true => print_json(&self.as_json(planned, clones)),
-            false => print(self.text(planned, clones)),
-        }
-    }
-
-    fn as_json(&self, planned: &Planned, clones: &[String]) -> Value {
-        json!({
-            "output_version": version("zfs destroy"),
-            "dry_run": self.dry_run,
-            "destroy": planned.names.iter().chain(clones).collect::<Vec<_>>(),
-            "reclaim_bytes": planned.reclaim_bytes,
-        })
-    }
-
-    fn text(&self, planned: &Planned, clones: &[String]) -> String {
-        let when = if self.dry_run { "would" } else { "will" };
-        let destroys = |name: &String| match self.parsable {
-            true => format!("destroy\t{name}\n"),
-            false => format!("{when} destroy {name}\n"),
-        };
-        let reclaims = |bytes: u64| match self.parsable {
-            true => format!("reclaim\t{bytes}\n"),
-            false => format!("{when} reclaim {}\n", nice_bytes(bytes)),
-        };
-        let (names, clones) = (planned.names.iter().map(destroys), clones.iter().map(destroys));
-        names.chain(planned.reclaim_bytes.map(reclaims)).chain(clones).collect()
     }
 }

@@ -1,13 +1,12 @@
 //! Command lines of `zfs mount`, `unmount`.
 
-use cenote_control::zfs::mounts::mount::{self, AccessTimes, MountOptions, Mounted, Which};
+use cenote_control::zfs::mounts::mount::{self, AccessTimes, MountOptions, Which};
 use cenote_control::zfs::mounts::unmount;
+use cenote_shown::zfs::mount as shown;
 use clap::Args;
-use serde_json::json;
 
-use crate::command::json::document;
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, print, print_json};
+use crate::session::Session;
 
 /// `zfs mount`
 #[derive(Debug, Args)]
@@ -61,19 +60,6 @@ pub struct Unmount {
     pub name: Option<String>,
 }
 
-/// Lists mounted file systems.
-fn list(session: &Session, mounted: Vec<Mounted>) -> Result<(), CliError> {
-    let mounted = mounted.into_iter().map(|one| (one.filesystem, one.mountpoint.display().to_string()));
-    if session.json() {
-        let entry = |(name, dir): (String, String)| {
-            let entry = json!({"filesystem": name, "mountpoint": dir});
-            (name, entry)
-        };
-        return print_json(&document("zfs mount", "datasets", mounted.map(entry).collect()));
-    }
-    print(mounted.map(|(name, dir)| format!("{name:<30}  {dir}\n")).collect::<String>())
-}
-
 impl Mount {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
@@ -90,7 +76,7 @@ impl Mount {
         let remount = self.options.iter().any(|option| option == "remount");
         let answered = session.control().run(mount::Mount { which, load_keys, options, remount }).await?;
         if only_looks {
-            list(session, answered.answer)?;
+            session.show(|| shown::text(&answered.answer), || shown::json(&answered.answer))?;
         }
         Ok(answered.outcome)
     }

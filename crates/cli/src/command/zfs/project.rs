@@ -14,13 +14,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use attr::FileAttr;
+use cenote_control::text::escape_terminal;
+use cenote_shown::json::document;
 use clap::Args;
 use rustix::fs::OFlags;
 use serde_json::{Map, Value, json};
 
-use crate::command::json::document;
 use crate::outcome::{CliError, Outcome, Say};
-use crate::render::escape_terminal;
 use crate::session::{Session, print, print_bytes, print_json};
 
 /// `zfs project`

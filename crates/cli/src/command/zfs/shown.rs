@@ -1,8 +1,7 @@
-//! Commands that show datasets: text and JSON of answers, with OpenZFS's layout.
+//! Command lines of the verbs that show datasets.
 
 pub(super) mod diff;
 pub(super) mod get;
 pub(super) mod holds;
 pub(super) mod list;
 pub(super) mod userspace;
-pub(super) mod value;

@@ -1,21 +1,16 @@
-//! Command line of `zpool create`, and the layout printed by `-n`.
+//! Command line of `zpool create`.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use cenote_control::answers::VdevClass;
 use cenote_control::zfs::properties::settings::Setting;
-use cenote_control::zpool::layout::devices::{Laid, LaidDevice, LaidVdev};
 use cenote_control::zpool::layout::parse;
 use cenote_control::zpool::properties::options::only_ashift;
 use cenote_control::zpool::whole::create::Create as Request;
+use cenote_shown::zpool::layout;
 use clap::Args;
-use serde_json::{Value, json};
 
-use crate::command::json::version;
 use crate::outcome::{CliError, Outcome};
-use crate::render::nice_bytes;
-use crate::session::{Session, print, print_json};
+use crate::session::Session;
 
 /// `zpool create`
 #[derive(Debug, Args)]
@@ -67,15 +62,7 @@ impl Create {
         let answered = session.control().run(self.request()?).await?;
         if self.dry_run {
             let (pool, laid) = (&self.pool, &answered.answer);
-            match session.json() {
-                true => print_json(&layout_json("zpool create", pool, laid))?,
-                false => print(
-                    format!("would create '{pool}' with the following layout:\n\n\t{pool}\n")
-                        + &layout_lines(&laid.vdevs, 0)
-                        + &lines_beside("spares", &laid.spares)
-                        + &lines_beside("cache", &laid.cache),
-                )?,
-            }
+            session.show(|| layout::created(pool, laid), || layout::json("zpool create", pool, laid))?;
         }
         Ok(answered.outcome)
     }
@@ -100,50 +87,4 @@ impl Create {
 /// The value of `-o ashift=N`; no other property is valid there.
 pub(super) fn ashift_option(options: &[String]) -> Result<Option<u32>, String> {
     only_ashift(&Setting::parse_all(options)?)
-}
-
-/// The vdevs and devices printed by `-n`, as JSON.
-pub(super) fn layout_json(command: &str, pool: &str, laid: &Laid) -> Value {
-    let devices = |all: &[LaidDevice]| all.iter().map(|device| json!(device)).collect::<Vec<_>>();
-    let vdev = |new: &LaidVdev| {
-        json!({"vdev_type": new.kind.name(), "parity": new.parity, "class": new.class.name(),
-            "devices": devices(&new.devices)})
-    };
-    json!({
-        "output_version": version(command),
-        "dry_run": true,
-        "pool": pool,
-        "vdevs": laid.vdevs.iter().map(vdev).collect::<Vec<_>>(),
-        "spares": devices(&laid.spares),
-        "l2cache": devices(&laid.cache),
-    })
-}
-
-/// Devices outside the vdevs: a heading and one line each.
-pub(super) fn lines_beside(heading: &str, devices: &[LaidDevice]) -> String {
-    if devices.is_empty() {
-        return String::new();
-    }
-    let line = |new: &LaidDevice| format!("\t  {}\t{}\n", new.path, nice_bytes(new.size_bytes));
-    std::iter::once(format!("\t{heading}\n")).chain(devices.iter().map(line)).collect()
-}
-
-/// New vdevs, numbered from `first`, one device per line.
-pub(super) fn layout_lines(vdevs: &[LaidVdev], first: usize) -> String {
-    let (mut out, mut class) = (String::new(), VdevClass::Normal);
-    for (index, vdev) in (first..).zip(vdevs) {
-        if vdev.class != class {
-            class = vdev.class;
-            let _ = writeln!(out, "\t{}", class.name());
-        }
-        let is_single = vdev.devices.len() == 1 && vdev.parity == 0;
-        if !is_single {
-            let _ = writeln!(out, "\t  {}-{index}", vdev.name);
-        }
-        for new in &vdev.devices {
-            let indent = if is_single { "" } else { "  " };
-            let _ = writeln!(out, "\t  {indent}{}\t{}", new.path, nice_bytes(new.size_bytes));
-        }
-    }
-    out
 }

@@ -1,18 +1,16 @@
 //! Command lines of `zpool add`, `attach`, `detach`.
 
-use std::fmt::Write as _;
-
-use cenote_control::zpool::joining::add::{Accept, Add as Request, Added};
+use cenote_control::zpool::joining::add::{Accept, Add as Request};
 use cenote_control::zpool::joining::attach;
-use cenote_control::zpool::layout;
+use cenote_control::zpool::layout::parse;
 use cenote_control::zpool::leaves::detach;
+use cenote_shown::zpool::layout;
 use clap::Args;
 
 use super::DeviceNames;
-use super::create::{ashift_option, layout_json, layout_lines, lines_beside};
-use super::shown::tree::{self, Style};
+use super::create::ashift_option;
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, print, print_json};
+use crate::session::Session;
 
 /// `zpool add`
 #[derive(Debug, Args)]
@@ -105,7 +103,7 @@ impl Add {
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let request = Request {
             pool: self.pool.clone(),
-            layout: layout::parse(&self.vdevs).map_err(CliError::Usage)?,
+            layout: parse(&self.vdevs).map_err(CliError::Usage)?,
             ashift: ashift_option(&self.options)
                 .map_err(|why| CliError::Refused(format!("cannot add to '{}': {why}", self.pool)))?,
             accept: Accept {
@@ -116,26 +114,14 @@ impl Add {
             dry_run: self.dry_run,
         };
         let answered = session.control().run(request).await?;
-        match (self.dry_run, session.json()) {
-            (false, _) => {}
-            (true, true) => print_json(&layout_json("zpool add", &self.pool, &answered.answer.laid))?,
-            (true, false) => print(self.drawing(&answered.answer))?,
+        if self.dry_run {
+            let (pool, added) = (&self.pool, &answered.answer);
+            session.show(
+                || layout::added(pool, added, self.names.into()),
+                || layout::json("zpool add", pool, &added.laid),
+            )?;
         }
         Ok(answered.outcome)
-    }
-
-    fn drawing(&self, Added { before, laid }: &Added) -> String {
-        let mut out = format!("would update '{0}' to the following configuration:\n\n\t{0}\n", self.pool);
-        let style = Style { names: self.names, ..Style::default() };
-        for top in &before.root.children {
-            let _ = writeln!(out, "\t  {}", tree::name(top, style));
-            for leaf in &top.children {
-                let _ = writeln!(out, "\t    {}", tree::name(leaf, style));
-            }
-        }
-        out + &layout_lines(&laid.vdevs, before.root.children.len())
-            + &lines_beside("spares", &laid.spares)
-            + &lines_beside("cache", &laid.cache)
     }
 }
 

@@ -1,30 +1,29 @@
-//! Command line of `zpool import`, and its list of pools on disks.
+//! Command line of `zpool import`.
 
 mod cachefile;
-mod json;
-mod text;
 
-use cenote_control::answers::PoolState;
-use cenote_control::zpool::whole::import::found::Found;
-use cenote_control::zpool::whole::import::{Import as Request, Imported, Purpose};
+use cenote_control::zpool::whole::import::{Import as Request, Purpose};
+use cenote_shown::zpool::import::Layout;
 
 use super::Import;
-use super::shown::tree;
 use crate::outcome::{CliError, Outcome, Printed};
-use crate::render::paragraph;
 use crate::session::{Session, print, print_json};
-use text::{action, last_user, opened, problems, went_back, would_go_back};
 
 impl Import {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         self.check_options()?;
         let request = self.request(session)?;
-        let shows_states = request.purpose == Purpose::Open;
+        let layout = Layout {
+            were_opened: request.purpose == Purpose::Open,
+            dry_run: self.dry_run,
+            extreme: self.extreme,
+            names: self.names.into(),
+        };
         let answered = session.control().run(request).await?;
         let (done, outcome) = (answered.answer, answered.outcome);
         if session.json() {
-            return match self.as_json(&done, shows_states) {
+            return match layout.json(&done) {
                 Some(document) => Ok(outcome.printed(print_json(&document))),
                 None => Ok(outcome),
             };
@@ -32,7 +31,7 @@ impl Import {
         if let Some(why) = done.nothing {
             return Err(CliError::NotFound(why));
         }
-        Ok(outcome.printed(print(self.as_text(&done, shows_states))))
+        Ok(outcome.printed(print(layout.text(&done))))
     }
 
     /// Whether this is about a pool on disks, not about opening one for good.
@@ -85,59 +84,5 @@ impl Import {
                  themselves"
             ))),
         }
-    }
-
-    /// None: a pool was opened for good, which prints nothing.
-    fn as_json(&self, done: &Imported, was_opened: bool) -> Option<serde_json::Value> {
-        match done.rewound.last() {
-            Some(back) if self.dry_run => Some(json::way(back, "would_rewind")),
-            Some(back) => Some(json::way(back, "rewound")),
-            None => (!was_opened).then(|| json::whole(done)),
-        }
-    }
-
-    fn as_text(&self, done: &Imported, shows_states: bool) -> String {
-        // Among all pools, those that do not open have been reported.
-        let is_shown = |pool: &&Found| !shows_states || pool.opened.is_ok();
-        let shown = done.pools.iter().filter(is_shown).map(|pool| self.describe(pool, shows_states));
-        let mut out = shown.collect::<Vec<_>>().join("\n");
-        for back in &done.rewound {
-            if self.dry_run {
-                let letters = if self.extreme { "-FX" } else { "-F" };
-                out = out + "\n" + &would_go_back(back, letters);
-            } else {
-                out += &went_back(back);
-            }
-        }
-        out + &problems("problems", &done.problems)
-    }
-
-    fn describe(&self, pool: &Found, shows_state: bool) -> String {
-        let Found { name, guid, health, reason, .. } = pool;
-        let destroyed = if pool.state == PoolState::Destroyed { " (DESTROYED)" } else { "" };
-        let mut out = format!("  pool: {name}\n    id: {guid}\n state: {}{destroyed}\n", health.state());
-        if let Some(reason) = reason {
-            out += &paragraph("status", &reason.status);
-        }
-        let advice = reason.as_ref().map(|reason| &*reason.action);
-        out += &paragraph("action", &action(health, pool.opened.is_ok(), advice));
-        if let Some(comment) = &pool.comment {
-            out += &format!("comment: {comment}\n");
-        }
-        if let Some(page) = reason.as_ref().and_then(|reason| reason.page()) {
-            out += &format!("   see: {page}\n");
-        }
-        if let Some(note) = last_user(pool) {
-            out += &paragraph("  last", &note);
-        }
-        match &pool.opened {
-            Ok(state) if shows_state => out += &opened(state),
-            Ok(_) => {}
-            Err(error) => out += &paragraph(" error", &error.why),
-        }
-        out += "config:\n\n";
-        let style = tree::Style { names: self.names, ..tree::Style::default() };
-        out += &tree::draw(health, style, &tree::Notes::new());
-        out + &problems("notes", &pool.notes)
     }
 }

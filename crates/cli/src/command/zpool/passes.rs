@@ -1,11 +1,11 @@
 //! Command lines of `zpool initialize`, `zpool trim`.
 
+use cenote_control::text::parse_bytes;
 use cenote_control::zpool::activity::{initialize, trim};
 use clap::Args;
 
 use crate::command::not_yet;
 use crate::outcome::{CliError, Outcome};
-use crate::render::parse_bytes;
 use crate::session::Session;
 
 /// `zpool initialize`

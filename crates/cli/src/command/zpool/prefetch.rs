@@ -1,10 +1,10 @@
 //! Command line of `zpool prefetch`.
 
 use cenote_control::zpool::activity::prefetch::{Prefetch as Request, Tables};
+use cenote_shown::json::version;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use crate::command::json::version;
 use crate::outcome::{CliError, Outcome, Printed};
 use crate::session::{Session, print_json};
 

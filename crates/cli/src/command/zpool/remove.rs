@@ -1,11 +1,11 @@
 //! Command line of `zpool remove`.
 
+use cenote_control::text::nice_number;
 use cenote_control::zpool::leaves::remove::{Estimated, Order, Remove as Request};
 use clap::Args;
 
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};
-use crate::render::nice_number;
 use crate::session::{Session, print};
 
 /// `zpool remove`

@@ -2,17 +2,14 @@
 
 use std::path::PathBuf;
 
-use cenote_control::answers::{VdevClass, VdevStatus};
 use cenote_control::zfs::properties::settings::Setting;
 use cenote_control::zpool::whole::split::Split as Request;
+use cenote_shown::zpool::layout;
 use clap::Args;
-use serde_json::json;
 
 use super::DeviceNames;
-use super::shown::tree::{self, Style};
-use crate::command::json::version;
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, print, print_json};
+use crate::session::Session;
 
 /// `zpool split`
 #[derive(Debug, Args)]
@@ -53,7 +50,9 @@ impl Split {
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let answered = session.control().run(self.request()?).await?;
         if self.dry_run {
-            self.show(session, &answered.answer)?;
+            let (pool, devices, names) = (&self.new_pool, &answered.answer, self.names.into());
+            session
+                .show(|| layout::split(pool, devices, names), || layout::split_json(pool, devices, names))?;
         }
         Ok(answered.outcome)
     }
@@ -68,34 +67,5 @@ impl Split {
             load_keys: self.load_keys,
             dry_run: self.dry_run,
         })
-    }
-
-    /// Shows the new pool's layout.
-    fn show(&self, session: &Session, devices: &[VdevStatus]) -> Result<(), CliError> {
-        let style = Style { names: self.names, ..Style::default() };
-        let rows: Vec<(VdevClass, String)> =
-            devices.iter().map(|vdev| (vdev.class, tree::name(vdev, style))).collect();
-        if session.json() {
-            let devices: Vec<_> =
-                rows.iter().map(|(class, name)| json!({"name": name, "class": class.name()})).collect();
-            return print_json(&json!({
-                "output_version": version("zpool split"),
-                "dry_run": true,
-                "pool": self.new_pool,
-                "devices": devices,
-            }));
-        }
-        let of = |class: VdevClass, heading: &str| {
-            let names = rows.iter().filter(|(other, _)| *other == class);
-            let lines: String = names.map(|(_, name)| format!("\t  {name}\n")).collect();
-            if lines.is_empty() { lines } else { format!("\t{heading}\n{lines}") }
-        };
-        print(format!(
-            "would create '{0}' with the following layout:\n\n{1}{2}{3}",
-            self.new_pool,
-            of(VdevClass::Normal, &self.new_pool),
-            of(VdevClass::Dedup, "dedup"),
-            of(VdevClass::Special, "special"),
-        ))
     }
 }

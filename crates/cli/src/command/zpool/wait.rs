@@ -1,15 +1,17 @@
-//! Command line of `zpool wait`, and its output while it waits.
+//! Command line of `zpool wait`.
 
 use std::ffi::OsStr;
 
-use cenote_control::zpool::activity::wait::{Activity, Left, Wait as Request};
+use cenote_control::text::date;
+use cenote_control::zpool::activity::wait::{Activity, Wait as Request};
+use cenote_shown::numbers::Numbers;
+use cenote_shown::zpool::wait;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Args, Command};
 
 use super::shown::repeat::seconds;
 use crate::outcome::{CliError, Outcome};
-use crate::render::{date, nice_bytes};
 use crate::session::{Session, print};
 
 /// Reads an activity; an unknown one is refused in OpenZFS's words.
@@ -63,13 +65,14 @@ impl Wait {
         let Some(interval) = self.interval.as_deref().map(seconds).transpose()? else {
             return Ok(session.control().run(self.request(None)).await?.outcome);
         };
+        let numbers = Numbers { exact: self.parsable, ..Numbers::default() };
         let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
         let mut left = session.control().run(self.request(Some(0))).await?.answer;
         if !self.script {
-            print(header(&left))?;
+            print(wait::header(&left))?;
         }
         loop {
-            print(self.stamped(session) + &self.row(&left))?;
+            print(self.stamped(session) + &wait::row(&left, numbers, self.script))?;
             if left.iter().all(|left| left.bytes.is_none()) {
                 return Ok(Outcome::Done);
             }
@@ -94,26 +97,4 @@ impl Wait {
             None => String::new(),
         }
     }
-
-    fn row(&self, left: &[Left]) -> String {
-        let cell = |&Left { activity, bytes }: &Left| {
-            let left = match bytes {
-                None => "-".into(),
-                Some(bytes) if self.parsable => bytes.to_string(),
-                Some(bytes) => nice_bytes(bytes),
-            };
-            if self.script { left } else { format!("{left:>width$}", width = name(activity).len()) }
-        };
-        let cells: Vec<String> = left.iter().map(cell).collect();
-        cells.join(if self.script { "\t" } else { "  " }) + "\n"
-    }
-}
-
-fn name(activity: Activity) -> &'static str {
-    let found = Activity::ALL.into_iter().find(|(_, known, _)| *known == activity);
-    found.map_or("", |(name, ..)| name)
-}
-
-fn header(left: &[Left]) -> String {
-    left.iter().map(|left| name(left.activity)).collect::<Vec<_>>().join("  ") + "\n"
 }

@@ -5,12 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use cenote_agent::Webhook;
 use cenote_lab::advice::Facts;
 use cenote_lab::advice::facts::Look;
-use cenote_lab::advice::watch::{Event, EventKind, World};
+use cenote_lab::advice::watch::{Event, World};
 use cenote_lab::control::Control;
 use cenote_lab::{LabError, Result};
+use cenote_shown::json;
+use cenote_shown::lab::alert;
 
 use super::metrics::Page;
-use crate::render::{iso_utc, json_line};
 use crate::session::print;
 
 /// How often the stop request is polled.
@@ -50,7 +51,10 @@ impl World for Real {
 
     fn happened(&mut self, events: &[Event], metrics: String) {
         for event in events {
-            let line = if self.json { json_line(event).unwrap_or_default() } else { line(event) + "\n" };
+            let line = match self.json {
+                true => json::line(event).unwrap_or_default(),
+                false => alert::line(event) + "\n",
+            };
             // Standard output may have no reader; the webhook and the metrics still work.
             let _ = print(line);
         }
@@ -58,22 +62,4 @@ impl World for Real {
             *page.lock().unwrap_or_else(|e| e.into_inner()) = metrics;
         }
     }
-}
-
-/// `2026-11-22T03:10:00Z raised warning tank: The pool is 91.5% full. (fill-90)`
-fn line(event: &Event) -> String {
-    let what = match event.event {
-        EventKind::Raised => "raised",
-        EventKind::Worsened => "worsened",
-        EventKind::Cleared => "cleared",
-    };
-    let alert = &event.alert;
-    let severity = alert.severity.name();
-    format!(
-        "{} {what} {severity} {}: {} ({})",
-        iso_utc(event.unix_s as i64),
-        alert.subject,
-        alert.summary,
-        alert.rule
-    )
 }

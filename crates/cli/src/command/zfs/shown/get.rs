@@ -1,16 +1,11 @@
-//! `zfs get`: properties, one per line, with the source of each value.
+//! Command line of `zfs get`.
 
-use cenote_control::zfs::Shown;
 use cenote_control::zfs::get::{Get as Request, SourceKind};
 use cenote_control::zfs::select::Types;
 use cenote_control::zfs::wanted::Wanted;
-use cenote_format::props::{Prop, PropType, ZFS_PROPS};
-use serde_json::Map;
+use cenote_shown::zfs::get;
 
-use super::list::head;
-use super::value::{received_text, text};
-use crate::command::form::{Form, PropertyLine};
-use crate::command::json::{document, property};
+use crate::command::form;
 use crate::command::zfs::Get;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
@@ -21,7 +16,7 @@ const ALL_COLUMNS: &str = "name,property,value,received,source";
 impl Get {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let columns = PropertyLine::columns(&self.columns, ALL_COLUMNS)?;
+        let columns = form::columns(&self.columns, ALL_COLUMNS)?;
         let sources = self.sources()?;
         let wanted = match self.properties.as_str() {
             "all" => None,
@@ -37,17 +32,9 @@ impl Get {
             // Like zfs: the header comes with the first line.
             return Ok(outcome);
         }
-        let form = &self.selection.form;
-        let table = || {
-            let lines: Vec<PropertyLine> =
-                found.iter().flat_map(|shown| lines(shown, form.values.exact())).collect();
-            let mut table = PropertyLine::table(lines.iter(), &columns);
-            if let Some(at) = columns.iter().position(|column| *column == "value") {
-                table.widen(at, least_width(wanted.as_deref()));
-            }
-            table
-        };
-        form.print(session, table, || as_json(&found, &form.values))?;
+        let (script, numbers) = (self.selection.form.script, self.selection.form.values.numbers());
+        let table = || get::table(&found, &columns, wanted.as_deref(), numbers).text(script);
+        session.show(table, || get::json(&found, numbers))?;
         Ok(outcome)
     }
 
@@ -59,49 +46,4 @@ impl Get {
         };
         self.sources.as_deref().map(|sources| sources.split(',').map(parse).collect()).transpose()
     }
-}
-
-/// Minimum width of the value column: the longest of the heading in `zfs list`, a rounded number, and any
-/// value of an index property (`zprop_width`).
-fn least_width(wanted: Option<&[Wanted]>) -> usize {
-    let of_native = |prop: &Prop| match prop.value {
-        PropType::Number { .. } => prop.column.len().max(5),
-        PropType::Index { values, .. } => {
-            values.iter().map(|(name, _)| name.len()).fold(prop.column.len(), usize::max)
-        }
-        PropType::String { .. } => prop.column.len(),
-    };
-    let of = |wanted: &Wanted| match wanted {
-        Wanted::Native(prop) => of_native(prop),
-        other => other.name().len(),
-    };
-    match wanted {
-        Some(wanted) => wanted.iter().map(of).max().unwrap_or(0),
-        None => ZFS_PROPS.iter().filter(|prop| prop.visible).map(of_native).max().unwrap_or(0),
-    }
-}
-
-fn lines(shown: &Shown, exact: bool) -> impl Iterator<Item = PropertyLine> {
-    shown.properties.iter().map(move |property| PropertyLine {
-        name: shown.name.clone(),
-        property: property.name.clone(),
-        value: text(property, exact),
-        received: received_text(property, exact),
-        source: property.source.to_string(),
-    })
-}
-
-fn as_json(found: &[Shown], form: &Form) -> serde_json::Value {
-    let mut datasets = Map::new();
-    for shown in found.iter().filter(|shown| !shown.properties.is_empty()) {
-        let mut properties = Map::new();
-        for known in &shown.properties {
-            let value = property(&text(known, form.exact()), &known.source, form.numbers());
-            properties.insert(known.name.clone(), value);
-        }
-        let mut entry = head(shown, form.numbers());
-        entry.insert("properties".into(), properties.into());
-        datasets.insert(shown.name.clone(), entry.into());
-    }
-    document("zfs get", "datasets", datasets)
 }

@@ -1,22 +1,15 @@
-//! `zfs list`: datasets, one column per property.
+//! Command line of `zfs list`.
 
-use cenote_control::answers::{Source, Value};
-use std::cmp::Ordering;
-
+use cenote_control::zfs::Datasets;
 use cenote_control::zfs::list::List as Request;
-use cenote_control::zfs::select::{Kind, Scope, Types, by_name};
+use cenote_control::zfs::select::{Scope, Types};
 use cenote_control::zfs::wanted::Wanted;
-use cenote_control::zfs::{Datasets, Shown};
-use cenote_format::props::{Prop, ZFS_PROPS};
-use serde_json::{Map, json};
+use cenote_format::props::ZFS_PROPS;
+use cenote_shown::zfs::list;
 
-use super::value::{Column, text};
-use crate::command::form::Form;
-use crate::command::json::{document, number_or_text, property};
 use crate::command::zfs::{List, Selection};
 use crate::message::say_bare;
 use crate::outcome::{CliError, Outcome};
-use crate::render::{Align, Table, escape_terminal};
 use crate::session::Session;
 
 impl List {
@@ -36,16 +29,16 @@ impl List {
             say_bare("no datasets available");
             return Ok(outcome);
         }
-        datasets.sort_by(|a, b| compare(&sort, a, b).then_with(|| by_name(a.order(), b.order())));
-        let form = &self.selection.form;
-        if datasets.is_empty() && !form.script && !session.json() {
+        let (script, numbers) = (self.selection.form.script, self.selection.form.values.numbers());
+        if datasets.is_empty() && !script && !session.json() {
             if outcome == Outcome::Done {
                 say_bare("no datasets available");
             }
             return Ok(outcome);
         }
-        let table = || as_table(&datasets, &columns, &form.values);
-        form.print(session, table, || as_json(&datasets, &columns, &form.values))?;
+        list::sort(&mut datasets, &sort);
+        let table = || list::table(&datasets, &columns, numbers).text(script);
+        session.show(table, || list::json(&datasets, &columns, numbers))?;
         Ok(outcome)
     }
 
@@ -88,85 +81,4 @@ fn columns(text: &str) -> Result<Vec<Wanted>, CliError> {
         }
         names => Wanted::parse_list(names),
     }
-}
-
-/// Orders numbers by value, text alphabetically; items without the property come last.
-fn compare(keys: &[(Wanted, bool)], a: &Shown, b: &Shown) -> Ordering {
-    for (key, down) in keys {
-        let name = key.name();
-        let order = match (a.property(&name), b.property(&name)) {
-            (Some(a), Some(b)) => {
-                // Properties that take one of a few words are sorted by the word.
-                let word = |number: &u64| Prop::zfs(&name)?.index_name(*number);
-                let order = match (&a.value, &b.value) {
-                    (Value::Number(a), Value::Number(b)) => word(a).cmp(&word(b)).then(a.cmp(b)),
-                    _ => a.literal().cmp(&b.literal()),
-                };
-                if *down { order.reverse() } else { order }
-            }
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (None, None) => Ordering::Equal,
-        };
-        if order != Ordering::Equal {
-            return order;
-        }
-    }
-    Ordering::Equal
-}
-
-fn cell(row: &Shown, column: &Wanted, exact: bool) -> String {
-    row.property(&column.name()).map_or_else(|| "-".into(), |property| text(property, exact))
-}
-
-fn as_table(rows: &[Shown], columns: &[Wanted], form: &Form) -> Table {
-    let mut table = Table::new(columns.iter().map(Wanted::column).collect::<Vec<(String, Align)>>());
-    for (i, column) in columns.iter().enumerate() {
-        table.widen(i, column.least_width());
-    }
-    for row in rows {
-        let cells = columns.iter().map(|column| cell(row, column, form.exact()));
-        table.row(cells.map(|cell| escape_terminal(cell.as_bytes())));
-    }
-    table
-}
-
-fn as_json(rows: &[Shown], columns: &[Wanted], form: &Form) -> serde_json::Value {
-    let mut datasets = Map::new();
-    for row in rows {
-        let mut properties = Map::new();
-        for column in columns.iter().filter(|column| column.name() != "name") {
-            let source = match column {
-                // Like zfs: `list` knows no source of these.
-                Wanted::WrittenSince(_) | Wanted::OfOwner(_) => Source::None,
-                _ => row.property(&column.name()).map_or(Source::None, |found| found.source.clone()),
-            };
-            let value = cell(row, column, form.exact());
-            properties.insert(column.name(), property(&value, &source, form.numbers()));
-        }
-        let mut entry = head(row, form.numbers());
-        entry.insert("properties".into(), properties.into());
-        datasets.insert(row.name.clone(), entry.into());
-    }
-    document("zfs list", "datasets", datasets)
-}
-
-/// The JSON fields of every dataset other than its properties.
-pub(super) fn head(shown: &Shown, numbers: bool) -> Map<String, serde_json::Value> {
-    let kind = match shown.kind {
-        Kind::Filesystem => "FILESYSTEM",
-        Kind::Volume => "VOLUME",
-        Kind::Snapshot => "SNAPSHOT",
-        Kind::Bookmark => "BOOKMARK",
-    };
-    let mut head = Map::new();
-    head.insert("name".into(), json!(shown.name));
-    head.insert("type".into(), json!(kind));
-    head.insert("pool".into(), json!(shown.pool()));
-    head.insert("createtxg".into(), number_or_text(&shown.createtxg.to_string(), numbers));
-    if let Some((dataset, snapshot)) = shown.name.split_once('@') {
-        head.insert("dataset".into(), json!(dataset));
-        head.insert("snapshot_name".into(), json!(snapshot));
-    }
-    head
 }

@@ -1,21 +1,16 @@
-//! `zfs userspace`, `groupspace`, `projectspace`: usage and quotas of owners in a file system or snapshot.
-//!
-//! Source: OpenZFS `zfs_main.c` (`print_us_node`), including the columns. Owners are shown by number: see
-//! `owners`.
-
-use std::cmp::Ordering;
+//! Command lines of `zfs userspace`, `groupspace`, `projectspace`.
 
 use cenote_control::zfs::space::groupspace::Groupspace;
-use cenote_control::zfs::space::owners::{Kind, Owner, Space};
+use cenote_control::zfs::space::owners::{Kind, Space};
 use cenote_control::zfs::space::projectspace::Projectspace;
 use cenote_control::zfs::space::userspace::Userspace;
+use cenote_shown::zfs::userspace::{self, Field};
 use clap::Args;
-use serde_json::{Map, Value, json};
+
+pub use cenote_shown::zfs::userspace::By;
 
 use crate::command::form::TableForm;
-use crate::command::json::document;
 use crate::outcome::{CliError, Outcome};
-use crate::render::{Align, Table, nice_bytes, nice_number};
 use crate::session::Session;
 
 /// The columns, by the names that `-o`, `-s` and `-S` take.
@@ -77,25 +72,6 @@ pub struct Shown {
     pub dataset: String,
 }
 
-/// A column.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Field {
-    Type,
-    Name,
-    Used,
-    Quota,
-    ObjUsed,
-    ObjQuota,
-}
-
-/// The kind of owner whose space is shown.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum By {
-    User,
-    Group,
-    Project,
-}
-
 impl OwnersSpace {
     /// Runs the command. Without -t it lists one kind of owner.
     pub async fn run(self, session: &Session, by: By) -> Result<Outcome, CliError> {
@@ -130,130 +106,20 @@ impl ProjectSpace {
 
 impl Shown {
     fn print(&self, session: &Session, mut rows: Vec<Space>, by: By) -> Result<Outcome, CliError> {
-        let columns = self.columns.iter().map(|name| Field::parse("-o", name));
+        let columns = self.columns.iter().map(|name| field("-o", name));
         let columns: Vec<Field> = columns.collect::<Result<_, _>>()?;
-        let ascending = self.sort.iter().map(|name| Ok((Field::parse("-s", name)?, false)));
-        let descending = self.sort_descending.iter().map(|name| Ok((Field::parse("-S", name)?, true)));
+        let ascending = self.sort.iter().map(|name| Ok((field("-s", name)?, false)));
+        let descending = self.sort_descending.iter().map(|name| Ok((field("-S", name)?, true)));
         let keys: Vec<(Field, bool)> = ascending.chain(descending).collect::<Result<_, CliError>>()?;
-        rows.sort_by(|a, b| compare(&keys, a, b));
-        let table = || self.table(&rows, &columns, by == By::Project);
-        self.form.print(session, table, || json_of(&rows, by))?;
+        userspace::sort(&mut rows, &keys);
+        let numbers = self.form.values.numbers();
+        let table = || userspace::table(&rows, &columns, by, numbers).text(self.form.script);
+        session.show(table, || userspace::json(&rows, by))?;
         Ok(Outcome::Done)
     }
-
-    /// Projects have only one type, so their table has no type column.
-    fn table(&self, rows: &[Space], columns: &[Field], of_projects: bool) -> Table {
-        let columns: Vec<Field> =
-            columns.iter().copied().filter(|field| !of_projects || *field != Field::Type).collect();
-        let exact = self.form.values.exact();
-        let number =
-            |number: u64, nice: fn(u64) -> String| if exact { number.to_string() } else { nice(number) };
-        // Usage and quota of zero mean that nothing is recorded.
-        let used = |used: u64, quota: u64, nice| match (used, quota) {
-            (0, 0) => "-".into(),
-            _ => number(used, nice),
-        };
-        let limit = |used: u64, quota: u64, nice| match (used, quota) {
-            (0, 0) => "-".into(),
-            (_, 0) if !exact => "none".into(),
-            _ => number(quota, nice),
-        };
-        let mut table = Table::new(columns.iter().map(|field| field.column()));
-        for row in rows {
-            let &Space { used_bytes, quota_bytes, used_objects, quota_objects, .. } = row;
-            table.row(columns.iter().map(|field| match field {
-                Field::Type => text(row.kind).to_owned(),
-                Field::Name => name(row),
-                Field::Used => used(used_bytes, quota_bytes, nice_bytes),
-                Field::Quota => limit(used_bytes, quota_bytes, nice_bytes),
-                Field::ObjUsed => used(used_objects, quota_objects, nice_number),
-                Field::ObjQuota => limit(used_objects, quota_objects, nice_number),
-            }));
-        }
-        table
-    }
 }
 
-fn text(kind: Kind) -> &'static str {
-    match kind {
-        Kind::PosixGroup => "POSIX Group",
-        Kind::PosixUser => "POSIX User",
-        Kind::SmbGroup => "SMB Group",
-        Kind::SmbUser => "SMB User",
-        Kind::Project => "Project",
-    }
-}
-
-fn name(row: &Space) -> String {
-    match &row.owner {
-        Owner::Id(number) => number.to_string(),
-        Owner::Sid(sid) => sid.clone(),
-    }
-}
-
-impl Field {
-    fn parse(option: &str, name: &str) -> Result<Field, CliError> {
-        Ok(match name {
-            "type" => Field::Type,
-            "name" => Field::Name,
-            "used" => Field::Used,
-            "quota" => Field::Quota,
-            "objused" => Field::ObjUsed,
-            "objquota" => Field::ObjQuota,
-            _ => return Err(CliError::Usage(format!("{option} {name}: use {FIELDS}"))),
-        })
-    }
-
-    fn column(self) -> (&'static str, Align) {
-        match self {
-            Field::Type => ("TYPE", Align::Left),
-            Field::Name => ("NAME", Align::Left),
-            Field::Used => ("USED", Align::Right),
-            Field::Quota => ("QUOTA", Align::Right),
-            Field::ObjUsed => ("OBJUSED", Align::Right),
-            Field::ObjQuota => ("OBJQUOTA", Align::Right),
-        }
-    }
-
-    /// Orders numbers by value; SIDs follow all numbers.
-    fn order(self, a: &Space, b: &Space) -> Ordering {
-        match self {
-            Field::Type => a.kind.cmp(&b.kind),
-            Field::Name => a.owner.cmp(&b.owner),
-            Field::Used => a.used_bytes.cmp(&b.used_bytes),
-            Field::Quota => a.quota_bytes.cmp(&b.quota_bytes),
-            Field::ObjUsed => a.used_objects.cmp(&b.used_objects),
-            Field::ObjQuota => a.quota_objects.cmp(&b.quota_objects),
-        }
-    }
-}
-
-/// Orders by the requested keys, then by type and name, as OpenZFS does.
-fn compare(keys: &[(Field, bool)], a: &Space, b: &Space) -> Ordering {
-    let last = [(Field::Type, false), (Field::Name, false)];
-    let orders = keys.iter().chain(&last).map(|&(field, down)| {
-        let order = field.order(a, b);
-        if down { order.reverse() } else { order }
-    });
-    orders.fold(Ordering::Equal, Ordering::then)
-}
-
-fn json_of(rows: &[Space], by: By) -> Value {
-    let row = |row: &Space| {
-        let numbers = json!({
-            "type": text(row.kind),
-            "name": name(row),
-            "used": row.used_bytes,
-            "quota": row.quota_bytes,
-            "objused": row.used_objects,
-            "objquota": row.quota_objects,
-        });
-        (name(row), numbers)
-    };
-    let (command, root) = match by {
-        By::User => ("zfs userspace", "users"),
-        By::Group => ("zfs groupspace", "groups"),
-        By::Project => ("zfs projectspace", "projects"),
-    };
-    document(command, root, rows.iter().map(row).collect::<Map<String, Value>>())
+fn field(option: &str, name: &str) -> Result<Field, CliError> {
+    let found = Field::ALL.into_iter().find(|(known, _)| *known == name);
+    found.map(|(_, field)| field).ok_or_else(|| CliError::Usage(format!("{option} {name}: use {FIELDS}")))
 }

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
+use cenote_control::text::date;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use crate::outcome::{CliError, Outcome};
-use crate::render::date;
 use crate::session::{Session, print};
 
 /// Longer numbers are pool guids; as intervals they would be centuries.

@@ -1,0 +1,6 @@
+//! Answers of tools: verification, scans, rescues, dumps of structures.
+
+pub mod dump;
+pub mod rescue;
+pub mod scan;
+pub mod verify;
