@@ -31,7 +31,7 @@ pub async fn keep_watch(
     commands: Arc<dyn Serving>,
     rules: Rules,
     tell: Vec<Tell>,
-    say: fn(&str),
+    say: impl Fn(&str) + Copy + Send,
     roused: impl Fn() -> BoxFuture<'static, ()>,
 ) {
     let now_s = || runtime.unix_time_ns() / 1_000_000_000;
@@ -90,7 +90,7 @@ async fn order(commands: &Arc<dyn Serving>, work: Work, pool: &str) -> Option<St
     }
 }
 
-async fn send(runtime: &Runtime, tell: &Arc<Vec<Tell>>, alert: Alert, say: fn(&str)) {
+async fn send(runtime: &Runtime, tell: &Arc<Vec<Tell>>, alert: Alert, say: impl Fn(&str) + Copy) {
     let tell = tell.clone();
     let told = blocking(runtime, move || {
         let failed = tell.iter().filter_map(|tell| tell(&alert).err());
@@ -121,7 +121,14 @@ struct Disks {
 
 impl Disks {
     /// Asks the disks of all pools, if due.
-    async fn look(&mut self, runtime: &Runtime, rules: &Rules, status: &Statuses, now_s: u64, say: fn(&str)) {
+    async fn look(
+        &mut self,
+        runtime: &Runtime,
+        rules: &Rules,
+        status: &Statuses,
+        now_s: u64,
+        say: impl Fn(&str) + Copy,
+    ) {
         let Some(rule) = &rules.smart else { return };
         let devices = devices(status);
         let is_due = self.asked_s.is_none_or(|asked_s| now_s.saturating_sub(asked_s) >= rule.every.as_secs());

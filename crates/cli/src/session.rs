@@ -20,7 +20,6 @@ use cenote_control::text::{parse_bytes, visible};
 use cenote_control::{Caller, Options, Session as Control, State};
 use cenote_dataset::Dataset;
 use cenote_format::units::Txg;
-use cenote_host::pools::Pools;
 use cenote_policy::PolicyName;
 use cenote_runtime::Runtime;
 use cenote_shown::json;
@@ -94,17 +93,9 @@ impl Session {
         Ok(Session { control, common, status: OnceLock::new() })
     }
 
-    /// The session of a daemon that holds these pools.
-    pub fn serving(&self, pools: &Arc<Pools>) -> Session {
-        self.of(self.control.serving(pools))
-    }
-
     /// The same session with other disks.
     pub fn searching(&self, disks: Vec<PathBuf>) -> Session {
-        self.of(self.control.searching(disks))
-    }
-
-    fn of(&self, control: Control) -> Session {
+        let control = self.control.searching(disks);
         Session { control, common: self.common.clone(), status: OnceLock::new() }
     }
 
@@ -135,6 +126,11 @@ impl Session {
         json: impl FnOnce() -> V,
     ) -> Result<(), CliError> {
         if self.json() { print_json(&json()) } else { print(text()) }
+    }
+
+    /// The size of the cache, if it was given.
+    pub fn typed_cache_bytes(&self) -> Option<u64> {
+        self.common.cache.as_ref().map(|_| self.control.cache().budget_bytes as u64)
     }
 
     /// The common options as typed.

@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use cenote_daemon::room_for_pools;
 use cenote_dataset::Dataset;
 use cenote_engine::Engine;
 use cenote_fuse::{MountOptions, SessionOptions};
@@ -14,7 +15,7 @@ use cenote_pool::FoundPool;
 use clap::Args;
 
 use crate::command::guard;
-use crate::command::serve::room::room_for_pools;
+use crate::command::serve::PROCESS;
 use crate::message::say;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, interrupted, pool_of};
@@ -125,7 +126,13 @@ impl MountCommand {
         let is_read_only = number(&dataset, "readonly").await? == 1 && self.last(&["ro", "rw"]) != Some("rw");
         let wanted = self.wanted(&dataset, is_read_only).await?;
         // Nothing is recorded for a next start.
-        let (pools, _memory) = room_for_pools(session, None, self.session_options(), PathBuf::new());
+        let (pools, _memory) = room_for_pools(
+            session,
+            PROCESS,
+            session.typed_cache_bytes(),
+            self.session_options(),
+            PathBuf::new(),
+        );
         let pool = OpenPool::new(found.name(), engine.clone(), found.paths(), None, &pools);
         let pool = pools.insert(pool);
         let files = Files::open(engine, &self.dataset, wanted.files).await?;

@@ -1,48 +1,26 @@
-//! `cenote serve`: the daemon. It holds pools open, mounts their file systems, and runs commands of clients.
-//!
-//! ```text
-//!   start: socket ──> pools named, and those open at the last stop ──> mounts ──> READY
-//!   run:   commands come through the socket; pools that did not open are retried (`opening`)
-//!   end (SIGTERM, SIGINT): no more commands; file systems are unmounted, pools exported
-//! ```
+//! Command line of `cenote serve`: the daemon, which holds pools open, mounts their file systems, and runs
+//! commands of clients (`cenote_daemon`).
 //!
 //! Every option can also be set in a file (`config`); the command line has priority.
-//!
-//! After `kill -9` the pools are still marked as in use by this machine, so the next start opens them again
-//! and replays their logs. Stale mounts are removed when their mount points are used again.
 
-mod agent;
 mod config;
-mod listeners;
-mod opening;
-pub mod room;
 
-use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
 
+use cenote_daemon::{Daemon, Doors, Process};
 use cenote_fuse::SessionOptions;
-use cenote_host::cancel::Cancel;
-use cenote_host::kstat::files::keep_kstats;
-use cenote_host::lock::StateLock;
-use cenote_host::record;
-use cenote_serve::requests::Verbs;
-use cenote_serve::sandbox;
-use cenote_serve::socket::Listener;
 use clap::{Args, ValueEnum};
-use opening::Opening;
-use room::{export_all, room_for_pools};
 
+use crate::allocator::set_freed;
 use crate::args::common::Common;
 use crate::command::guard;
 use crate::daemon::{SOCKET, VARIABLE};
 use crate::message::{say, use_json};
 use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, at_least_bytes, interrupted};
+use crate::session::{Session, at_least_bytes};
 
-/// Time that commands have to end when the daemon does.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// This process, for pools that stay open.
+pub const PROCESS: Process = Process { say: |text| say!("{text}"), set_freed, start_guard: guard::start };
 
 /// How the daemon's messages are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -185,106 +163,38 @@ impl Serve {
         let path = self.socket.clone().or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from));
         let path = path.filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| SOCKET.into());
         let state = self.state.clone().unwrap_or_else(|| path.with_file_name("pools.json"));
-        // Taken before anything in the folders is touched.
-        let locks = StateLock::take_all(&[&path, &state]);
-        let locks = locks.map_err(|error| CliError::Refused(error.to_string()))?;
-        let refused = |error| CliError::Refused(format!("{}: {error}", state.display()));
-        record::check(&state).map_err(refused)?;
-        let listener = Listener::bind(&path).map_err(|error| CliError::Refused(error.to_string()))?;
-        let listener = Arc::new(listener);
-        let doors = listeners::open(&self, session.runtime(), &path).await?;
-        let agent = self.agent.as_deref().map(agent::Agent::read).transpose()?;
-        // Applied before a byte of a pool is read.
-        if let Err(error) = sandbox::forbid_calls() {
-            say!("no system calls are given up: {error}");
-        }
-        guard::start();
-        let fuse = SessionOptions {
-            readers: self.readers.unwrap_or(READERS).into(),
-            over_io_uring: !self.no_fuse_io_uring,
-            hears_sync: !self.no_loop,
-            writeback_cache: self.writeback,
-            ..SessionOptions::default()
-        };
-        let (pools, _memory) = room_for_pools(session, memory, fuse, state);
-        let session = session.serving(&pools);
-        let _noting = session.runtime().spawn(pools.clone().keep_noting(session.runtime().clone()));
-        let _noting = _noting.abort_on_drop();
-        let opening = Opening {
-            session: session.serving(&pools),
-            pools: pools.clone(),
-            load_keys: self.load_keys,
+        let memory = memory.or(session.typed_cache_bytes());
+        let daemon = Daemon {
+            socket: path,
+            state,
+            pools: self.pools,
             no_mount: self.no_mount,
+            load_keys: self.load_keys,
+            fuse: SessionOptions {
+                readers: self.readers.unwrap_or(READERS).into(),
+                over_io_uring: !self.no_fuse_io_uring,
+                hears_sync: !self.no_loop,
+                writeback_cache: self.writeback,
+                ..SessionOptions::default()
+            },
+            memory_bytes: memory,
+            doors: Doors {
+                nbd: self.nbd,
+                iscsi: self.iscsi,
+                iscsi_name: self.iscsi_name,
+                iscsi_lun: self.iscsi_lun,
+                iscsi_accounts: self.iscsi_accounts,
+                vhost_user: self.vhost_user,
+                ublk: self.ublk,
+                http: self.http,
+                http_tokens: self.http_tokens,
+                tls: self.tls,
+                connections: self.connections,
+                insecure: self.insecure,
+            },
+            agent: self.agent,
+            kstat: self.kstat,
         };
-        let outcome = opening.begin(&self.pools).await;
-        let verbs = Arc::new(Verbs { runtime: session.runtime().clone(), pools: pools.clone() });
-        let doors = doors.let_in(session.runtime(), &pools, verbs.clone());
-        let agent = agent.map(|agent| agent.start(session.runtime(), verbs.clone(), pools.events.clone()));
-        let stop = Cancel::default();
-        let kstats = self.kstat.clone().map(|dir| {
-            let (runtime, pools) = (session.runtime(), Arc::downgrade(&pools));
-            runtime.spawn(keep_kstats(runtime.clone(), pools, dir, stop.clone()))
-        });
-        let opening = opening.keep(stop.clone()).map_err(CliError::io("a thread"))?;
-        let serving = {
-            let (listener, stop) = (listener.clone(), stop.clone());
-            std::thread::spawn(move || listener.serve(verbs, &stop))
-        };
-        let names: Vec<String> = pools.all().iter().map(|pool| pool.name.clone()).collect();
-        let names = if names.is_empty() { "no pool yet".into() } else { names.join(", ") };
-        say!("serving {names} at {}", path.display());
-        notify("READY=1");
-        let _watchdog = watchdog_interval().map(|interval| {
-            let runtime = session.runtime().clone();
-            // A task on the same workers as all service: if no worker runs any more, systemd is not told.
-            let tell = async move {
-                loop {
-                    notify("WATCHDOG=1");
-                    runtime.sleep(interval).await;
-                }
-            };
-            session.runtime().spawn(tell).abort_on_drop()
-        });
-        interrupted().await;
-        say!("ending");
-        locks.iter().for_each(StateLock::is_ending);
-        notify("STOPPING=1");
-        stop.cancel();
-        listener.wake();
-        drop((serving.join(), opening.join()));
-        drop(listener);
-        drop((doors, agent));
-        if let Some(kstats) = kstats {
-            kstats.await.ok();
-        }
-        if let Err(error) = pools.end_record(session.runtime()).await {
-            say!("the record of pools can't be written: {error}");
-        }
-        // Commands still running learn of the end from their pools, and have a moment to report it.
-        if session.runtime().timeout(PATIENCE, export_all(&pools)).await.is_err() {
-            say!("giving the pools back takes longer than usual");
-            export_all(&pools).await;
-        }
-        match pools.waiting.all().is_empty() {
-            true => Ok(outcome),
-            false => Ok(outcome.and(Outcome::Failed)),
-        }
-    }
-}
-
-/// Interval of watchdog messages to systemd, if it wants them (`sd_watchdog_enabled`): half the time after
-/// which it would end this process.
-fn watchdog_interval() -> Option<Duration> {
-    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
-    let is_other = number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id()));
-    let interval = number("WATCHDOG_USEC").filter(|_| !is_other)?;
-    Some(Duration::from_micros(interval / 2).max(Duration::from_millis(10)))
-}
-
-/// Tells systemd (`sd_notify`): one datagram to the socket it names.
-fn notify(state: &str) {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
-    if let Ok(socket) = UnixDatagram::unbound() {
-        socket.send_to(state.as_bytes(), path).ok();
+        daemon.run(session.control(), PROCESS).await
     }
 }

@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cenote_control::ControlError;
 use cenote_disk::{Ended, Limits};
 use cenote_host::pools::Pools;
 use cenote_http::server::{self, Client};
@@ -23,10 +24,6 @@ use cenote_ublk::Server;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::Serve;
-use crate::message::say;
-use crate::outcome::CliError;
-
 /// NBD's default port.
 const NBD_PORT: u16 = 10809;
 /// iSCSI's default port.
@@ -35,6 +32,35 @@ const ISCSI_PORT: u16 = 3260;
 const HTTP_PORT: u16 = 8123;
 /// Limit of the memory held by the requests of all clients of a protocol.
 const MEMORY_BYTES: u64 = 256 << 20;
+
+/// The doors to open, and their clients.
+#[derive(Debug, Default)]
+pub struct Doors {
+    /// Addresses for NBD: HOST:PORT or unix:PATH.
+    pub nbd: Vec<String>,
+    /// Addresses for iSCSI: HOST:PORT.
+    pub iscsi: Vec<String>,
+    /// The prefix of the names of iSCSI targets.
+    pub iscsi_name: Option<String>,
+    /// Units of shared iSCSI targets: TARGET:NUMBER=VOLUME.
+    pub iscsi_lun: Vec<String>,
+    /// File with names and secrets for iSCSI logins.
+    pub iscsi_accounts: Option<PathBuf>,
+    /// Folder of the sockets for virtual machines.
+    pub vhost_user: Option<PathBuf>,
+    /// Folder of links to block devices of this machine.
+    pub ublk: Option<PathBuf>,
+    /// Addresses for HTTP: HOST:PORT or unix:PATH.
+    pub http: Vec<String>,
+    /// File with the tokens of HTTP clients; none: a new token.
+    pub http_tokens: Option<PathBuf>,
+    /// Folder with certificates.
+    pub tls: Option<PathBuf>,
+    /// Limit of concurrent connections of each protocol.
+    pub connections: Option<u32>,
+    /// Clients need not be known.
+    pub insecure: bool,
+}
 
 /// Bound doors that wait for the pools.
 pub struct Listeners {
@@ -51,15 +77,21 @@ pub struct Listeners {
     tokens: Tokens,
     /// Limit of concurrent connections of each protocol.
     connections: usize,
+    say: fn(&str),
 }
 
 /// Binds the requested doors. `socket`: the daemon's own.
-pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Listeners, CliError> {
-    let load = |dir: &PathBuf| Tls::load(dir).map_err(|error| CliError::Usage(format!("--tls: {error}")));
+pub async fn open(
+    serve: &Doors,
+    runtime: &Runtime,
+    socket: &Path,
+    say: fn(&str),
+) -> Result<Listeners, ControlError> {
+    let load = |dir: &PathBuf| Tls::load(dir).map_err(|error| ControlError::Usage(format!("--tls: {error}")));
     let tls = serve.tls.as_ref().map(load).transpose()?;
     let accounts = serve.iscsi_accounts.as_deref().map(|path| {
         let read = accounts::read(path);
-        read.map_err(|why| CliError::Usage(format!("--iscsi-accounts {}: {why}", path.display())))
+        read.map_err(|why| ControlError::Usage(format!("--iscsi-accounts {}: {why}", path.display())))
     });
     let accounts = accounts.transpose()?.unwrap_or_default();
     let mut nbd = Vec::new();
@@ -76,34 +108,35 @@ pub async fn open(serve: &Serve, runtime: &Runtime, socket: &Path) -> Result<Lis
     for typed in &serve.http {
         http.push(open_one("--http", typed, HTTP_PORT, tls.is_some() || serve.insecure, &needs).await?);
     }
-    let tokens = tokens(serve, runtime, socket, &http)?;
+    let tokens = tokens(serve, runtime, socket, &http, say)?;
     let names = serve.iscsi_name.as_deref().map(Names::parse).transpose();
-    let names = names.map_err(|why| CliError::Usage(format!("--iscsi-name: {why}")))?.unwrap_or_default();
+    let names = names.map_err(|why| ControlError::Usage(format!("--iscsi-name: {why}")))?.unwrap_or_default();
     let vhost_user = serve.vhost_user.clone();
     if let Some(dir) = &vhost_user {
-        std::fs::create_dir_all(dir).map_err(CliError::io(dir.display().to_string()))?;
+        std::fs::create_dir_all(dir).map_err(ControlError::io(dir.display().to_string()))?;
     }
     let connections = serve.connections.map_or(CONNECTIONS_MAX, |most| most as usize);
     let ublk = serve.ublk.as_ref().map(|dir| {
         let server = Server::start(runtime, Limits::new(runtime, MEMORY_BYTES, connections));
-        let server = server.map_err(|why| CliError::Refused(format!("--ublk {}: {why}", dir.display())))?;
-        std::fs::create_dir_all(dir).map_err(CliError::io(dir.display().to_string()))?;
-        Ok::<_, CliError>((Arc::new(server), dir.clone()))
+        let server =
+            server.map_err(|why| ControlError::Refused(format!("--ublk {}: {why}", dir.display())))?;
+        std::fs::create_dir_all(dir).map_err(ControlError::io(dir.display().to_string()))?;
+        Ok::<_, ControlError>((Arc::new(server), dir.clone()))
     });
     let ublk = ublk.transpose()?;
     let map = LunMap::parse(&serve.iscsi_lun);
-    let map = map.map_err(|why| CliError::Usage(format!("--iscsi-lun: {why}")))?;
+    let map = map.map_err(|why| ControlError::Usage(format!("--iscsi-lun: {why}")))?;
     let mut iscsi = Vec::new();
     let wanted = "--iscsi-accounts FILE with names and secrets";
     let needs = Needs { danger: VOLUMES, is_for_users: true, wanted };
     for typed in &serve.iscsi {
         if typed.starts_with("unix:") {
-            return Err(CliError::Usage(format!("--iscsi {typed}: iSCSI is spoken over TCP only")));
+            return Err(ControlError::Usage(format!("--iscsi {typed}: iSCSI is spoken over TCP only")));
         }
         let knows_clients = !accounts.initiators.is_empty();
         iscsi.push(open_one("--iscsi", typed, ISCSI_PORT, knows_clients || serve.insecure, &needs).await?);
     }
-    Ok(Listeners { nbd, tls, iscsi, names, map, accounts, vhost_user, ublk, http, tokens, connections })
+    Ok(Listeners { nbd, tls, iscsi, names, map, accounts, vhost_user, ublk, http, tokens, connections, say })
 }
 
 /// The risk of an unprotected door for volumes.
@@ -120,10 +153,16 @@ struct Needs<'a> {
 }
 
 /// The tokens for HTTP clients: those of a file, or a new one.
-fn tokens(serve: &Serve, runtime: &Runtime, socket: &Path, http: &[Door]) -> Result<Tokens, CliError> {
+fn tokens(
+    serve: &Doors,
+    runtime: &Runtime,
+    socket: &Path,
+    http: &[Door],
+    say: fn(&str),
+) -> Result<Tokens, ControlError> {
     if let Some(path) = &serve.http_tokens {
         let read = Tokens::read(path);
-        return read.map_err(|why| CliError::Usage(format!("--http-tokens {}: {why}", path.display())));
+        return read.map_err(|why| ControlError::Usage(format!("--http-tokens {}: {why}", path.display())));
     }
     if http.iter().all(|door| matches!(door.place, Place::Unix(_))) {
         return Ok(Tokens::default());
@@ -131,8 +170,8 @@ fn tokens(serve: &Serve, runtime: &Runtime, socket: &Path, http: &[Door]) -> Res
     let path = socket.with_file_name("http-token");
     let mut secret = [0; 32];
     runtime.fill_secret(&mut secret);
-    let made = Tokens::make(&path, secret).map_err(CliError::io(path.display().to_string()))?;
-    say!("the token for HTTP is in {}", path.display());
+    let made = Tokens::make(&path, secret).map_err(ControlError::io(path.display().to_string()))?;
+    say(&format!("the token for HTTP is in {}", path.display()));
     Ok(made)
 }
 
@@ -142,8 +181,8 @@ async fn open_one(
     port: u16,
     is_safe: bool,
     Needs { danger, is_for_users, wanted }: &Needs<'_>,
-) -> Result<Door, CliError> {
-    let place = Place::parse(typed, port).map_err(|why| CliError::Usage(format!("{option}: {why}")))?;
+) -> Result<Door, ControlError> {
+    let place = Place::parse(typed, port).map_err(|why| ControlError::Usage(format!("{option}: {why}")))?;
     let unsafe_for = match &place {
         _ if is_safe => None,
         Place::Unix(_) => None,
@@ -153,11 +192,11 @@ async fn open_one(
     };
     if let Some((others, condition)) = unsafe_for {
         let instead = if option == "--nbd" && place.is_local() { "unix:PATH, " } else { "" };
-        return Err(CliError::Usage(format!(
+        return Err(ControlError::Usage(format!(
             "{option} {place} lets {others} {danger}: give {instead}{wanted}, or --insecure if {condition}"
         )));
     }
-    Door::open(&place).await.map_err(|error| CliError::Refused(format!("{option} {place}: {error}")))
+    Door::open(&place).await.map_err(|error| ControlError::Refused(format!("{option} {place}: {error}")))
 }
 
 /// Keeps doors open; dropping it closes them.
@@ -217,17 +256,18 @@ impl Listeners {
             turns_away: Box::new(|_, visitor| cenote_iscsi::turn_away(visitor.stream).boxed()),
             crowd: crowd(),
         };
-        let mut open = let_in(Arc::new(nbd), self.nbd, runtime);
-        open.extend(let_in(Arc::new(iscsi), self.iscsi, runtime));
+        let say = self.say;
+        let mut open = let_in(Arc::new(nbd), self.nbd, runtime, say);
+        open.extend(let_in(Arc::new(iscsi), self.iscsi, runtime, say));
         if let Some(dir) = self.vhost_user {
-            say!("volumes are in {} by vhost-user", dir.display());
-            let tell = Box::new(|what: String| say!("{what}"));
+            say(&format!("volumes are in {} by vhost-user", dir.display()));
+            let tell = Box::new(move |what: String| say(&what));
             let server = VhostServer { pools: pools.clone(), dir, limits: limits(), tell };
             open.push((runtime.spawn(Arc::new(server).keep(runtime.clone())).abort_on_drop(), None));
         }
         if let Some((server, dir)) = self.ublk {
-            say!("volumes are block devices, with links in {}", dir.display());
-            let server = UblkServer::new(pools, dir, server, |what| say!("{what}"));
+            say(&format!("volumes are block devices, with links in {}", dir.display()));
+            let server = UblkServer::new(pools, dir, server, move |what| say(&what));
             open.push((runtime.spawn(Arc::new(server).keep(runtime.clone())).abort_on_drop(), None));
         }
         if self.http.is_empty() {
@@ -265,15 +305,15 @@ impl Listeners {
                 }),
                 crowd: crowd.clone(),
             };
-            open.extend(let_in(Arc::new(http), doors, runtime));
+            open.extend(let_in(Arc::new(http), doors, runtime, say));
         }
         open
     }
 }
 
-fn let_in(protocol: Arc<Protocol>, doors: Vec<Door>, runtime: &Runtime) -> Open {
+fn let_in(protocol: Arc<Protocol>, doors: Vec<Door>, runtime: &Runtime, say: fn(&str)) -> Open {
     let let_in = |door: Door| {
-        say!("{} are at {} by {}", protocol.what, door.place, protocol.name);
+        say(&format!("{} are at {} by {}", protocol.what, door.place, protocol.name));
         let serve: Arc<listen::Serve> = {
             let (protocol, runtime) = (protocol.clone(), runtime.clone());
             Arc::new(move |visitor: Visitor| {
@@ -281,7 +321,7 @@ fn let_in(protocol: Arc<Protocol>, doors: Vec<Door>, runtime: &Runtime) -> Open 
                 let served = (protocol.serves)(runtime.clone(), visitor);
                 async move {
                     if let Err(error) = served.await {
-                        say!("{name} {who}: {error}");
+                        say(&format!("{name} {who}: {error}"));
                     }
                 }
                 .boxed()

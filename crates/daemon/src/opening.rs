@@ -6,13 +6,10 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use cenote_control::{ControlError, Outcome, Session};
 use cenote_host::cancel::Cancel;
 use cenote_host::pools::Pools;
 use cenote_host::record::NotedPool;
-
-use crate::message::say;
-use crate::outcome::{CliError, Outcome, Say};
-use crate::session::Session;
 
 /// Opens pools with the daemon's options.
 pub struct Opening {
@@ -20,6 +17,7 @@ pub struct Opening {
     pub pools: Arc<Pools>,
     pub load_keys: bool,
     pub no_mount: bool,
+    pub say: fn(&str),
 }
 
 impl Opening {
@@ -60,7 +58,7 @@ impl Opening {
         match self.open(&pool).await {
             Ok(outcome) => {
                 if !is_first {
-                    say!("pool '{}' is open", pool.name);
+                    (self.say)(&format!("pool '{}' is open", pool.name));
                 }
                 outcome
             }
@@ -70,7 +68,7 @@ impl Opening {
             Err(error) => {
                 let why = error.to_string();
                 if self.pools.wait(self.session.runtime(), pool.clone(), &why) {
-                    say!("pool '{}' waits to be opened: {why}", pool.name);
+                    (self.say)(&format!("pool '{}' waits to be opened: {why}", pool.name));
                 }
                 // It may open later.
                 Outcome::Done
@@ -78,19 +76,20 @@ impl Opening {
         }
     }
 
-    async fn open(&self, pool: &NotedPool) -> Result<Outcome, CliError> {
+    async fn open(&self, pool: &NotedPool) -> Result<Outcome, ControlError> {
         let session = &self.session;
         let found = session.find_noted(pool).await?;
         session.check_unused_or(&found, &format!("`cenote zpool import -f {}`", found.name()))?;
         let open = session.hold(&found, None).await?;
         // The pool is open from here on: later failures are reported, but are no reason to open it again.
+        let tell = |error| session.caller().tell(&open.name, &error);
         let loaded = match self.load_keys {
-            true => session.load_keys(&open, None).await.unwrap_or_else(|error| error.tell(&open.name)),
+            true => session.load_keys(&open, None).await.unwrap_or_else(tell),
             false => Outcome::Done,
         };
         let mounted = match self.no_mount {
             true => Outcome::Done,
-            false => session.mount_all(&open).await.unwrap_or_else(|error| error.tell(&open.name)),
+            false => session.mount_all(&open).await.unwrap_or_else(tell),
         };
         Ok(loaded.and(mounted))
     }

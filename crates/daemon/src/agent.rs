@@ -5,14 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use cenote_agent::{Rules, Tell, Webhook, keep_watch};
+use cenote_control::ControlError;
 use cenote_host::events::Events;
 use cenote_host::suspended::turned;
 use cenote_runtime::{AbortOnDrop, Runtime};
 use cenote_serve::socket::Serving;
 use futures::FutureExt;
-
-use crate::message::say;
-use crate::outcome::CliError;
 
 /// An agent with its rules.
 pub struct Agent {
@@ -22,22 +20,29 @@ pub struct Agent {
 
 impl Agent {
     /// Reads the rules.
-    pub fn read(path: &Path) -> Result<Agent, CliError> {
+    pub fn read(path: &Path) -> Result<Agent, ControlError> {
         let shown = path.display();
-        let text = std::fs::read_to_string(path).map_err(CliError::io(shown.to_string()))?;
+        let text = std::fs::read_to_string(path).map_err(ControlError::io(shown.to_string()))?;
         let rules = Rules::parse(&text);
-        let rules = rules.map_err(|why| CliError::Usage(format!("--agent {shown}: {}", why.trim_end())))?;
+        let rules =
+            rules.map_err(|why| ControlError::Usage(format!("--agent {shown}: {}", why.trim_end())))?;
         let webhook = rules.alerts.webhook.as_deref().map(Webhook::new).transpose()?;
         Ok(Agent { rules, webhook })
     }
 
     /// Runs the agent until the returned guard is dropped.
-    pub fn start(self, runtime: &Runtime, commands: Arc<dyn Serving>, events: Events) -> AbortOnDrop<()> {
+    pub fn start(
+        self,
+        runtime: &Runtime,
+        say: fn(&str),
+        commands: Arc<dyn Serving>,
+        events: Events,
+    ) -> AbortOnDrop<()> {
         let by_webhook = |webhook: Webhook| -> Tell { Box::new(move |alert| webhook.post(alert)) };
         let tell = self.webhook.map(by_webhook).into_iter().collect();
         let seen = Arc::new(AtomicU64::new(0));
         let roused = move || turned(events.clone(), seen.clone()).boxed();
-        let say: fn(&str) = |text| say!("agent: {text}");
+        let say = move |text: &str| say(&format!("agent: {text}"));
         let watch = keep_watch(runtime.clone(), commands, self.rules, tell, say, roused);
         runtime.spawn(watch).abort_on_drop()
     }
