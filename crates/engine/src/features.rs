@@ -20,15 +20,13 @@ use cenote_format::objset::{
     OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE, ObjsetType,
 };
 use cenote_format::props::SPA_COMPRESSBITS;
-use cenote_format::units::{DatasetId, ObjectId};
+use cenote_format::units::{DatasetId, ObjectId, SPA_OLD_MAXBLOCKSIZE};
 use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::{NewZap, Result, ZapEdit, ZapValue};
 
 use crate::context::SyncContext;
 use crate::engine::Engine;
 
-/// The largest block without feature `large_blocks`.
-const SPA_OLD_MAXBLOCKSIZE: u64 = 128 << 10;
 /// `ZIO_CHECKSUM_MASK`: above it is the flag to verify duplicates.
 const CHECKSUM_MASK: u64 = 0xff;
 /// Above it is the level.

@@ -24,7 +24,7 @@ use cenote_format::bpobj::{BptreeEntry, BptreePhys};
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
-use cenote_format::units::{DatasetId, ObjectId, Txg};
+use cenote_format::units::{DatasetId, ObjectId, SPA_OLD_MAXBLOCKSIZE, Txg};
 use cenote_format::words::Words;
 use cenote_object::dead_tree::DeadTree;
 use cenote_object::deadlist::Bpobj;
@@ -38,8 +38,7 @@ use crate::store::space_delta::SpaceDelta;
 
 const FEATURE: &str = "async_destroy";
 const ZB_DESTROYED_OBJSET: DatasetId = DatasetId(u64::MAX);
-/// `SPA_OLD_MAXBLOCKSIZE`.
-const LIST_BLOCK_BYTES: u32 = 128 << 10;
+const LIST_BLOCK_BYTES: u32 = SPA_OLD_MAXBLOCKSIZE as u32;
 const ENTRY_BYTES: u64 = BptreeEntry::COUNT as u64 * 8;
 
 impl Shared {

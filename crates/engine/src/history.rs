@@ -19,14 +19,13 @@ use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::features::SPA_VERSION_FEATURES;
 use cenote_format::history::{HistoryPhys, encode_record, key};
 use cenote_format::nvlist::{NvValue, Nvlist};
-use cenote_format::units::ObjectId;
+use cenote_format::units::{ObjectId, SPA_OLD_MAXBLOCKSIZE};
 use cenote_object::{Edit, NewObject, Result, ZapEdit};
 
 use crate::context::SyncContext;
 use crate::engine::{Engine, Task};
 
-/// `SPA_OLD_MAXBLOCKSIZE`.
-const BLOCK_BYTES: u32 = 128 << 10;
+const BLOCK_BYTES: u32 = SPA_OLD_MAXBLOCKSIZE as u32;
 const LENGTH_BYTES: u64 = 8;
 /// As OpenZFS on Linux (`spa_history_zone`).
 const ZONE: &str = "linux";

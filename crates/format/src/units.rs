@@ -107,3 +107,6 @@ pub const SPA_MINBLOCKSHIFT: u32 = 9;
 pub const SPA_MINBLOCKSIZE: u64 = 1 << SPA_MINBLOCKSHIFT;
 /// Largest block (16 MiB), `SPA_MAXBLOCKSIZE`.
 pub const SPA_MAXBLOCKSIZE: u64 = 1 << 24;
+/// Largest block without feature `large_blocks`, and block size of the engine's lists,
+/// `SPA_OLD_MAXBLOCKSIZE`.
+pub const SPA_OLD_MAXBLOCKSIZE: u64 = 128 << 10;

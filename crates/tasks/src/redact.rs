@@ -16,7 +16,7 @@ use cenote_format::bytes::Endian;
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::bookmark::RedactionListHead;
 use cenote_format::features::Feature;
-use cenote_format::units::{BlockId, Guid, ObjectId, SPA_MINBLOCKSHIFT};
+use cenote_format::units::{BlockId, Guid, ObjectId, SPA_MINBLOCKSHIFT, SPA_OLD_MAXBLOCKSIZE};
 use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::{DatasetError, NewObject, Result};
 
@@ -24,8 +24,8 @@ use crate::mark::{add_mark, bookmark_of, refuse_existing};
 
 /// `dmu_bonus_max`: the bonus of a dnode of 512 bytes.
 const BONUS_BYTES: usize = 320;
-/// Block size of a list: `SPA_OLD_MAXBLOCKSIZE`.
-const LIST_BLOCK_BYTES: u32 = 128 << 10;
+/// Block size of a list.
+const LIST_BLOCK_BYTES: u32 = SPA_OLD_MAXBLOCKSIZE as u32;
 /// Words of an entry, `redact_block_phys_t`.
 const ENTRY_WORDS: u64 = 4;
 /// Entries written at once.

@@ -21,12 +21,12 @@ use std::collections::BTreeMap;
 
 use cenote_dataset::spacemaps::{LogMap, LogSpacemaps, MetaslabPlace};
 use cenote_format::space_map::MapType;
-use cenote_format::units::{Txg, VdevId};
+use cenote_format::units::{SPA_OLD_MAXBLOCKSIZE, Txg, VdevId};
 use cenote_pool::VdevConfig;
 use cenote_pool::ranges::Ranges;
 
-/// `zfs_log_sm_blksz`, and `SPA_OLD_MAXBLOCKSIZE` for an array of txgs.
-pub(crate) const BLOCK_BYTES: u32 = 128 << 10;
+/// `zfs_log_sm_blksz`, and the block size of an array of txgs.
+pub(crate) const BLOCK_BYTES: u32 = SPA_OLD_MAXBLOCKSIZE as u32;
 /// `zfs_unflushed_log_block_pct`, as a factor: log blocks per unflushed metaslab...
 const BLOCKS_PER_METASLAB: u64 = 4;
 /// ...but at least `zfs_unflushed_log_block_min`...

@@ -14,7 +14,7 @@ use cenote_format::bpobj::{BpobjEntry, BpobjPhys};
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::features::Since;
-use cenote_format::units::{BlockId, ObjectId};
+use cenote_format::units::{BlockId, ObjectId, SPA_OLD_MAXBLOCKSIZE};
 use cenote_format::words::Words;
 
 use crate::deadlist::{Bpobj, WORDS};
@@ -23,8 +23,7 @@ use crate::feature_counts::{FeatureCounts, POOL_DIRECTORY};
 use crate::live::{Edit, NewObject};
 use crate::zap::ZapEdit;
 
-/// `SPA_OLD_MAXBLOCKSIZE`: blocks of lists.
-const LIST_BLOCK_BYTES: u32 = 128 << 10;
+const LIST_BLOCK_BYTES: u32 = SPA_OLD_MAXBLOCKSIZE as u32;
 /// `BPOBJ_SIZE_V1`: header without subobjects, of pools before version 26.
 const HEAD_WITHOUT_LISTS_BYTES: usize = 32;
 /// `BPOBJ_SIZE_V2`: header without a count of entries marked as freed.

@@ -12,7 +12,7 @@ use cenote_format::bytes::Endian;
 use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::objset::ObjsetType;
 use cenote_format::stream::{Begin, BeginFlags, Record, StreamFeatures};
-use cenote_format::units::{Guid, SPA_MAXBLOCKSIZE};
+use cenote_format::units::{Guid, SPA_MAXBLOCKSIZE, SPA_OLD_MAXBLOCKSIZE};
 use cenote_object::DatasetError;
 use cenote_tasks::{
     Finish, NewReceive, Progress, RawKeys, Receiving, RedactedFor, Settings, abort_receive, begin_receive,
@@ -31,8 +31,6 @@ use crate::receive::overrides::{Overrides, Target};
 use crate::receive::{Around, Order, Receipt};
 use crate::token;
 
-/// The largest block without feature `large_blocks`.
-const SPA_OLD_MAXBLOCKSIZE: u64 = 128 << 10;
 /// Bytes between two notes of the receive's state.
 const NOTE_AFTER_BYTES: u64 = 64 << 20;
 

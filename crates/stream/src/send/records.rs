@@ -18,7 +18,7 @@ use cenote_format::stream::{
     CryptFields, FreeObjects, ObjectRange, ObjectRecord, Range, Record, RecordFlags, Spill, StreamFeatures,
     Write, WriteEmbedded,
 };
-use cenote_format::units::{Guid, ObjectId, Txg};
+use cenote_format::units::{Guid, ObjectId, SPA_OLD_MAXBLOCKSIZE, Txg};
 use cenote_object::object::SPILL_BLOCK;
 use cenote_pool::Form;
 
@@ -101,9 +101,6 @@ impl Manner {
 fn is_bytes(object_type: ObjectType) -> bool {
     [ObjectType::PLAIN_FILE_CONTENTS, ObjectType::ZVOL, ObjectType::PLAIN_OTHER].contains(&object_type)
 }
-
-/// `SPA_OLD_MAXBLOCKSIZE`: the largest block of receivers without `large_blocks`.
-const SPA_OLD_MAXBLOCKSIZE: u64 = 128 << 10;
 
 /// Makes records.
 pub(super) struct Records {

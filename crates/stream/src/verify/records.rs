@@ -6,13 +6,11 @@ use cenote_format::dnode::DNODES_PER_BLOCK;
 use cenote_format::stream::{
     Begin, ObjectRecord, Record, RecordFlags, Spill, StreamFeatures, Write, WriteEmbedded,
 };
-use cenote_format::units::{Guid, ObjectId, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE};
+use cenote_format::units::{Guid, ObjectId, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, SPA_OLD_MAXBLOCKSIZE};
 
 use super::{Finder, Severity};
 use crate::reader::Item;
 
-/// Blocks above this need a feature: `SPA_OLD_MAXBLOCKSIZE`.
-const OLD_MAX_BLOCK_BYTES: u64 = 128 << 10;
 /// `DN_MAX_OBJECT`.
 const DN_MAX_OBJECT: u64 = 1 << 48;
 /// Largest dnode, in slots.
@@ -118,7 +116,7 @@ impl Records {
         if slots > 1 {
             self.need(StreamFeatures::LARGE_DNODE, Severity::Wrong, "dnodes above 512 bytes", finder);
         }
-        if block > OLD_MAX_BLOCK_BYTES && !self.features.has(StreamFeatures::RAW) {
+        if block > SPA_OLD_MAXBLOCKSIZE && !self.features.has(StreamFeatures::RAW) {
             self.need(StreamFeatures::LARGE_BLOCKS, Severity::Odd, "blocks above 128 KiB", finder);
         }
         self.next_object = self.next_object.max(object.0.saturating_add(slots));
@@ -160,7 +158,7 @@ impl Records {
         if !is_block(logical_bytes) {
             finder.find(Severity::Wrong, at, "a block has no such size");
         }
-        if logical_bytes > OLD_MAX_BLOCK_BYTES {
+        if logical_bytes > SPA_OLD_MAXBLOCKSIZE {
             self.need(StreamFeatures::LARGE_BLOCKS, Severity::Wrong, "blocks above 128 KiB", finder);
         }
         if record.compression_id != 0 {

@@ -8,13 +8,13 @@
 //! (`default_volblocksize`).
 
 use cenote_dataset::Mos;
-use cenote_format::units::{PhysicalBirth, VdevId};
+use cenote_format::units::{PhysicalBirth, SPA_OLD_MAXBLOCKSIZE, VdevId};
 use cenote_pool::VdevKind;
 
 /// `ZVOL_DEFAULT_BLOCKSIZE`.
 pub const DEFAULT_BLOCK_BYTES: u64 = 16 << 10;
-/// `SPA_OLD_MAXBLOCKSIZE`: the block size assumed in space accounting.
-const TYPICAL_BLOCK_BYTES: u64 = 128 << 10;
+/// The block size assumed in space accounting.
+const TYPICAL_BLOCK_BYTES: u64 = SPA_OLD_MAXBLOCKSIZE;
 /// Pointers in an indirect block, `DNODES_PER_LEVEL`.
 const POINTERS_PER_BLOCK: u64 = 1 << 10;
 /// `1 << DN_MAX_INDBLKSHIFT`.

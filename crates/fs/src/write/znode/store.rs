@@ -17,7 +17,7 @@ use cenote_format::blkptr::BLKPTR_BYTES;
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::{DnodeHead, ObjectType};
 use cenote_format::sa::{SaReader, SaRegistry, SaValues, ZplAttr, encode_sa};
-use cenote_format::units::{ObjectId, SPA_MINBLOCKSIZE};
+use cenote_format::units::{ObjectId, SPA_MINBLOCKSIZE, SPA_OLD_MAXBLOCKSIZE};
 use cenote_object::{Edit, Zap};
 use parking_lot::RwLock;
 
@@ -25,8 +25,7 @@ use super::Znode;
 use crate::error::{FsError, Refusal, Result};
 use crate::filesystem::{Filesystem, MasterNode};
 
-/// `SPA_OLD_MAXBLOCKSIZE`: the largest spill block.
-const MAX_SPILL_BYTES: usize = 128 << 10;
+const MAX_SPILL_BYTES: usize = SPA_OLD_MAXBLOCKSIZE as usize;
 
 /// The attributes of a file system's objects, as they are stored.
 pub(in crate::write) struct Znodes {

@@ -16,7 +16,7 @@ use cenote_format::indirect::{
 };
 use cenote_format::label::{VdevClass, VdevConfig, VdevKind};
 use cenote_format::scan::{DSS_SCANNING, ScanState};
-use cenote_format::units::{BlockId, ObjectId, VdevId};
+use cenote_format::units::{BlockId, ObjectId, SPA_OLD_MAXBLOCKSIZE, VdevId};
 use cenote_format::words::{Phys, Words};
 use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::{DatasetError, NewObject, Result, ZapEdit};
@@ -26,8 +26,7 @@ use crate::pool::checkpoint::refuse_checkpoint;
 use crate::pool::create::make_vdev_zaps;
 use crate::pool::take_tree::take_tree;
 
-/// `SPA_OLD_MAXBLOCKSIZE`.
-const BLOCK_BYTES: u32 = 128 << 10;
+const BLOCK_BYTES: u32 = SPA_OLD_MAXBLOCKSIZE as u32;
 const BAD_LAYOUT: &str =
     "invalid config; all top-level vdevs must have the same sector size and not be raidz.";
 const BUSY: &str = "Pool busy; removal may already be in progress";
