@@ -6,6 +6,7 @@
 //!
 //! Source: OpenZFS `dmu.h` (`DMU_POOL_*`), `spa.c`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
@@ -213,6 +214,17 @@ impl Mos {
             states.push((feature, state));
         }
         Ok(states)
+    }
+
+    /// Names of the enabled features.
+    ///
+    /// # Errors
+    /// A table is damaged.
+    #[boxed]
+    pub async fn enabled_features(&self) -> Result<BTreeSet<&'static str>> {
+        let states = self.features().await?;
+        let is_enabled = |state: FeatureState| state != FeatureState::Disabled;
+        Ok(states.iter().filter(|(_, state)| is_enabled(*state)).map(|(feature, _)| feature.name).collect())
     }
 
     /// The current or last scrub or resilver, if any.

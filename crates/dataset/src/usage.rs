@@ -7,14 +7,13 @@
 //! Source: OpenZFS `spa_prop_get_config`, `metaslab_class_fragmentation`, `metaslab_set_fragmentation`.
 
 use cenote_boxed::boxed;
-use cenote_format::features::Feature;
 use cenote_format::space_map::{MapType, SpaceMapEntry};
 use cenote_format::units::{Txg, VdevId};
 use cenote_object::Result;
 use cenote_pool::alloc::SizeHistogram;
 use cenote_pool::{VdevClass, VdevConfig};
 
-use crate::mos::{FeatureState, Mos};
+use crate::mos::Mos;
 use crate::spacemaps::{LogSpacemaps, MetaslabPlace, SpaceMapHead};
 
 /// Raw space of a top-level vdev, with parity.
@@ -140,9 +139,7 @@ impl Mos {
     }
 
     async fn counts_free_pieces(&self) -> Result<bool> {
-        let named = |(feature, _): &(&Feature, FeatureState)| feature.name == "spacemap_histogram";
-        let state = self.features().await?.into_iter().find(named);
-        Ok(state.is_some_and(|(_, state)| state != FeatureState::Disabled))
+        Ok(self.enabled_features().await?.contains("spacemap_histogram"))
     }
 }
 

@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
-use cenote_dataset::{Dataset, FeatureState, Mos};
+use cenote_dataset::{Dataset, Mos};
 use cenote_engine::{Engine, Handle, OpenDataset};
 use cenote_format::dnode::ObjectType;
 use cenote_format::zil::record::Operation;
@@ -49,9 +49,7 @@ impl Handle for VolumeWriter {
     /// Features of the pool. The size changes with [`VolumeWriter::resize`].
     #[boxed]
     async fn follow_settings(&self, mos: &Mos, _: &Dataset) -> cenote_object::Result<()> {
-        let mut features = mos.features().await?.into_iter();
-        let clones = features
-            .any(|(feature, state)| feature.name == "block_cloning" && state != FeatureState::Disabled);
+        let clones = mos.enabled_features().await?.contains("block_cloning");
         self.clones.store(clones, Ordering::Relaxed);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Write options derived from a dataset's properties.
 
 use cenote_boxed::boxed;
-use cenote_dataset::{Dataset, FeatureState, Mos};
+use cenote_dataset::{Dataset, Mos};
 use cenote_object::Result;
 
 use super::ZPL_VERSION_SA;
@@ -80,9 +80,7 @@ impl FsOptions {
             Ok(dataset.property(name).await?.and_then(|property| property.number()))
         };
         let default = FsOptions::default();
-        let features = mos.features().await?;
-        let is_enabled =
-            |name: &str| features.iter().any(|(f, state)| f.name == name && *state != FeatureState::Disabled);
+        let enabled = mos.enabled_features().await?;
         let record_bytes = number("recordsize").await?.and_then(|bytes| u32::try_from(bytes).ok());
         Ok(FsOptions {
             record_bytes: record_bytes.unwrap_or(default.record_bytes),
@@ -111,10 +109,10 @@ impl FsOptions {
                 _ => AclInherit::Restricted,
             },
             posix_acl: number("acltype").await? == Some(1),
-            projects: is_enabled("project_quota"),
-            logs_xattrs: is_enabled("zilsaxattr"),
-            clones: is_enabled("block_cloning"),
-            long_names: number("longname").await? == Some(1) && is_enabled("longname"),
+            projects: enabled.contains("project_quota"),
+            logs_xattrs: enabled.contains("zilsaxattr"),
+            clones: enabled.contains("block_cloning"),
+            long_names: number("longname").await? == Some(1) && enabled.contains("longname"),
         })
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
-use cenote_dataset::{Dataset, DatasetKind, FeatureState};
+use cenote_dataset::{Dataset, DatasetKind};
 use cenote_engine::Engine;
 use cenote_format::bytes::Endian;
 use cenote_format::nvlist::{NvValue, Nvlist};
@@ -370,15 +370,12 @@ async fn fill(
 
 /// The limits of a pool for a stream, whose declared features it has.
 async fn limits(engine: &Engine, begin: &Begin) -> Result<Limits, DatasetError> {
-    let features = engine.mos().await?.features().await?;
-    let has = |name: &str| {
-        features.iter().any(|(feature, state)| feature.name == name && *state != FeatureState::Disabled)
-    };
+    let enabled = engine.mos().await?.enabled_features().await?;
     Ok(Limits {
-        block_bytes: if has("large_blocks") { SPA_MAXBLOCKSIZE } else { SPA_OLD_MAXBLOCKSIZE },
+        block_bytes: if enabled.contains("large_blocks") { SPA_MAXBLOCKSIZE } else { SPA_OLD_MAXBLOCKSIZE },
         slots: if begin.features.has(StreamFeatures::LARGE_DNODE) { MAX_SLOTS } else { 1 },
-        has_lz4: has("lz4_compress"),
-        has_zstd: has("zstd_compress"),
+        has_lz4: enabled.contains("lz4_compress"),
+        has_zstd: enabled.contains("zstd_compress"),
     })
 }
 

@@ -1,6 +1,6 @@
 //! The initial content of new file systems and volumes.
 
-use cenote_dataset::{Dataset, FeatureState, Mos};
+use cenote_dataset::{Dataset, Mos};
 use cenote_fs::write::{NewFilesystem, create_filesystem};
 use cenote_fs::{Change, FsError, FsOptions, VolumeWriter};
 use cenote_object::DatasetError;
@@ -61,6 +61,5 @@ pub async fn as_parent(parent: &Dataset) -> Result<NewFilesystem, ControlError> 
 
 /// Whether new files record their projects.
 pub async fn has_projects(mos: &Mos) -> Result<bool, ControlError> {
-    let features = mos.features().await?;
-    Ok(features.iter().any(|(f, state)| f.name == "project_quota" && *state != FeatureState::Disabled))
+    Ok(mos.enabled_features().await?.contains("project_quota"))
 }

@@ -1,6 +1,6 @@
 //! `zpool add`: adds vdevs, hot spares and cache devices to a pool.
 
-use cenote_dataset::{FeatureState, Mos, Value};
+use cenote_dataset::{Mos, Value};
 use cenote_engine::Engine;
 use cenote_pool::create::NewVdev;
 use cenote_pool::{PoolHealth, VdevConfig, VdevKind};
@@ -109,11 +109,8 @@ impl Add {
             _ => None,
         };
         let ashift = check_ashift(self.ashift).map_err(refused)?.or(of_pool);
-        let features = mos.features().await?;
-        let has = |name: &str| {
-            features.iter().any(|(feature, state)| feature.name == name && *state != FeatureState::Disabled)
-        };
-        self.layout.check_features(has).map_err(|why| refused(why.into()))?;
+        let enabled = mos.enabled_features().await?;
+        self.layout.check_features(|name: &str| enabled.contains(name)).map_err(|why| refused(why.into()))?;
         let mut problems = Vec::new();
         if !self.accept.in_use {
             problems.extend(devices::contents(session.runtime(), &new.all()).await);

@@ -2,7 +2,7 @@
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_upgrade`), including the wording.
 
-use cenote_dataset::{FeatureState, Mos};
+use cenote_dataset::Mos;
 use cenote_engine::Engine;
 use cenote_format::features::{Feature, SPA_FEATURES, SPA_VERSION_FEATURES};
 use cenote_tasks::PoolSetting;
@@ -146,9 +146,6 @@ async fn upgrade(engine: &Engine, name: &str) -> Result<Upgraded, ControlError> 
 }
 
 async fn lacking(mos: &Mos, wanted: Vec<&'static Feature>) -> Result<Vec<&'static Feature>, ControlError> {
-    let states = mos.features().await?;
-    let is_disabled = |feature: &&'static Feature| {
-        states.iter().any(|(other, state)| other.name == feature.name && *state == FeatureState::Disabled)
-    };
-    Ok(wanted.into_iter().filter(is_disabled).collect())
+    let enabled = mos.enabled_features().await?;
+    Ok(wanted.into_iter().filter(|feature| !enabled.contains(feature.name)).collect())
 }
