@@ -74,7 +74,7 @@ impl Permissions {
         // Thousands of snapshots of one dataset need the dataset's permissions: check them once.
         let mut asked = BTreeSet::new();
         for (dataset, subject, permission) in &self.needed {
-            let pool = dataset.mos().pool().guid();
+            let pool = dataset.mos().pool().tree().guid();
             if !asked.insert((pool, dataset.dir().id(), *subject, permission)) {
                 continue;
             }

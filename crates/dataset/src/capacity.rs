@@ -58,8 +58,9 @@ impl Mos {
             }
             let metaslabs = vdev.asize_bytes >> vdev.metaslab_shift;
             let for_log = u64::from(has_embedded_log(vdev));
-            let deflated =
-                |count: u64| self.pool().vdevs().deflate(VdevId(vdev.id), metaslabs_bytes(vdev, count));
+            let deflated = |count: u64| {
+                self.pool().tree().vdevs().deflate(VdevId(vdev.id), metaslabs_bytes(vdev, count))
+            };
             // Data on a non-allocating vdev may have to move to the others, so its space does not count.
             if !vdev.non_allocating {
                 normal = normal.saturating_add(deflated(metaslabs - for_log));
@@ -92,7 +93,7 @@ impl Mos {
 
     /// Accounted bytes of a block: all copies, deflated (`bp_get_dsize`).
     pub fn dsize(&self, bp: &Blkptr) -> u64 {
-        self.pool().vdevs().dsize(bp)
+        self.pool().tree().vdevs().dsize(bp)
     }
 }
 

@@ -116,7 +116,7 @@ impl Mos {
     /// Configuration with the vdevs of this state, to which its space maps refer. Blocks are read from the
     /// pool's current vdevs ([`Pool::vdevs`]).
     pub fn pool_config(&self) -> Arc<PoolConfig> {
-        self.0.vdevs.clone().unwrap_or_else(|| self.pool().config())
+        self.0.vdevs.clone().unwrap_or_else(|| self.pool().tree().config())
     }
 
     /// Underlying pool: blocks, vdevs, status.
@@ -314,7 +314,7 @@ impl Mos {
     /// It is damaged.
     #[boxed]
     pub async fn at_checkpoint(&self, checkpoint: &Uberblock) -> Result<Mos> {
-        let (pool, cache) = (self.pool().at_checkpoint(checkpoint), self.objset().cache());
+        let (pool, cache) = (self.pool().at(checkpoint), self.objset().cache());
         let objset = Objset::open(&pool, cache, DatasetId(0), checkpoint.rootbp, None).await?;
         Mos::at(&objset, self.0.keyring.clone(), self.pool_config()).await
     }
@@ -352,7 +352,7 @@ impl Mos {
         };
         let mut parts = path.split('/');
         let is_this_pool =
-            |pool: &str| pool == self.pool().name() || pool == self.pool().guid().0.to_string();
+            |pool: &str| pool == self.pool().name() || pool == self.pool().tree().guid().0.to_string();
         // Only OpenZFS's internal datasets have a `$` in their names; they have no content.
         if !parts.next().is_some_and(is_this_pool) || name.contains('$') {
             return Err(missing());

@@ -210,7 +210,7 @@ impl SyncContext {
     /// Size of a block in accounts.
     pub fn dsize(&self) -> impl Fn(&Blkptr) -> u64 + Sync + use<> {
         let pool = self.syncing.pool.clone();
-        move |bp| pool.vdevs().dsize(bp)
+        move |bp| pool.tree().vdevs().dsize(bp)
     }
 
     /// Whether `next` directly follows the snapshot in its own chain.

@@ -84,7 +84,7 @@ impl SyncContext {
     /// Damaged directory.
     #[boxed]
     pub async fn mos(&self) -> Result<Mos> {
-        Mos::at(&self.engine.mos.view(), self.engine.keys.clone(), self.syncing.pool.config()).await
+        Mos::at(&self.engine.mos.view(), self.engine.keys.clone(), self.syncing.pool.tree().config()).await
     }
 
     /// An object in the object directory.
@@ -151,7 +151,7 @@ impl SyncContext {
 
     /// Whether the pool's version allows it.
     pub fn has(&self, what: Since) -> bool {
-        self.syncing.pool.has(what)
+        self.syncing.pool.uberblock().has(what)
     }
 
     /// Refuses what the pool's version does not allow.
@@ -323,7 +323,7 @@ impl SyncContext {
                     Ok(true) => self.free_unshared(bp).await?,
                     Ok(false) => {}
                     // Better a leak than a free under another owner.
-                    Err(error) if error.is_damage() => pool.note_leak(pool.vdevs().dsize(bp), &error),
+                    Err(error) if error.is_damage() => pool.note_leak(pool.tree().vdevs().dsize(bp), &error),
                     Err(error) => return Err(error),
                 }
             }

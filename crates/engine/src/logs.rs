@@ -63,7 +63,7 @@ impl Engine {
     /// Their records belong to no txg of this state.
     pub(crate) async fn give_up_logs(&self, mos: &Mos) -> Result<()> {
         let (first, last) = (self.open_txg(), mos.uberblock().txg);
-        let vdevs = mos.pool().vdevs();
+        let vdevs = mos.pool().tree().vdevs();
         for (head, objset) in heads_with_logs(mos).await? {
             let header = objset.phys().zil_header;
             let mut found = FoundLog::stale(objset.intent_log().await, &header, last, first);

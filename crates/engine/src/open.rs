@@ -141,8 +141,8 @@ impl Engine {
         let runtime = from.pool.runtime().clone();
         let synced = from.pool.uberblock().txg;
         from.pool.begin_to_change(&from.allocator);
-        let (mos, vdevs) = (from.mos.clone(), from.pool.config());
-        let cache_devices = CacheDevices::new(&runtime, from.pool.guid());
+        let (mos, vdevs) = (from.mos.clone(), from.pool.tree().config());
+        let cache_devices = CacheDevices::new(&runtime, from.pool.tree().guid());
         let missed = from.pool.noted_missed().clone();
         let carried = Carried { features: from.features, missed, uncharged: SpaceDelta::default() };
         let on_disk = OnDisk { pool: from.pool, mos, vdevs, renames: 0 };
@@ -215,7 +215,7 @@ pub(crate) fn pool_config(mos: &Mos) -> Result<PoolConfig> {
     let mut config = PoolConfig::decode(mos.config()).map_err(of)?;
     config.vdev_tree.forget_diagnoses();
     // Lost DTLs are out of use.
-    for leaf in mos.pool().config().vdevs.iter().flat_map(VdevConfig::leaves) {
+    for leaf in mos.pool().tree().config().vdevs.iter().flat_map(VdevConfig::leaves) {
         if leaf.dtl == ObjectId(0) {
             config.vdev_tree.leaf_mut(leaf.guid).into_iter().for_each(|leaf| leaf.dtl = ObjectId(0));
         }

@@ -57,7 +57,7 @@ impl Engine {
         let mut config = self.0.config.lock();
         (config.state, config.hostid) = (PoolState::Active, host.hostid());
         config.hostname = Some(host.name.clone());
-        let found = pool.found();
+        let found = pool.tree().found();
         let taking = OpenState {
             gate: gate.clone(),
             host,

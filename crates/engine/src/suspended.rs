@@ -146,7 +146,7 @@ fn suspended_error(pool: &Pool, suspended: cenote_pool::Suspended) -> DatasetErr
 }
 
 fn silent_error(pool: &Pool, leaf: Guid, since: Duration) -> DatasetError {
-    let (config, found) = (pool.config(), pool.device(leaf));
+    let (config, found) = (pool.tree().config(), pool.tree().device(leaf));
     let is_of = |top: &&VdevConfig| top.leaves().any(|one| one.guid == leaf);
     let vdev = VdevId(config.vdevs.iter().find(is_of).map_or(0, |top| top.id));
     let path = found.map_or_else(|| leaf.to_string(), |device| device.path.clone());

@@ -73,13 +73,13 @@ pub(crate) async fn sync_open_txg(engine: &Arc<Shared>) -> Result<Txg, (Txg, Dat
     let (begun, now) = (engine.txgs.opened(), || engine.runtime.now());
     let (dirty_bytes, closes) = (engine.throttle.dirty().bytes(), now());
     let (txg, frozen) = engine.txgs.close(&engine.runtime, |next| freeze(engine, next)).await;
-    let (closed, before) = (now(), engine.on_disk.read().pool.moved());
+    let (closed, before) = (now(), engine.on_disk.read().pool.counters().moved());
     if frozen.datasets.is_empty() && frozen.tasks.is_empty() && !engine.mos.is_dirty() && !engine.frees_now()
     {
         return Ok(txg);
     }
     write_txg(engine, txg, frozen).await.map_err(|error| (txg, error))?;
-    let after = engine.on_disk.read().pool.moved();
+    let after = engine.on_disk.read().pool.counters().moved();
     engine.kstats.txg_written(TxgRecord {
         txg,
         birth_ns: begun.as_ns(),
@@ -366,12 +366,12 @@ async fn write_labels(context: &mut SyncContext) -> Result<()> {
     let dirty = if context.config_changed { &all[..] } else { &[] };
     pool.write_labels(&LabelUpdate { config: &config, uberblock: &uberblock, dirty }).await?;
     if context.config_changed {
-        pool.learn_objects(&config.vdev_tree.children);
+        pool.tree().learn_objects(&config.vdev_tree.children);
     }
     let pool = pool.at(&uberblock).waiting(Waits::Never);
     let mos = context.engine.mos.on_disk().in_view(&pool);
     let renames = context.engine.renames.load(Ordering::Acquire);
-    *context.engine.on_disk.write() = OnDisk { mos, vdevs: pool.config(), pool, renames };
+    *context.engine.on_disk.write() = OnDisk { mos, vdevs: pool.tree().config(), pool, renames };
     if context.config_changed
         && let Some(listener) = context.engine.told.config_listener.get()
     {

@@ -17,7 +17,7 @@ pub(crate) async fn check(mos: &Mos) -> Result<()> {
     if mos.uberblock().endian != Endian::NATIVE {
         return refused("it was written by a machine of the other byte order");
     }
-    if !mos.pool().has(Since::Unique) {
+    if !mos.uberblock().has(Since::Unique) {
         return refused("its version is older than 9: `zpool upgrade` brings it up to date");
     }
     // Missing log devices are acceptable.

@@ -9,6 +9,7 @@
 use crate::blkptr::{BLKPTR_BYTES, Blkptr};
 use crate::bytes::{Endian, Reader, Writer};
 use crate::error::{FormatError, Result};
+use crate::features::Since;
 use crate::units::Txg;
 
 /// `UBERBLOCK_MAGIC`, "oo-ba-bloc".
@@ -50,6 +51,11 @@ pub struct Uberblock {
 }
 
 impl Uberblock {
+    /// Whether the pool's version includes a feature.
+    pub fn has(&self, what: Since) -> bool {
+        what.is_in(self.version)
+    }
+
     /// Uberblock of a pool without any txg on disk.
     pub fn before_first(version: u64, txg: Txg, guid_sum: u64) -> Self {
         Uberblock {

@@ -29,13 +29,13 @@ pub async fn returning(
     leaves: &[Guid],
 ) -> Result<BTreeMap<Guid, FoundDevice>, PoolError> {
     let pool = engine.pool();
-    let config = pool.config();
+    let config = pool.tree().config();
     let all = config.vdevs.iter().flat_map(VdevConfig::leaves);
     let mut gone: Vec<&VdevConfig> = Vec::new();
     for leaf in all.filter(|leaf| leaves.contains(&leaf.guid)) {
         // A suspended pool still has devices in use that are gone.
         let is_missed = pool.suspended().is_some() && pool.probe(leaf.guid).await == Some(Probe::Gone);
-        if pool.device(leaf.guid).is_none() || is_missed {
+        if pool.tree().device(leaf.guid).is_none() || is_missed {
             gone.push(leaf);
         }
     }
@@ -57,7 +57,7 @@ pub async fn look_again(engine: &Engine, places: &[PathBuf], vdevs: &[&VdevConfi
     let places = places.iter().cloned().chain(paths).collect();
     let places = within(engine.runtime(), places, &[], Reach::Places).await;
     let discovery = discover(engine.runtime(), &places).await;
-    discovery.pools.into_iter().find(|found| found.guid() == engine.pool().guid())
+    discovery.pools.into_iter().find(|found| found.guid() == engine.pool().tree().guid())
 }
 
 pub(crate) struct Watched {
@@ -97,7 +97,7 @@ impl Surroundings for Watched {
 
     fn spare(&self, engine: Engine, spare: VdevConfig) -> BoxFuture<'_, Option<FoundDevice>> {
         Box::pin(async move {
-            let known = engine.pool().found().device(spare.guid).cloned();
+            let known = engine.pool().tree().found().device(spare.guid).cloned();
             let found = match known {
                 Some(found) => found,
                 None => {
@@ -121,6 +121,6 @@ impl Surroundings for Watched {
     fn set_aside(&self, engine: &Engine, what: String) {
         let mut members = Nvlist::new();
         members.insert("description", NvValue::String(what.into_bytes()));
-        self.events.post(SET_ASIDE, &self.pool, engine.pool().guid(), members);
+        self.events.post(SET_ASIDE, &self.pool, engine.pool().tree().guid(), members);
     }
 }

@@ -137,7 +137,7 @@ impl Events {
                 }
             }
             let Ok(engine) = weak.upgrade() else { return };
-            events.post("sysevent.fs.zfs.history_event", &pool, engine.pool().guid(), members);
+            events.post("sysevent.fs.zfs.history_event", &pool, engine.pool().tree().guid(), members);
         });
     }
 
@@ -148,13 +148,13 @@ impl Events {
         if let Some(count) = count {
             members.insert("count", NvValue::Uint64(count));
         }
-        self.post(class, pool, engine.pool().guid(), members);
+        self.post(class, pool, engine.pool().tree().guid(), members);
     }
 
     /// Posts changes of a pool's device states, until the pool is closed.
     #[boxed]
     pub async fn watch(self, engine: WeakEngine, pool: String) {
-        let look = || engine.upgrade().map(|engine| (engine.pool().guid(), seen(&engine)));
+        let look = || engine.upgrade().map(|engine| (engine.pool().tree().guid(), seen(&engine)));
         let Ok((_, mut before)) = look() else { return };
         loop {
             self.0.runtime.sleep(LOOK_INTERVAL).await;

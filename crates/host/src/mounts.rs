@@ -194,7 +194,7 @@ impl Mounts {
     /// How to mount a dataset; `auto` if not requested by name. If other users can write the pool, set-id
     /// programs and device nodes need explicit mount options.
     async fn plan(&self, dataset: &Dataset, auto: bool) -> Result<Result<Plan, Unmountable>, DatasetError> {
-        let is_open = self.engine.pool().found().others_may_write();
+        let is_open = self.engine.pool().tree().found().others_may_write();
         let plan = Plan::of(dataset, self.root.as_deref(), auto).await?;
         Ok(plan.map(|plan| Plan {
             setuid: plan.setuid && !is_open,

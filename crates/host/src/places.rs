@@ -62,7 +62,7 @@ pub async fn within(
 /// Current or last places of an open pool's devices, including those at opening (`first`).
 pub(crate) fn places_of(engine: &Engine, first: &[PathBuf]) -> Vec<PathBuf> {
     let pool = engine.pool();
-    let (config, found) = (pool.config(), pool.found());
+    let (config, found) = (pool.tree().config(), pool.tree().found());
     let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves);
     let known = leaves.filter_map(|leaf| leaf.path.as_ref().map(PathBuf::from));
     let here = found.devices.values().map(|device| device.place().to_owned());

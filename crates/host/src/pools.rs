@@ -116,7 +116,7 @@ impl OpenPool {
         let telling = engine.runtime().spawn(telling).abort_on_drop();
         let _background = (engine.sync_in_background(), [watching, telling]);
         let (events, pool) = (pools.events.clone(), name.to_owned());
-        let guid = engine.pool().guid();
+        let guid = engine.pool().tree().guid();
         let failed = move |_: DatasetError| events.post(SCAN_FAILED, &pool, guid, Nvlist::new());
         let scanning = engine.runtime().spawn(keep_scanning(engine.weak(), failed)).abort_on_drop();
         let record = pools.record.clone();
@@ -153,12 +153,12 @@ impl OpenPool {
 
     /// Whether users other than root and the daemon's may have written to it.
     pub fn others_may_write(&self) -> bool {
-        self.engine.pool().found().others_may_write()
+        self.engine.pool().tree().found().others_may_write()
     }
 
     /// Its guid.
     pub fn guid(&self) -> Guid {
-        self.engine.pool().guid()
+        self.engine.pool().tree().guid()
     }
 
     /// Stops background tasks.
@@ -189,7 +189,7 @@ impl OpenPool {
         self.engine.refuse_at_standstill()?;
         let left = self.engine.unless_suspended(LEAVING_PATIENCE, self.leave_whole(state, in_use)).await?;
         left?;
-        self.engine.pool().let_go_of_devices();
+        self.engine.pool().tree().let_go_of_devices();
         Ok(())
     }
 
@@ -216,7 +216,7 @@ impl OpenPool {
             Err(ExportError::Dataset(lost)) => Some(lost),
             Err(error) => return Err(error),
         };
-        self.engine.pool().let_go_of_devices();
+        self.engine.pool().tree().let_go_of_devices();
         Ok(lost)
     }
 

@@ -84,7 +84,7 @@ impl NotedPool {
     /// An open pool's current state; `before` has the places of missing devices.
     pub fn of(name: &str, engine: &Engine, before: Option<&NotedPool>) -> NotedPool {
         let pool = engine.pool();
-        let (config, found) = (pool.config(), pool.found());
+        let (config, found) = (pool.tree().config(), pool.tree().found());
         let known: BTreeMap<u64, &PathBuf> =
             before.iter().flat_map(|pool| &pool.devices).map(|device| (device.guid, &device.path)).collect();
         let place = |leaf: &VdevConfig| {
@@ -100,7 +100,7 @@ impl NotedPool {
         let mut devices: Vec<NotedDevice> = leaves.filter_map(device).collect();
         devices.sort_by(|one, other| (&one.path, one.guid).cmp(&(&other.path, other.guid)));
         devices.dedup();
-        NotedPool { name: name.into(), guid: pool.guid().0, devices }
+        NotedPool { name: name.into(), guid: pool.tree().guid().0, devices }
     }
 
     /// A pool known only by name.

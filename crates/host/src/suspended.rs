@@ -47,7 +47,7 @@ pub(crate) async fn keep_saying(engine: WeakEngine, pool: String, events: Events
         let mode = view.failmode().unwrap_or(FailMode::Wait);
         let mut members = Nvlist::new();
         members.insert("pool_failmode", NvValue::String(mode.name().into()));
-        events.post(SUSPENDED, &pool, view.guid(), members);
+        events.post(SUSPENDED, &pool, view.tree().guid(), members);
         let what = format!("pool '{pool}' is suspended: txg {} can't be written: vdev {vdev}: {why}", txg.0);
         if mode == FailMode::Panic {
             say(&format!("{what}; failmode=panic: the program ends"));
@@ -61,7 +61,7 @@ pub(crate) async fn keep_saying(engine: WeakEngine, pool: String, events: Events
             // Resilver writes that devices have missed meanwhile.
             engine.background().scans.order();
         }
-        events.post(RESUMED, &pool, view.guid(), Nvlist::new());
+        events.post(RESUMED, &pool, view.tree().guid(), Nvlist::new());
         say(&format!("pool '{pool}' goes on"));
     }
 }

@@ -28,7 +28,7 @@ pub type Loads = BTreeMap<Guid, [ClassLoad; IoClass::ALL.len()]>;
 
 /// A pool's current loads.
 pub fn loads(pool: &OpenPool) -> Loads {
-    pool.engine.pool().queue_loads().into_iter().collect()
+    pool.engine.pool().counters().loads().into_iter().collect()
 }
 
 impl Traffic {
@@ -40,7 +40,7 @@ impl Traffic {
 
     /// I/O of a vdev and all vdevs below.
     pub fn of(pool: &OpenPool, loads: &Loads, vdev: &VdevStatus) -> Traffic {
-        let (mut sum, taps) = (Traffic::default(), pool.engine.pool().leaf_io());
+        let (mut sum, taps) = (Traffic::default(), pool.engine.pool().counters().leaf_io());
         vdev.walk(&mut |vdev| {
             if let Some(taps) = &taps {
                 let Traffic { read, write, discard, .. } = Traffic::of_device(&taps.of(vdev.guid).counters);

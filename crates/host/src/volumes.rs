@@ -164,7 +164,7 @@ impl ServedVolume {
 
     /// The GUIDs of its pool and itself, which renames keep.
     pub fn guids(&self) -> (Guid, Guid) {
-        (self.noted.pool.engine.pool().guid(), self.guid)
+        (self.noted.pool.engine.pool().tree().guid(), self.guid)
     }
 
     /// Its own [`LUN_PROPERTY`].

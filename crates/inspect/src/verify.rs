@@ -324,7 +324,7 @@ impl<'a> Run<'a> {
         let lagging = redundancy::resilverable(pool).into_iter().map(|leaf| lagging_device(pool, leaf));
         VerifyReport {
             pool: pool.name().to_owned(),
-            guid: pool.guid().0,
+            guid: pool.tree().guid().0,
             txg: pool.uberblock().txg.0,
             complete: !stopped,
             overtaken,
@@ -347,7 +347,7 @@ impl<'a> Run<'a> {
 fn lagging_device(pool: &Pool, leaf: Guid) -> LaggingDevice {
     // For a pool opened read-only, the txgs noted by its log; only a resilver would know of others.
     let noted = pool.noted_missed().get(&leaf).filter(|runs| !runs.is_empty());
-    let missing = match noted.filter(|_| !pool.found().is_writable()) {
+    let missing = match noted.filter(|_| !pool.tree().found().is_writable()) {
         Some(noted) => noted.clone(),
         None => pool.missing_txgs(leaf),
     };

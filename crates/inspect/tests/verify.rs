@@ -80,7 +80,7 @@ fn differences(mos: &Mos, report: &VerifyReport, zdb: &str) -> Vec<String> {
         (figure, value, figures.get(figure).map_or(0, |numbers| numbers[index]))
     });
     // `zdb` invents metaslabs for each removed vdev and counts them as space.
-    let removed = mos.pool().vdevs().tops().any(|top| top.kind == VdevKind::Indirect);
+    let removed = mos.pool().tree().vdevs().tops().any(|top| top.kind == VdevKind::Indirect);
     let shares = zdb_shares(zdb).into_iter().filter(|_| !removed).filter_map(|(class, zdb)| {
         let space = report.space.classes.iter().find(|c| c.class == class);
         let (used, total) = space.map_or((0, 0), |space| (space.allocated_bytes, space.total_bytes));

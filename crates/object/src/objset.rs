@@ -192,7 +192,7 @@ impl Objset {
     /// set's is kept for each view ([`crate::LiveObjset::view`]).
     #[must_use]
     pub fn not_keeping(&self) -> Objset {
-        self.in_view(&self.tree.pool.not_keeping())
+        self.in_view(&self.tree.pool.keeping(None))
     }
 
     /// Keeps the present state on disk.

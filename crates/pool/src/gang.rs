@@ -60,7 +60,7 @@ impl Pool {
         let place = ctx.place;
         let check = Check::gang_header(bp)
             .ok_or_else(|| bad_pointer(place, "a gang block without an address".into()))?;
-        let room_bytes = self.vdevs().gang_header_bytes(bp.dvas());
+        let room_bytes = self.tree().vdevs().gang_header_bytes(bp.dvas());
         let bytes = self.read_copies(bp, room_bytes, &check, ctx).await?;
         let what = || format!("{place}: gang header").into();
         let header_bytes = check.gang_header_bytes(&bytes).unwrap_or(bytes.len());

@@ -61,7 +61,7 @@ impl Healed {
 impl Pool {
     /// Leaves in use that lack data, with its first and last txg; all txgs for old labels without a record.
     pub fn behind(&self) -> BTreeMap<Guid, (Txg, Txg)> {
-        let vdevs = self.vdevs();
+        let vdevs = self.tree().vdevs();
         let in_use = vdevs.leaves().iter().filter(|leaf| !leaf.is_out_of_use());
         let span = |guid: Guid| {
             let txgs = self.missing_txgs(guid);
@@ -77,9 +77,9 @@ impl Pool {
         if bp.kind() != BlkptrKind::Normal {
             return false;
         }
-        let (vdevs, birth) = (self.vdevs(), bp.physical_birth());
+        let (vdevs, birth) = (self.tree().vdevs(), bp.physical_birth());
         vdevs.leaves().iter().any(|leaf| !leaf.is_out_of_use() && vdevs.lacks(leaf, birth))
-            || vdevs.distributed_spares().any(|spare| self.missed_here().has(spare, birth))
+            || vdevs.distributed_spares().any(|spare| self.tree().missed().has(spare, birth))
     }
 
     /// Heals a block that gets another owner in txg `txg`, on every leaf in use. A leaf that fails to take it
@@ -90,7 +90,7 @@ impl Pool {
         }
         let view = self.keeping(space.keep_freed(true));
         let healed = view.heal_many(vec![VerifyItem { bp: *bp, place }]).await;
-        healed.unhealed.into_iter().for_each(|leaf| self.missed_here().note(leaf, txg));
+        healed.unhealed.into_iter().for_each(|leaf| self.tree().missed().note(leaf, txg));
     }
 
     /// Heals blocks on every leaf in use; [`Pool::flush`] makes that durable. This view must have kept their
@@ -111,7 +111,7 @@ impl Pool {
     }
 
     async fn heal(&self, target: &Target) -> Healed {
-        let (vdevs, birth) = (self.vdevs(), target.bp.physical_birth());
+        let (vdevs, birth) = (self.tree().vdevs(), target.bp.physical_birth());
         let mut healed = Healed::default();
         let inside = vdevs.enter(&target.dva, target.psize, birth).await;
         let (Ok(map), Ok(check)) = (vdevs.map(&target.dva, target.psize, birth), target.check(self.salt()))

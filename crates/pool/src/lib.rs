@@ -63,7 +63,7 @@ pub use gang::MAX_GANG_DEPTH;
 pub use heal::Healed;
 pub use health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
 pub use leaf_io::{LeafIo, LeafIoTable};
-pub use pool::{LeavesInUse, Pool, Trusted};
+pub use pool::{Counters, LeavesInUse, Pool, Tree, Trusted};
 pub use recorder::{Recorder, Recording};
 pub use reflow::{reachable, reflow_end, reflow_info};
 pub use second::{Offer, SecondLevel, Secondary};

@@ -100,7 +100,7 @@ impl Pool {
         if secondary == Secondary::No {
             return;
         }
-        let class = bp.dvas().next().and_then(|dva| self.vdevs().class_of(dva.vdev));
+        let class = bp.dvas().next().and_then(|dva| self.tree().vdevs().class_of(dva.vdev));
         let is_special = class == Some(VdevClass::Special);
         second.offer(bp, stored, Offer { is_ahead: secondary == Secondary::Ahead, is_special });
     }
@@ -194,7 +194,7 @@ impl Pool {
         let patience = if self.unanswering().is_empty() { BRIEFLY } else { BRIEFLY - SLOW };
         let silent = |_| {
             let (leaf, since) = self.unanswering().into_iter().max_by_key(|(_, since)| *since)?;
-            let path = self.device(leaf).map(|device| device.path.clone());
+            let path = self.tree().device(leaf).map(|device| device.path.clone());
             Some(format!("{} has not answered for {} s", path.unwrap_or_default(), since.as_secs()))
         };
         self.runtime().timeout(patience, read).await.unwrap_or_else(|late| {
@@ -288,7 +288,7 @@ impl Pool {
         ctx: &ReadContext,
         had: Vec<Option<Version>>,
     ) -> Result<Copy, CopyError> {
-        let vdevs = self.vdevs();
+        let vdevs = self.tree().vdevs();
         let _inside = vdevs.enter(dva, psize, birth).await;
         let map = vdevs.map(dva, psize, birth)?;
         self.runtime().work(check.work(), psize as u64).await;

@@ -134,7 +134,7 @@ impl Pool {
         let is_log = !bp.is_gang() && matches!(Check::of(bp, self.salt()), Ok(Check::Embedded { .. }));
         // Reads of a block without an owner give no place.
         let is_nowhere = place == Zbookmark::default() && bp.object_type() != ObjectType::DNODE && !is_root;
-        if is_log || is_nowhere || place.dataset == NOBODY || !self.found().is_writable() {
+        if is_log || is_nowhere || place.dataset == NOBODY || !self.tree().found().is_writable() {
             return None;
         }
         let Zbookmark { dataset, object, level, block } = place;

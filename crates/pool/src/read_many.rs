@@ -77,7 +77,7 @@ impl Pool {
         requests: Vec<(Blkptr, ReadContext)>,
         each: &mut (dyn FnMut(Result<Bytes>) + Send),
     ) {
-        let (vdevs, mut extents, second) = (self.vdevs(), Extents::default(), self.second_level());
+        let (vdevs, mut extents, second) = (self.tree().vdevs(), Extents::default(), self.second_level());
         let second = second.as_deref();
         let (mut wanted, mut reads) = (Vec::with_capacity(requests.len()), Vec::new());
         let mut inside = Vec::new();

@@ -22,14 +22,14 @@ const AT_ONCE: u64 = 16;
 impl Pool {
     /// Whether a vdev can be rebuilt: a disk or mirror, or a dRAID.
     pub fn can_rebuild(&self, vdev: VdevId) -> bool {
-        let vdevs = self.vdevs();
+        let vdevs = self.tree().vdevs();
         vdevs.layout_of(vdev).is_some_and(|top| matches!(top.layout, Layout::Copies(_) | Layout::Draid(..)))
     }
 
     /// Cuts a used range into pieces to rebuild, each with at most `most_bytes` per device. On a dRAID no
     /// piece crosses a redundancy group's end.
     pub fn rebuild_pieces(&self, vdev: VdevId, (start, end): (u64, u64), most_bytes: u64) -> Vec<(u64, u64)> {
-        let vdevs = self.vdevs();
+        let vdevs = self.tree().vdevs();
         let Some(top) = vdevs.layout_of(vdev) else { return Vec::new() };
         let sector = 1 << top.config.ashift;
         let unit = match &top.layout {
@@ -71,7 +71,7 @@ impl Pool {
 
     async fn rebuild_piece(&self, vdev: VdevId, (start, end): (u64, u64)) -> Healed {
         let lost = Healed { lost_copies: 1, ..Healed::default() };
-        let vdevs = self.vdevs();
+        let vdevs = self.tree().vdevs();
         let psize = match vdevs.layout_of(vdev).map(|top| &top.layout) {
             Some(Layout::Draid(draid, _)) => draid.data_bytes(end - start),
             _ => end - start,

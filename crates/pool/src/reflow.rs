@@ -74,7 +74,7 @@ enum Target {
 impl Pool {
     /// Progress of the expansion; meaningless if none runs.
     pub fn reflowed(&self) -> Reflowed {
-        self.reflow_here().at()
+        self.tree().reflow().at()
     }
 
     /// That progress as encoded in the next txg's uberblock.
@@ -88,12 +88,12 @@ impl Pool {
 
     /// Begins an expansion: nothing has been copied.
     pub fn begin_reflow(&self) {
-        self.reflow_here().restart();
+        self.tree().reflow().restart();
     }
 
     /// Why a vdev can't be copied now; `None` if it can.
     pub fn reflow_waits_for(&self, vdev: VdevId) -> Option<String> {
-        Expanding::of(self, &self.vdevs(), vdev).err()
+        Expanding::of(self, &self.tree().vdevs(), vdev).err()
     }
 
     /// Copies the first rows by way of the scratch area. Afterwards the last txg's uberblocks record this,
@@ -106,11 +106,11 @@ impl Pool {
     #[boxed]
     pub async fn reflow_scratch(&self, vdev: VdevId, last: &Uberblock, txg: Txg) -> Result<()> {
         let failed = |why: String| self.reflow_failed(vdev, why);
-        let vdevs = self.vdevs();
+        let vdevs = self.tree().vdevs();
         let expanding = Expanding::of(self, &vdevs, vdev).map_err(failed)?;
         let each_bytes = VDEV_BOOT_SIZE >> expanding.raidz.ashift << expanding.raidz.ashift;
         let all_bytes = each_bytes * expanding.leaves.len() as u64;
-        let alone = self.reflow_here().alone(0..all_bytes).await;
+        let alone = self.tree().reflow().alone(0..all_bytes).await;
         let step_bytes =
             STEP_BYTES.next_multiple_of(1 << expanding.raidz.ashift) * expanding.leaves.len() as u64;
         for from in (0..all_bytes).step_by(step_bytes as usize) {
@@ -133,7 +133,8 @@ impl Pool {
     /// Too many children are missing or failing.
     #[boxed]
     pub async fn settle_scratch(&self, last: &Uberblock, txg: Txg) -> Result<bool> {
-        let expanding = (0..).zip(self.vdevs().tops()).find(|(_, top)| top.raidz_expanding).map(|(id, _)| id);
+        let expanding =
+            (0..).zip(self.tree().vdevs().tops()).find(|(_, top)| top.raidz_expanding).map(|(id, _)| id);
         match expanding {
             Some(id) if self.reflowed().scratch_is_valid => {
                 self.leave_scratch(VdevId(id), last, Scratch::SyncedOnImport, txg).await?;
@@ -145,18 +146,18 @@ impl Pool {
 
     async fn leave_scratch(&self, vdev: VdevId, last: &Uberblock, state: Scratch, txg: Txg) -> Result<()> {
         let failed = |why: String| self.reflow_failed(vdev, why);
-        let vdevs = self.vdevs();
+        let vdevs = self.tree().vdevs();
         let top = vdevs.layout_of(vdev).ok_or_else(|| failed("the pool has no such vdev".into()))?;
         let all_bytes = self.reflowed().synced_bytes;
         let each_bytes = (all_bytes / top.slots().len().max(1) as u64).min(VDEV_BOOT_SIZE);
-        let alone = self.reflow_here().alone(0..all_bytes).await;
+        let alone = self.tree().reflow().alone(0..all_bytes).await;
         let mut lost = 0;
         let settled = join_all(top.slots().iter().map(|slot| {
             let leaf = slot.leaves.iter().find(|leaf| !leaf.is_out_of_use());
-            async move { settle(leaf?, each_bytes, (txg, self.missed_here())).await.ok() }
+            async move { settle(leaf?, each_bytes, (txg, self.tree().missed())).await.ok() }
         }));
         for (slot, settled) in top.slots().iter().zip(settled.await) {
-            let lacks = |leaf| self.missed_here().note_all(leaf, (TXG_INITIAL, txg));
+            let lacks = |leaf| self.tree().missed().note_all(leaf, (TXG_INITIAL, txg));
             slot.absent.iter().copied().for_each(lacks);
             let has_it = |leaf: &&Arc<Leaf>| settled.is_some() && !leaf.is_out_of_use();
             let first = slot.leaves.iter().find(has_it).map(|leaf| leaf.guid);
@@ -182,9 +183,9 @@ impl Pool {
     #[boxed]
     pub async fn reflow(&self, vdev: VdevId, all: Range<u64>, ranges: Vec<Range<u64>>) -> Result<()> {
         let failed = |why: String| self.reflow_failed(vdev, why);
-        let vdevs = self.vdevs();
+        let vdevs = self.tree().vdevs();
         let expanding = Expanding::of(self, &vdevs, vdev).map_err(failed)?;
-        let alone = self.reflow_here().alone(all.clone()).await;
+        let alone = self.tree().reflow().alone(all.clone()).await;
         let copies = ranges.into_iter().map(|range| expanding.copy(range, Target::Place));
         // All of them end before other I/O enters the range.
         join_all(copies).await.into_iter().collect::<Result<(), String>>().map_err(failed)?;
@@ -197,7 +198,7 @@ impl Pool {
     #[boxed]
     pub async fn reflow_is_synced(&self, upto_bytes: u64) {
         let at = self.reflowed();
-        let alone = self.reflow_here().alone(at.synced_bytes..upto_bytes).await;
+        let alone = self.tree().reflow().alone(at.synced_bytes..upto_bytes).await;
         alone.set(Reflowed { synced_bytes: upto_bytes, ..at });
     }
 
@@ -206,7 +207,7 @@ impl Pool {
     pub async fn reflow_anew(&self) {
         let at = self.reflowed();
         if at.next_bytes > at.synced_bytes {
-            let alone = self.reflow_here().alone(at.synced_bytes..at.next_bytes).await;
+            let alone = self.tree().reflow().alone(at.synced_bytes..at.next_bytes).await;
             alone.set(Reflowed { next_bytes: at.synced_bytes, ..at });
         }
     }
@@ -262,7 +263,7 @@ impl<'a> Expanding<'a> {
                 _ => return Err("a device is being replaced".into()),
             }
         }
-        let (missed, txg) = (pool.missed_here(), Txg(pool.uberblock().txg.0 + TXG_CONCURRENT_STATES));
+        let (missed, txg) = (pool.tree().missed(), Txg(pool.uberblock().txg.0 + TXG_CONCURRENT_STATES));
         let expanding = Expanding { raidz, leaves, vdevs, missed, since: missed.mark(), txg };
         expanding.check()?;
         Ok(expanding)

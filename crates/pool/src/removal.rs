@@ -39,7 +39,7 @@ impl Pool {
     /// No device can read the range, or none takes it.
     #[boxed]
     pub async fn copy_off(&self, (from, start): (VdevId, u64), to: &Dva, txg: Txg) -> Result<()> {
-        let vdevs = self.vdevs();
+        let vdevs = self.tree().vdevs();
         let failed = |vdev: VdevId, why: &str| PoolError::Unavailable {
             pool: self.name().into(),
             vdev,
@@ -71,7 +71,7 @@ impl Pool {
             async move { leaf.write(IoClass::Removal, Stake::copied(txg), at, bytes).await }
         };
         let outcomes = join_all(targets.iter().zip(read.iter().cycle()).map(write)).await;
-        let lacks = |leaf: Guid| self.missed_here().note_all(leaf, (TXG_INITIAL, txg));
+        let lacks = |leaf: Guid| self.tree().missed().note_all(leaf, (TXG_INITIAL, txg));
         new.absent.iter().copied().chain(away.iter().map(|leaf| leaf.guid)).for_each(lacks);
         let (mut is_written, mut why) = (false, String::new());
         for (leaf, outcome) in targets.iter().zip(outcomes) {

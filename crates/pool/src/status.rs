@@ -20,8 +20,9 @@ mod names;
 use crate::config::{PoolConfig, VdevClass, VdevConfig, VdevKind, least_bytes, least_child_bytes};
 use crate::discover::{FoundDevice, FoundPool};
 use crate::health::{ErrorCounts, PoolHealth, Trouble, VdevState, VdevStatus};
-use crate::pool::Pool;
+use crate::pool::{Pool, Tree};
 use cenote_format::label::{ERR_EXCEEDED, LABEL_BYTES, VDEV_LABELS_BYTES};
+use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg};
 use names::Names;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,19 +34,25 @@ impl FoundPool {
     }
 }
 
-impl Pool {
-    /// The pool as a search would find it now; no device is read.
-    pub fn as_found(&self) -> FoundPool {
-        let found = self.found();
-        let config = (*self.config()).clone();
-        FoundPool { config, uberblocks: vec![*self.uberblock()], ..FoundPool::clone(&found) }
+impl Tree {
+    /// The pool as a search would find it at this uberblock; no device is read.
+    pub fn as_found(&self, uberblock: &Uberblock) -> FoundPool {
+        let (config, found) = (self.config(), self.found());
+        FoundPool {
+            config: PoolConfig::clone(&config),
+            uberblocks: vec![*uberblock],
+            ..FoundPool::clone(&found)
+        }
     }
+}
 
+impl Pool {
     /// State of the pool and every vdev, from the current configuration, with error counters.
     pub fn status(&self) -> PoolHealth {
-        let errors = self.error_counters().into_iter().collect();
-        let now = Now { errors, hung: self.hung_leaves(), refused: self.refused_devices() };
-        PoolHealth { standstill: self.standstill(), ..health(&self.config(), &self.found(), now) }
+        let tree = self.tree();
+        let errors = self.counters().errors().into_iter().collect();
+        let now = Now { errors, hung: self.hung_leaves(), refused: tree.refused_devices() };
+        PoolHealth { standstill: self.standstill(), ..health(&tree.config(), &tree.found(), now) }
     }
 }
 

@@ -176,7 +176,7 @@ impl Pool {
             () = self.runtime().sleep(RETRY_INTERVAL) => {}
         }
         // A device that hung may have answered since.
-        self.vdevs().leaves().iter().for_each(|leaf| leaf.forgive_if_answered());
+        self.tree().vdevs().leaves().iter().for_each(|leaf| leaf.forgive_if_answered());
         if self.suspension().0.borrow().is_given_up { Err(error) } else { Ok(()) }
     }
 
@@ -196,7 +196,7 @@ impl Pool {
 
     /// Whether enough devices work to read a copy: if so, an unreadable block is lost.
     async fn reaches(&self, bp: &Blkptr) -> bool {
-        let vdevs = self.vdevs();
+        let vdevs = self.tree().vdevs();
         for dva in bp.dvas() {
             let Some(top) = vdevs.layout_of(dva.vdev) else { continue };
             let mut failed = 0;

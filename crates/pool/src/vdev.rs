@@ -261,8 +261,8 @@ impl VdevTree {
         guids.into_iter().all(|guid| self.missed.has(guid, birth))
     }
 
-    /// Whether others have all of a leaf's data.
-    pub(crate) fn can_spare(&self, leaf: Guid) -> bool {
+    /// Whether other leaves hold all of a leaf's data.
+    pub fn can_spare(&self, leaf: Guid) -> bool {
         let is_sound = |one: &Arc<Leaf>| one.guid != leaf && !one.is_out_of_use() && !self.is_lagging(one);
         let is_ready = |spare: &(Guid, u64)| spare.0 != leaf && !self.missed.is_behind(spare.0);
         let is_held = |slot: &&Slot| slot.leaves.iter().any(is_sound) || slot.spares.iter().any(is_ready);
@@ -271,7 +271,20 @@ impl VdevTree {
         top.is_none_or(|top| lost(top) <= top.config.parity)
     }
 
-    pub(crate) fn is_whole(&self, leaf: Guid) -> bool {
+    /// The log vdev that a leaf belongs to.
+    pub fn log_of(&self, leaf: Guid) -> Option<VdevId> {
+        let mut logs = self.tops().filter(|top| top.class == VdevClass::Log);
+        logs.find(|top| top.leaves().any(|one| one.guid == leaf)).map(|top| VdevId(top.id))
+    }
+
+    /// Whether a leaf can be removed from an open pool: others hold its data, or it belongs to a log vdev,
+    /// whose contents are also in memory.
+    pub fn is_expendable(&self, leaf: Guid) -> bool {
+        self.can_spare(leaf) || self.log_of(leaf).is_some()
+    }
+
+    /// Whether a leaf is in use and complete.
+    pub fn is_whole(&self, leaf: Guid) -> bool {
         let of = self.leaves.iter().find(|one| one.guid == leaf);
         let is_spare = || self.distributed_spares().any(|spare| spare == leaf);
         of.is_some_and(|leaf| !leaf.is_out_of_use() && !self.is_lagging(leaf))

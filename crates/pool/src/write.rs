@@ -266,7 +266,7 @@ impl Pool {
 
     /// A mark before writes for [`Pool::flush_vdevs`].
     pub fn flush_mark(&self) -> FlushMark {
-        self.missed_here().mark()
+        self.tree().missed().mark()
     }
 
     /// Makes writes to some vdevs since a mark durable, in txgs first to last: for intent logs.
@@ -279,7 +279,7 @@ impl Pool {
     }
 
     async fn flush_only(&self, only: Option<&[VdevId]>, asked: Asked) -> Result<()> {
-        let flushed = self.vdevs().flush(only, asked).await;
+        let flushed = self.tree().vdevs().flush(only, asked).await;
         flushed.map_err(|NotWritten { vdev, why }| PoolError::Unavailable {
             pool: self.name().into(),
             vdev,
@@ -317,7 +317,10 @@ impl Pool {
         let dvas: Vec<Dva> = previous.dvas().collect();
         let at_its_place = bp.with_dvas(&dvas).with_births_of(previous).with_fill(previous.fill());
         let is_removed = |dva: &Dva| {
-            self.vdevs().layout_of(dva.vdev).is_none_or(|top| matches!(top.layout, Layout::Indirect(_)))
+            self.tree()
+                .vdevs()
+                .layout_of(dva.vdev)
+                .is_none_or(|top| matches!(top.layout, Layout::Indirect(_)))
         };
         previous.kind() == BlkptrKind::Normal
             && props.checksum.is_nop_write_safe()

@@ -55,7 +55,8 @@ fn main() -> Result<(), Failure> {
 /// Flattens a pool on one disk.
 async fn tree(mos: &Mos) -> Option<Vec<u8>> {
     let pool = mos.pool();
-    if pool.found().devices.len() != 1 || !pool.config().vdevs.iter().all(|vdev| vdev.is_leaf()) {
+    if pool.tree().found().devices.len() != 1 || !pool.tree().config().vdevs.iter().all(|vdev| vdev.is_leaf())
+    {
         return None;
     }
     // Blocks may take the whole disk.

@@ -96,7 +96,7 @@ async fn look_at_pool(mos: &Mos) -> usize {
     consume(mos.cloned_summary().await);
     consume(mos.checkpoint().await);
     if let Ok(log) = mos.log_spacemaps().await {
-        for vdev in mos.pool().config().vdevs.iter().take(4) {
+        for vdev in mos.pool().tree().config().vdevs.iter().take(4) {
             consume(mos.metaslabs(vdev, &log).await);
         }
     }

@@ -172,7 +172,7 @@ impl MountCommand {
     }
 
     async fn wanted(&self, dataset: &Dataset, read_only: bool) -> Result<Wanted, CliError> {
-        let is_open = dataset.mos().pool().found().others_may_write();
+        let is_open = dataset.mos().pool().tree().found().others_may_write();
         let is_empty = || self.dir.read_dir().is_ok_and(|mut names| names.next().is_none());
         if number(dataset, "overlay").await? == 0 && !is_empty() {
             return Err(CliError::Refused(format!("{}: not empty, and overlay=off", self.dir.display())));

@@ -225,7 +225,7 @@ fn describe_block(place: &Place, level: u8, offset: Option<u64>, bp: &Blkptr) ->
         vdev: dva.vdev,
         offset: dva.offset_bytes,
         asize: dva.asize,
-        class: pool.class_of(dva.vdev).map(|class| VdevClass::name(class).to_owned()),
+        class: pool.tree().vdevs().class_of(dva.vdev).map(|class| VdevClass::name(class).to_owned()),
     };
     Block {
         level,

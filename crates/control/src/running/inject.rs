@@ -293,7 +293,7 @@ async fn places(
     let mut places = Vec::new();
     for block in wanted.start..wanted.end.min(last.saturating_add(1)) {
         let bp = object.blkptr(faults.level, BlockId(block)).await?;
-        places.extend(object.objset().pool().vdevs().places_of(&bp));
+        places.extend(object.objset().pool().tree().vdevs().places_of(&bp));
         if places.len() > MAX_RULES {
             break;
         }
@@ -305,7 +305,7 @@ async fn places(
 
 fn leaf_io(pool: &OpenPool) -> Result<Arc<LeafIoTable>, ControlError> {
     let none = || ControlError::Refused(format!("pool '{}' was not opened for good", pool.name));
-    pool.engine.pool().leaf_io().ok_or_else(none)
+    pool.engine.pool().counters().leaf_io().ok_or_else(none)
 }
 
 fn named(session: &Session, pool: &Pool, typed: &str) -> Result<Guid, ControlError> {
@@ -315,7 +315,7 @@ fn named(session: &Session, pool: &Pool, typed: &str) -> Result<Guid, ControlErr
 }
 
 fn leaves(pool: &Pool) -> BTreeMap<Guid, String> {
-    let vdevs = pool.vdevs();
+    let vdevs = pool.tree().vdevs();
     let all = vdevs.tops().flat_map(VdevConfig::leaves);
     all.map(|leaf| (leaf.guid, leaf.path.clone().unwrap_or_else(|| leaf.guid.to_string()))).collect()
 }

@@ -84,7 +84,8 @@ impl Session {
             let engine = pool.engine.acting_for(self.caller().who.uid);
             engine.sync_all().await?;
         }
-        Ok(pool.engine.pool().as_found())
+        let view = pool.engine.pool();
+        Ok(view.tree().as_found(view.uberblock()))
     }
 
     /// All open pools, or those of these names.
@@ -363,7 +364,7 @@ impl Session {
         if view.suspended().is_none() {
             return Ok(());
         }
-        let config = view.config();
+        let config = view.tree().config();
         let leaves: Vec<Guid> =
             config.vdevs.iter().flat_map(VdevConfig::leaves).map(|leaf| leaf.guid).collect();
         let goes_on = async {

@@ -20,9 +20,9 @@ impl Session {
     ) -> Result<BTreeMap<Guid, FoundDevice>, ControlError> {
         self.use_cache_devices(engine).await?;
         let pool = engine.pool();
-        let open = self.pools().and_then(|pools| pools.by_guid(pool.guid()));
+        let open = self.pools().and_then(|pools| pools.by_guid(pool.tree().guid()));
         let Some(open) = open else { return Ok(BTreeMap::new()) };
-        let config = pool.config();
+        let config = pool.tree().config();
         let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves).map(|leaf| leaf.guid);
         let leaves: Vec<Guid> = leaves.filter(|leaf| only.is_none_or(|only| only == *leaf)).collect();
         let places = self.places_to_look(&open).await;

@@ -10,7 +10,7 @@ impl Session {
     /// Starts the unused cache devices of an open pool; searches for missing ones. Unusable devices are
     /// reported, and the pool does without them. Does nothing without a daemon.
     pub async fn use_cache_devices(&self, engine: &Engine) -> Result<(), ControlError> {
-        let open = self.pools().and_then(|pools| pools.by_guid(engine.pool().guid()));
+        let open = self.pools().and_then(|pools| pools.by_guid(engine.pool().tree().guid()));
         let Some(pool) = open else { return Ok(()) };
         let mut wanted = engine.mos().await?.cache_devices().await?;
         let used = engine.cache_devices().devices();
@@ -19,7 +19,7 @@ impl Session {
             return Ok(());
         }
         // A newly added device is open already.
-        let mut found = engine.pool().found().auxiliary.clone();
+        let mut found = engine.pool().tree().found().auxiliary.clone();
         if wanted.iter().any(|vdev| !found.contains_key(&vdev.guid)) {
             let here = look_again(engine, &pool.places(), &wanted.iter().collect::<Vec<_>>()).await;
             found.extend(here.into_iter().flat_map(|here| here.auxiliary));

@@ -151,7 +151,7 @@ impl Item {
             DatasetKind::Snapshot => Kind::Snapshot,
         };
         let (name, createtxg) = (dataset.name().to_owned(), dataset.creation_txg());
-        let held = session.pools().and_then(|pools| pools.by_guid(dataset.mos().pool().guid()));
+        let held = session.pools().and_then(|pools| pools.by_guid(dataset.mos().pool().tree().guid()));
         Ok(Item { name, kind, createtxg, content: Content::Dataset(dataset), held })
     }
 
@@ -176,8 +176,8 @@ impl Item {
 
     fn pool_guid(&self) -> Guid {
         match &self.content {
-            Content::Dataset(dataset) => dataset.mos().pool().guid(),
-            Content::Bookmark(_, mos) => mos.pool().guid(),
+            Content::Dataset(dataset) => dataset.mos().pool().tree().guid(),
+            Content::Bookmark(_, mos) => mos.pool().tree().guid(),
         }
     }
 

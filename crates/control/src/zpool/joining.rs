@@ -38,7 +38,7 @@ fn resilver(is_sequential: bool) -> Resilver {
 
 /// Why a device outside the tree can't be replaced.
 fn why_not(session: &Session, mos: &Mos, typed: &str) -> &'static str {
-    let (config, found) = (mos.pool().config(), mos.pool().found());
+    let (config, found) = (mos.pool().tree().config(), mos.pool().tree().found());
     let one = |vdevs: &[VdevConfig]| -> Option<Guid> {
         meant(session.caller(), &found, vdevs.iter(), typed).ok().flatten()
     };
@@ -64,7 +64,12 @@ fn unless_any(problems: &[String]) -> Result<(), ControlError> {
 fn refuse_own(session: &Session, mos: &Mos, typed: &[&str]) -> Result<(), ControlError> {
     let own = |typed: &&&str| {
         let path = std::path::absolute(session.caller().local(Path::new(typed))).ok();
-        mos.pool().found().devices.values().any(|device| path.as_deref() == Some(Path::new(&device.path)))
+        mos.pool()
+            .tree()
+            .found()
+            .devices
+            .values()
+            .any(|device| path.as_deref() == Some(Path::new(&device.path)))
     };
     match typed.iter().find(own) {
         None => Ok(()),

@@ -33,10 +33,10 @@ pub(super) struct DirtyTimes {
 pub(super) async fn load(objset: &Objset) -> DirtyTimes {
     let (pool, mut times) = (objset.pool(), DirtyTimes::default());
     let newest = pool.uberblock().txg;
-    for leaf in pool.config().vdevs.iter().flat_map(VdevConfig::leaves) {
+    for leaf in pool.tree().config().vdevs.iter().flat_map(VdevConfig::leaves) {
         let log = log_of(objset, leaf.dtl).await;
         let behind = match &log {
-            Ok(runs) => match pool.device(leaf.guid) {
+            Ok(runs) => match pool.tree().device(leaf.guid) {
                 Some(device) => device.may_lack(runs, newest),
                 None => runs.clone(),
             },

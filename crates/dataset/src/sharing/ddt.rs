@@ -249,7 +249,8 @@ pub fn statistics(pool: &Pool, key: &DdtKey, value: &DdtValue) -> DdtStat {
     let (lsize_bytes, psize_bytes) = (key.lsize().0, key.psize().0);
     let mut sum = DdtStat::default();
     for set in value.phys() {
-        let space = set.dvas.iter().take(places).map(|dva| pool.vdevs().deflate(dva.vdev, dva.asize.0));
+        let space =
+            set.dvas.iter().take(places).map(|dva| pool.tree().vdevs().deflate(dva.vdev, dva.asize.0));
         let dsize_bytes = space.fold(0, u64::saturating_add);
         sum += &DdtStat {
             blocks: 1,

@@ -54,7 +54,7 @@ fn space_maps_replay_without_contradiction_to_what_zdb_counts() {
         rt.block_on(async {
             let mos = open(&rt, &pool).await;
             let log = mos.log_spacemaps().await.unwrap();
-            for vdev in mos.pool().vdevs().tops() {
+            for vdev in mos.pool().tree().vdevs().tops() {
                 for metaslab in mos.metaslabs(vdev, &log).await.unwrap() {
                     assert_eq!(
                         metaslab.overlaps,
@@ -98,12 +98,12 @@ fn the_allocator_takes_up_where_the_kernel_module_stopped() {
                 // even more of them); a vdev being removed counts its copied parts separately.
                 let most = if pool.is_of_2_4() { 8 } else { 3 };
                 let (ours, theirs) = (space.fragmentation_percent, usage.fragmentation_percent);
-                let removing = mos.pool().vdevs().top(usage.vdev).unwrap().removing;
+                let removing = mos.pool().tree().vdevs().top(usage.vdev).unwrap().removing;
                 let near = theirs.is_none_or(|theirs| ours <= theirs && (ours + most >= theirs || removing));
                 assert!(near, "{name}: vdev {} fragmented {ours} / {theirs:?} percent", usage.vdev);
             }
             let mut in_use = BTreeMap::new();
-            for vdev in mos.pool().vdevs().tops() {
+            for vdev in mos.pool().tree().vdevs().tops() {
                 in_use.insert(VdevId(vdev.id), mos.metaslabs(vdev, &log).await.unwrap());
             }
             // The last size exceeds every free range of some pools.

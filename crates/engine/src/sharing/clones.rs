@@ -68,7 +68,7 @@ impl Clones {
             let name = format!("{BRT_OBJECT_VDEV_PREFIX}{}", brt.vdev.0);
             let Some(object) = mos.directory_u64(&name).await?.map(ObjectId) else { continue };
             let array = mos.objset().object(object).await?;
-            let vdev_bytes = mos.pool().vdevs().top(brt.vdev).map_or(0, |top| top.asize_bytes);
+            let vdev_bytes = mos.pool().tree().vdevs().top(brt.vdev).map_or(0, |top| top.asize_bytes);
             let ranges_of_vdev = vdev_bytes.div_ceil(BRT_RANGE_BYTES);
             if brt.phys.range_count > ranges_of_vdev.min(array.capacity_bytes() / 2) {
                 return Err(array.damaged("counts more ranges than it has room for"));
@@ -90,7 +90,7 @@ impl Clones {
 
     pub(crate) async fn add(&mut self, mos: &Edit, pool: &Pool, bp: &Blkptr) -> Result<()> {
         let Some(dva) = bp.dvas().next() else { return Ok(()) };
-        if pool.vdevs().top(dva.vdev).is_none_or(|top| dva.offset_bytes >= top.asize_bytes) {
+        if pool.tree().vdevs().top(dva.vdev).is_none_or(|top| dva.offset_bytes >= top.asize_bytes) {
             return Err(
                 mos.damaged(DMU_POOL_DIRECTORY_OBJECT, "would count a cloned block beyond a vdev's end")
             );
@@ -103,7 +103,7 @@ impl Clones {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => place.insert(Table::create(mos, pool, dva.vdev).await?),
         };
-        let (endian, dsize) = (table.phys.endian(), pool.vdevs().dsize(bp));
+        let (endian, dsize) = (table.phys.endian(), pool.tree().vdevs().dsize(bp));
         let entries = ZapEdit::new(mos, table.phys.entries_zap);
         let key = &[dva.offset_bytes][..];
         let in_range = table.count_at(dva.offset_bytes);
@@ -148,10 +148,10 @@ impl Clones {
         let Some(value) = entries.get(key).await? else { return Ok(true) };
         // Better a leak than a free under another owner.
         let Some(count) = brt_count(&value, endian) else {
-            pool.note_leak(pool.vdevs().dsize(bp), &"nobody knows how many files share it");
+            pool.note_leak(pool.tree().vdevs().dsize(bp), &"nobody knows how many files share it");
             return Ok(false);
         };
-        let dsize = pool.vdevs().dsize(bp);
+        let dsize = pool.tree().vdevs().dsize(bp);
         let phys = &mut table.phys;
         phys.saved_bytes = phys.saved_bytes.saturating_sub(dsize);
         if count > 1 {
@@ -242,7 +242,7 @@ impl Table {
             .await?;
         // OpenZFS rejects a table beyond whole metaslabs.
         let whole = |top: &VdevConfig| top.asize_bytes & (u64::MAX << top.metaslab_shift.min(63));
-        let bytes = pool.vdevs().top(vdev).map_or(0, whole);
+        let bytes = pool.tree().vdevs().top(vdev).map_or(0, whole);
         let range_count = bytes.div_ceil(BRT_RANGE_BYTES).max(1);
         let phys = BrtVdevPhys {
             entries_zap: entries,

@@ -30,7 +30,7 @@ const COPIED: usize = 6;
 
 /// Loads the mappings of removed vdevs into the allocator.
 pub(crate) async fn follow(mos: &Mos, allocator: &Allocator) -> Result<()> {
-    for vdev in mos.pool().vdevs().tops().filter(|vdev| vdev.indirect_object.0 != 0) {
+    for vdev in mos.pool().tree().vdevs().tops().filter(|vdev| vdev.indirect_object.0 != 0) {
         let object = vdev.indirect_object;
         let mapping = IndirectMapping::new(read_mapping(mos.objset(), object).await?);
         allocator.set_moved(VdevId(vdev.id), mapping.map_err(|error| mos.objset().format(object, error))?);
@@ -57,7 +57,7 @@ pub(crate) async fn write_obsolete(context: &mut SyncContext) -> Result<()> {
 /// Counts frees on a vdev under removal as copied.
 pub(crate) async fn note_removal(context: &mut SyncContext, change: &MetaslabChanges) -> Result<()> {
     let copied_to = context.syncing.allocator.moved_up_to(change.vdev);
-    let is_removing = context.syncing.pool.vdevs().top(change.vdev).is_some_and(|top| top.removing);
+    let is_removing = context.syncing.pool.tree().vdevs().top(change.vdev).is_some_and(|top| top.removing);
     if !is_removing {
         return Ok(());
     }

@@ -163,5 +163,5 @@ async fn should_condense(context: &SyncContext, vdev: VdevId, index: u64, map: O
 
 /// log2 of a vdev's sector size.
 pub fn ashift(context: &SyncContext, vdev: VdevId) -> u32 {
-    context.syncing.pool.vdevs().top(vdev).map_or(9, |top| top.ashift)
+    context.syncing.pool.tree().vdevs().top(vdev).map_or(9, |top| top.ashift)
 }

@@ -18,7 +18,7 @@ pub struct SpaceDelta {
 impl SpaceDelta {
     pub(crate) fn of(pool: &Pool, bp: &Blkptr) -> SpaceDelta {
         let BlockSpace { used_bytes, compressed_bytes, uncompressed_bytes } =
-            BlockSpace::of(bp, pool.vdevs().dsize(bp));
+            BlockSpace::of(bp, pool.tree().vdevs().dsize(bp));
         SpaceDelta {
             used: used_bytes as i64,
             compressed: compressed_bytes as i64,

@@ -59,7 +59,7 @@ impl Log {
     async fn write_out(&self, engine: &Engine, live: &LiveObjset, turn: &mut Turn) -> Result<bool> {
         let unsaid = self.0.records.lock().unsaid();
         // Older pools have another log format.
-        if !engine.pool().has(Since::SlimLog) {
+        if !engine.pool().uberblock().has(Since::SlimLog) {
             return Ok(false);
         }
         engine.for_client(engine.sync(unsaid)).await?;

@@ -90,7 +90,7 @@ impl VolumeWriter {
         let key = |objset: &cenote_object::Objset| objset.key().map(|key| key.master().guid());
         self.clones.load(Ordering::Relaxed)
             && source.block_bytes() == self.block_bytes()
-            && ours.pool().guid() == theirs.pool().guid()
+            && ours.pool().tree().guid() == theirs.pool().tree().guid()
             && key(&ours) == key(theirs)
     }
 }

@@ -163,7 +163,7 @@ impl FsWriter {
         }
         let (ours, theirs) = (self.live().on_disk(), source.objset().clone());
         let [our_key, their_key] = [&ours, &theirs].map(|objset| objset.key().map(|key| key.master().guid()));
-        match ours.pool().guid() == theirs.pool().guid() && our_key == their_key {
+        match ours.pool().tree().guid() == theirs.pool().tree().guid() && our_key == their_key {
             true => Ok(()),
             false => Err(Refusal::CrossDevice.of(target)),
         }

@@ -93,7 +93,7 @@ pub async fn create_filesystem(
     master.add("normalization", new.normalization_word()).await?;
     master.add("utf8only", u64::from(utf8_only)).await?;
     master.add("casesensitivity", new.case_word()).await?;
-    let newest = zpl_version_of(live.view().pool().version());
+    let newest = zpl_version_of(live.view().pool().uberblock().version);
     let version = new.version.map_or(newest, |version| version.min(newest));
     master.add("VERSION", version).await?;
     let mut sa_attrs = None;

@@ -98,7 +98,7 @@ impl World {
     }
 
     fn disk(&self) -> Guid {
-        let top = self.engine.pool().vdevs().top(VdevId(0)).cloned().unwrap();
+        let top = self.engine.pool().tree().vdevs().top(VdevId(0)).cloned().unwrap();
         top.children.first().map_or(top.guid, |first| first.guid)
     }
 
@@ -274,7 +274,7 @@ fn a_clone_made_before_its_disk_is_resilvered_is_brought_to_it() {
         let back = memory("new");
         world.join(back.clone()).await;
         world.resilver().await;
-        let mirror = world.engine.pool().vdevs().top(VdevId(0)).cloned().unwrap();
+        let mirror = world.engine.pool().tree().vdevs().top(VdevId(0)).cloned().unwrap();
         let away = mirror.children[1].guid;
         take_out(&world.engine, away, Away::Offline).await.unwrap();
         let old = noise(11, FILE as usize);

@@ -161,7 +161,7 @@ fn abort_a_pass(pass: Pass, slow: Slow) {
         rt.sleep(100 * MS).await;
         let engine = reopened(&rt, &device).await;
         let fs = opened(&engine).await;
-        let leaf = engine.pool().vdevs().top(VdevId(0)).unwrap().guid;
+        let leaf = engine.pool().tree().vdevs().top(VdevId(0)).unwrap().guid;
         order_pass(&engine, leaf, pass, PassOrder::Start { rate: 0 }).await.unwrap();
         let passing: AbortOnDrop<_> = {
             let engine = engine.clone();
@@ -204,7 +204,7 @@ fn abort_a_resilver(how: Resilver) {
         engine.sync_all().await.unwrap();
         let new = Straggler::new(&rt, "new", Slow::Writes, 3 * MS);
         let device = NewDevice { path: "new".into(), device: Arc::new(new.clone()), is_file: false };
-        let disk = engine.pool().vdevs().top(VdevId(0)).unwrap().guid;
+        let disk = engine.pool().tree().vdevs().top(VdevId(0)).unwrap().guid;
         attach(&engine, disk, device, how).await.unwrap();
         engine.pool().idle().await;
         let filling: AbortOnDrop<()> = {

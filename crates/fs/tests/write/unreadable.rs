@@ -347,7 +347,7 @@ fn a_gang_block_whose_header_is_lost_stops_nobody_when_it_is_freed() {
         drop(mos);
         let fs = open(&engine, CHILD).await.unwrap();
         // No free range is large enough for a block.
-        let top = engine.pool().vdevs().top(VdevId(0)).cloned().unwrap();
+        let top = engine.pool().tree().vdevs().top(VdevId(0)).cloned().unwrap();
         let mut held = Vec::new();
         for metaslab in 0..top.asize_bytes >> top.metaslab_shift {
             let mut from = metaslab << top.metaslab_shift;

@@ -148,7 +148,8 @@ fn a_mirror_side_that_was_used_elsewhere_is_brought_everything() {
             let engine = start(&rt, &[a, b]).await;
             assert_eq!(behind_from(&engine), [TXG_INITIAL], "{txgs} txgs");
             // Opening the pool met bad copies before the gap was known.
-            let blamed = engine.pool().error_counters().into_iter().filter(|(_, errors)| errors.checksum > 0);
+            let blamed =
+                engine.pool().counters().errors().into_iter().filter(|(_, errors)| errors.checksum > 0);
             assert_eq!(blamed.count(), 0, "{txgs} txgs");
             let done = run_scan(&engine, &|_| {}).await.unwrap();
             assert_eq!((done.complete.len(), done.errors), (1, 0), "{done:?}");
@@ -234,7 +235,7 @@ fn a_device_whose_log_cannot_be_read_lacks_everything() {
         leave(&rt, engine).await;
 
         let mos = found(&rt, &[a, b]).await;
-        let config = mos.pool().config();
+        let config = mos.pool().tree().config();
         let logs = config.vdevs.iter().flat_map(VdevConfig::leaves).filter(|leaf| leaf.dtl != ObjectId(0));
         let logs: Vec<(Guid, ObjectId)> = logs.map(|leaf| (leaf.guid, leaf.dtl)).collect();
         let [(leaf, log)] = logs[..] else { panic!("{logs:?}") };

@@ -14,8 +14,8 @@ pub fn add(pools: &Pools, families: &mut Families) {
         families.add("cenote_pool_waiting", waiting, &[("pool", &*pool.pool.name)], 1.0);
     }
     for pool in pools.all() {
-        let taps = pool.engine.pool().leaf_io();
-        let loads = pool.engine.pool().queue_loads();
+        let taps = pool.engine.pool().counters().leaf_io();
+        let loads = pool.engine.pool().counters().loads();
         let health = pool.engine.pool().status();
         let family =
             (Kind::Gauge, "Whether the pool takes no changes [0: it does, 1: it waits, or has stopped].");

@@ -69,7 +69,7 @@ impl std::str::FromStr for Address {
 #[boxed]
 pub async fn read(mos: &Mos, address: &Address) -> Result<Bytes> {
     let birth = mos.uberblock().txg;
-    let vdevs = mos.pool().vdevs();
+    let vdevs = mos.pool().tree().vdevs();
     let asize = vdevs
         .psize_to_asize(address.vdev, address.psize_bytes, PhysicalBirth::in_txg(birth))
         .ok_or_else(|| {

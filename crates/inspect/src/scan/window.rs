@@ -135,7 +135,10 @@ pub(super) async fn root(walk: &Walk) -> Result<RowBatch> {
 }
 
 fn row(walk: &Walk, path: std::ops::Range<u32>, object: ObjectId, attr: Attr, block: &Blkptr) -> Row {
-    let class = block.dvas().next().and_then(|dva| walk.target.filesystem.objset().pool().class_of(dva.vdev));
+    let class = block
+        .dvas()
+        .next()
+        .and_then(|dva| walk.target.filesystem.objset().pool().tree().vdevs().class_of(dva.vdev));
     Row::new(path, object, attr, block.logical_birth(), class)
 }
 

@@ -95,7 +95,7 @@ impl Census {
     pub(super) async fn open_gangs(&mut self) {
         while let Some((bp, place, depth)) = self.gangs.pop() {
             for dva in bp.dvas() {
-                let vdevs = self.pool.vdevs();
+                let vdevs = self.pool.tree().vdevs();
                 let header =
                     vdevs.psize_to_asize(dva.vdev, SPA_OLD_GANGBLOCKSIZE as u64, bp.physical_birth());
                 self.refer(&dva, header.unwrap_or(dva.asize.0), place);
@@ -122,7 +122,7 @@ impl Census {
     fn refer(&mut self, dva: &Dva, len_bytes: u64, place: Zbookmark) {
         let Some(referenced) = &mut self.referenced else { return };
         let range = Dva { asize: Asize(len_bytes), ..*dva };
-        let places = self.pool.vdevs().resolve(&range).unwrap_or_default();
+        let places = self.pool.tree().vdevs().resolve(&range).unwrap_or_default();
         let fits = !places.is_empty()
             && places.iter().all(|p| referenced.insert(Extent::new(p.vdev, p.offset_bytes, p.asize.0)));
         if !fits {

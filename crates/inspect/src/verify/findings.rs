@@ -191,7 +191,7 @@ fn bad_block(pool: &Pool, damaged: &Damaged, owner: Owner) -> BadBlock {
 
 /// The path where a leaf was found, otherwise its guid.
 pub(super) fn device_name(pool: &Pool, guid: Guid) -> String {
-    pool.found().devices.get(&guid).map_or_else(|| guid.to_string(), |device| device.path.clone())
+    pool.tree().found().devices.get(&guid).map_or_else(|| guid.to_string(), |device| device.path.clone())
 }
 
 #[cfg(test)]

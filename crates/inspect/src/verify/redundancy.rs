@@ -52,7 +52,7 @@ impl fmt::Display for WeakVdev {
 pub(super) fn weak_vdevs(pool: &Pool) -> Vec<WeakVdev> {
     let lagging = pool.lagging_leaves();
     let health = pool.status();
-    let configs = pool.config();
+    let configs = pool.tree().config();
     let weak = |top: &VdevStatus| {
         let config = configs.vdevs.iter().find(|config| config.guid == top.guid)?;
         weak_vdev(pool, &lagging, config, top)

@@ -184,7 +184,7 @@ impl History {
     }
 
     fn leaves(&self) -> Vec<(Guid, String)> {
-        let config = self.engine.pool().config();
+        let config = self.engine.pool().tree().config();
         let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves);
         leaves.filter_map(|leaf| Some((leaf.guid, leaf.path.clone()?))).collect()
     }
@@ -197,7 +197,7 @@ impl History {
     /// The oracle.
     fn accuses_nobody_else(&self) -> Result<(), String> {
         let paths: BTreeMap<Guid, String> = self.leaves().into_iter().collect();
-        for (guid, errors) in self.engine.pool().error_counters() {
+        for (guid, errors) in self.engine.pool().counters().errors() {
             let Some(path) = paths.get(&guid) else { continue };
             if errors.checksum > 0 && !self.lied.contains(path) {
                 return Err(format!("{path} never lied: {errors:?}"));
@@ -334,7 +334,7 @@ impl History {
         self.faulty[disk].heal();
         let Some(guid) = self.guid_of(disk) else { return };
         for back in [Back::Online, Back::Cleared] {
-            let is_gone = self.engine.pool().device(guid).is_none();
+            let is_gone = self.engine.pool().tree().device(guid).is_none();
             let device = || (guid, FoundDevice::new(self.faulty[disk].clone()));
             let devices = is_gone.then(device).into_iter().collect();
             bring_back(&self.engine, Some(guid), back, devices).await.unwrap();
@@ -349,10 +349,12 @@ impl History {
         let first = self.guid_of(0).unwrap();
         let order = if self.event == Event::IsRebuilt { Resilver::Sequential } else { Resilver::Healing };
         match self.event {
-            Event::Joins | Event::IsRebuilt => match engine.pool().vdevs().tops().next().unwrap().is_leaf() {
-                true => attach(&engine, first, new, order).await.unwrap(),
-                false => replace(&engine, first, new, order).await.unwrap(),
-            },
+            Event::Joins | Event::IsRebuilt => {
+                match engine.pool().tree().vdevs().tops().next().unwrap().is_leaf() {
+                    true => attach(&engine, first, new, order).await.unwrap(),
+                    false => replace(&engine, first, new, order).await.unwrap(),
+                }
+            }
             Event::Resilvers => {
                 let victim = self.victims[0];
                 take_out(&engine, self.guid_of(victim).unwrap(), Away::Offline).await.unwrap();

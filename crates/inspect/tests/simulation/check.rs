@@ -138,7 +138,7 @@ pub async fn check_sound(mos: &Mos) -> Outcome {
 /// No disk has a checksum error.
 pub fn check_blameless(pool: &Pool) -> Outcome {
     let blamed: Vec<_> =
-        pool.error_counters().into_iter().filter(|(_, errors)| errors.checksum > 0).collect();
+        pool.counters().errors().into_iter().filter(|(_, errors)| errors.checksum > 0).collect();
     if blamed.is_empty() { Ok(()) } else { Err(format!("healthy disks are blamed: {blamed:?}")) }
 }
 

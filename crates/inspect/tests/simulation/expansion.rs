@@ -62,18 +62,18 @@ async fn expand_under_work(rt: &Runtime, disks: &Disks, engine: &Engine, worker:
 
 /// The width of the first vdev, and whether it is expanding.
 fn shape(engine: &Engine) -> (usize, bool) {
-    let top = engine.pool().vdevs().top(RAIDZ).unwrap().clone();
+    let top = engine.pool().tree().vdevs().top(RAIDZ).unwrap().clone();
     (top.children.len(), top.raidz_expanding)
 }
 
 fn leaf(engine: &Engine, child: usize) -> Guid {
-    let config = engine.pool().config();
+    let config = engine.pool().tree().config();
     let leaf = config.vdevs[0].leaves().nth(child).map(|leaf: &VdevConfig| leaf.guid);
     leaf.unwrap()
 }
 
 async fn come_back(disks: &Disks, engine: &Engine, away: Guid) {
-    let config = engine.pool().config();
+    let config = engine.pool().tree().config();
     let path = config.vdevs[0].leaves().find(|leaf| leaf.guid == away).unwrap().path.clone().unwrap();
     let disk = disks.disks.iter().find(|disk| disk.describe() == path).unwrap().clone();
     let devices = BTreeMap::from([(away, FoundDevice::new(disk as Arc<dyn Device>))]);
@@ -137,7 +137,7 @@ fn an_expansion_waits_for_a_disk_that_is_away_and_goes_on_when_it_has_everything
                     assert!(matches!(expand(&engine).await, Expanded::Waits { .. }), "{waits:?}");
                 }
                 worker.sync().await;
-                assert!(engine.pool().device(away).is_none(), "it is out of use");
+                assert!(engine.pool().tree().device(away).is_none(), "it is out of use");
                 come_back(&disks, &engine, away).await;
                 assert!(run_scan(&engine, &|_| {}).await.unwrap().incomplete.is_empty());
                 worker.run(STEPS / 4).await;

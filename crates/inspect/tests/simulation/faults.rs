@@ -117,7 +117,7 @@ async fn reopen(
 
 /// Txgs that any device has missed, according to the DTLs on disk.
 fn missed(mos: &Mos) -> BTreeSet<u64> {
-    let config = mos.pool().config();
+    let config = mos.pool().tree().config();
     let leaves = config.vdevs.iter().flat_map(|vdev| vdev.leaves());
     let runs = leaves.flat_map(|leaf| mos.pool().missing_txgs(leaf.guid));
     runs.flat_map(|(Txg(first), Txg(last))| first..=last).collect()
@@ -189,11 +189,11 @@ fn a_hung_disk_is_waited_for_once() {
 
 /// A disk that failed to write may be blamed for the data it lacks; others may not.
 fn check_only_victims_blamed(pool: &Pool, victims: &[usize]) {
-    let config = pool.config();
+    let config = pool.tree().config();
     let leaves = config.vdevs.iter().flat_map(|vdev| vdev.leaves());
     let victims: Vec<Guid> =
         leaves.enumerate().filter(|(at, _)| victims.contains(at)).map(|(_, leaf)| leaf.guid).collect();
-    for (leaf, errors) in pool.error_counters() {
+    for (leaf, errors) in pool.counters().errors() {
         assert!(errors.checksum == 0 || victims.contains(&leaf), "{leaf:?}: {errors:?}");
     }
 }

@@ -43,7 +43,7 @@ fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
 }
 
 fn errors(engine: &Engine) -> u64 {
-    engine.pool().error_counters().iter().map(|(_, errors)| errors.checksum).sum()
+    engine.pool().counters().errors().iter().map(|(_, errors)| errors.checksum).sum()
 }
 
 /// Overwrites all data, twice.
@@ -123,7 +123,7 @@ fn what_a_slow_reader_finds_damaged_is_held_against_the_disk_once_it_is_certain(
         assert!(engine.pool().has_found_wrong(), "nothing was read from the first disk");
         mend(&engine).await.unwrap();
         assert!(errors(&engine) > 0, "it is damage: the snapshot is there still");
-        engine.pool().clear_errors(None);
+        engine.pool().counters().clear(None);
         // The scan met other damaged blocks on its way, which are repaired next.
         for _ in 0..10 {
             mend(&engine).await.unwrap();
@@ -174,7 +174,7 @@ impl Spares {
 }
 
 fn leaf(engine: &Engine, top: usize, child: usize) -> Guid {
-    engine.pool().config().vdevs[top].leaves().nth(child).map(|leaf: &VdevConfig| leaf.guid).unwrap()
+    engine.pool().tree().config().vdevs[top].leaves().nth(child).map(|leaf: &VdevConfig| leaf.guid).unwrap()
 }
 
 async fn begin(rt: &Runtime, vdevs: &[Vdev], spares: usize) -> (Spares, Engine, Worker) {

@@ -28,7 +28,7 @@ async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
 
 /// The leaves of the first vdev.
 fn leaves(engine: &Engine) -> Vec<Guid> {
-    let top = engine.pool().vdevs().top(VdevId(0)).cloned().unwrap();
+    let top = engine.pool().tree().vdevs().top(VdevId(0)).cloned().unwrap();
     top.leaves().map(|leaf| leaf.guid).collect()
 }
 

@@ -60,7 +60,7 @@ fn mapped_ranges(engine: &Engine) -> usize {
 }
 
 fn is_removed(engine: &Engine) -> bool {
-    engine.pool().vdevs().top(VdevId(0)).unwrap().kind == Indirect
+    engine.pool().tree().vdevs().top(VdevId(0)).unwrap().kind == Indirect
 }
 
 /// The disks of the first vdev.

@@ -152,7 +152,7 @@ async fn expand_and_repair(engine: &Engine) -> Result<(), String> {
 async fn survive_repair(cut: Cut<'_>) -> Result<(), String> {
     let left = cut.open_damaged().await?;
     expand_and_repair(left.engine()).await?;
-    let width = left.engine().pool().vdevs().top(VdevId(0)).map_or(0, |top| top.children.len());
+    let width = left.engine().pool().tree().vdevs().top(VdevId(0)).map_or(0, |top| top.children.len());
     let (_, parity, before, _) = left.layout.vdevs[0];
     let apart: Vec<usize> = if width == before { vec![left.layout.disk_count()] } else { Vec::new() };
     // The damaged disk is whole again: others may go.

@@ -53,13 +53,13 @@ async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
 }
 
 fn leaf_at(engine: &Engine, path: &str) -> Option<Guid> {
-    let config = engine.pool().config();
+    let config = engine.pool().tree().config();
     let mut leaves = config.vdevs.iter().flat_map(VdevConfig::leaves);
     leaves.find(|leaf| leaf.path.as_deref() == Some(path)).map(|leaf| leaf.guid)
 }
 
 fn is_being_replaced(engine: &Engine) -> bool {
-    let config = engine.pool().config();
+    let config = engine.pool().tree().config();
     config.vdevs.iter().flat_map(VdevConfig::walk).any(|vdev| vdev.kind == Replacing)
 }
 
@@ -146,7 +146,14 @@ fn what_joins_while_a_resilver_is_on_its_way_waits_for_the_next_one() {
             replace(&engine, old, new, Resilver::Healing).await.unwrap();
         };
         let waits = || {
-            engine.pool().config().vdevs.iter().flat_map(VdevConfig::leaves).any(|leaf| leaf.resilver_defer)
+            engine
+                .pool()
+                .tree()
+                .config()
+                .vdevs
+                .iter()
+                .flat_map(VdevConfig::leaves)
+                .any(|leaf| leaf.resilver_defer)
         };
         join(5, 0).await;
         let stop_on_the_way = |now: cenote_tasks::ScanProgress| {
@@ -181,7 +188,7 @@ fn a_replacement_that_is_called_off_leaves_the_pool_as_it_was() {
     on_pools("a_replacement_that_is_called_off_leaves_the_pool_as_it_was", |seed, layout| {
         simulate(seed, |rt| async move {
             let (disks, engine, mut worker) = begin(&rt, layout).await;
-            let tree = engine.pool().config().vdevs.clone();
+            let tree = engine.pool().tree().config().vdevs.clone();
             let device = disks.disks.last().unwrap().clone() as Arc<dyn Device>;
             // The new disk is at the path of the old one.
             let path = disks.disks[0].describe();
@@ -194,7 +201,7 @@ fn a_replacement_that_is_called_off_leaves_the_pool_as_it_was() {
                 let all = vdevs.iter().flat_map(VdevConfig::walk);
                 all.map(|vdev| (vdev.kind.clone(), vdev.id, vdev.path.clone(), vdev.ashift)).collect()
             };
-            assert_eq!(shape(&engine.pool().config().vdevs), shape(&tree));
+            assert_eq!(shape(&engine.pool().tree().config().vdevs), shape(&tree));
             worker.run(STEPS / 4).await;
             worker.sync().await;
             let world = worker.world().clone();

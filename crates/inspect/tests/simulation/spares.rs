@@ -63,21 +63,21 @@ fn parity(layout: &Layout) -> usize {
 }
 
 fn leaf_at(engine: &Engine, path: &str) -> Guid {
-    let config = engine.pool().config();
+    let config = engine.pool().tree().config();
     let mut leaves = config.vdevs.iter().flat_map(VdevConfig::leaves);
     leaves.find(|leaf| leaf.path.as_deref() == Some(path)).map(|leaf| leaf.guid).unwrap()
 }
 
 /// Spares that stand in for a disk.
 fn standing_in(engine: &Engine) -> Vec<Guid> {
-    let config = engine.pool().config();
+    let config = engine.pool().tree().config();
     let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves);
     leaves.filter(|leaf| leaf.kind == DistributedSpare).map(|leaf| leaf.guid).collect()
 }
 
 /// Activates a free spare.
 async fn spare_for(engine: &Engine, disk: Guid, way: Resilver) {
-    let (config, used) = (engine.pool().config(), standing_in(engine));
+    let (config, used) = (engine.pool().tree().config(), standing_in(engine));
     let free = config.spares.iter().find(|spare| !used.contains(&spare.guid)).unwrap().guid;
     spare_in(engine, disk, free, None, way).await.unwrap();
 }
@@ -117,7 +117,7 @@ async fn come_back(disks: &Disks, engine: &Engine, number: usize) -> Result<(), 
     let found = discovery.pools.first().and_then(|pool| pool.devices.get(&leaf));
     let found = found.ok_or_else(|| format!("not found: {:?}", discovery.problems))?;
     let devices = BTreeMap::from([(leaf, found.clone())]);
-    let config = engine.pool().config();
+    let config = engine.pool().tree().config();
     let is_offline =
         config.vdevs.iter().flat_map(VdevConfig::leaves).any(|one| one.guid == leaf && one.offline);
     let how = if is_offline { Back::Online } else { Back::Reopened };
@@ -133,7 +133,7 @@ async fn come_back(disks: &Disks, engine: &Engine, number: usize) -> Result<(), 
 
 /// The spare that stands in for a disk is available again.
 async fn release(engine: &Engine, disk: Guid) -> Result<(), String> {
-    let config = engine.pool().config();
+    let config = engine.pool().tree().config();
     let spares = config.vdevs.iter().flat_map(VdevConfig::walk);
     let mut spares = spares.filter(|vdev| vdev.kind == Spare && vdev.children[0].guid == disk);
     let Some(spare) = spares.next() else { return Ok(()) };
@@ -284,7 +284,7 @@ async fn survive(cut: Cut<'_>, (victim, is_missing): (usize, bool)) -> Result<()
     let disks = Disks::new(rt, layout.shape(), images);
     let pool = recover_damaged(rt, disks.devices()).await.map_err(|why| format!("it is back: {why}"))?;
     let leaf = leaf_at(&pool.engine, disks.disks[victim].describe());
-    let config = pool.engine.pool().config();
+    let config = pool.engine.pool().tree().config();
     let is_out = config.vdevs.iter().flat_map(VdevConfig::leaves).any(|one| one.guid == leaf && one.offline);
     // A disk that was gone is found again when the pool is opened.
     match is_out {

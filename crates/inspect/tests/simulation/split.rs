@@ -25,7 +25,7 @@ const HALF: &str = "half";
 
 /// The last device of each mirror.
 fn leaving(engine: &Engine) -> Vec<Guid> {
-    let config = engine.pool().config();
+    let config = engine.pool().tree().config();
     let mirrors = config.vdevs.iter().filter(|top| top.class != Log);
     mirrors.filter_map(|top| top.leaves().last()).map(|leaf: &VdevConfig| leaf.guid).collect()
 }

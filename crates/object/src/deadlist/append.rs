@@ -92,7 +92,7 @@ impl<'a> BlockLists<'a> {
 
     /// Older pools have plain lists.
     pub(super) fn has_deadlists(&self) -> bool {
-        self.mos.view().pool().has(Since::Deadlists)
+        self.mos.view().pool().uberblock().has(Since::Deadlists)
     }
 
     /// Makes a list (`bpobj_alloc`).

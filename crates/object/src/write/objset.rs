@@ -297,7 +297,7 @@ fn new_meta_head() -> DnodeHead {
 }
 
 async fn write_head(sink: &impl BlockSink, old: &Objset, phys: &ObjsetPhys, fill: u64) -> Result<Objset> {
-    let has_accounts = sink.pool().has(Since::Userspace);
+    let has_accounts = sink.pool().uberblock().has(Since::Userspace);
     let head_bytes = if has_accounts { OBJSET_PHYS_SIZE_V3 } else { OBJSET_PHYS_SIZE_V1 };
     let data = Bytes::from(phys.encode(head_bytes));
     let as_written = ObjsetPhys::decode(&data, Endian::NATIVE);

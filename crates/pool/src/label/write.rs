@@ -108,13 +108,13 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Unavailable`]: no device accepts it.
     pub(crate) async fn write_uberblock(&self, uberblock: &Uberblock) -> Result<()> {
-        let vdevs = self.vdevs();
+        let vdevs = self.tree().vdevs();
         self.put_uberblock_on(uberblock, self.uberblock_tops(&vdevs, false)).await
     }
 
     /// Whether a device in use was found without the newest uberblock.
     pub fn is_uneven(&self) -> bool {
-        let (found, vdevs) = (self.found(), self.vdevs());
+        let (found, vdevs) = (self.tree().found(), self.tree().vdevs());
         let newest = found.uberblocks.first().map_or(Txg(0), |newest| newest.txg);
         let mut in_use = vdevs.leaves().iter().filter(|leaf| !leaf.is_out_of_use());
         in_use.any(|leaf| found.devices.get(&leaf.guid).is_some_and(|device| device.uberblock_txg < newest))
@@ -122,7 +122,7 @@ impl Pool {
 
     /// Writes to every leaf of the dirty vdevs.
     async fn put_configs(&self, update: &LabelUpdate<'_>, labels: [u32; 2]) -> Result<()> {
-        let (vdevs, mut writing) = (self.vdevs(), Vec::new());
+        let (vdevs, mut writing) = (self.tree().vdevs(), Vec::new());
         for &id in update.dirty {
             let Some(top) = vdevs.layout_of(id).filter(|top| top.has_leaves()) else { continue };
             let config = update.config.vdev_tree.children.iter().find(|config| config.id == id.0);
@@ -145,7 +145,7 @@ impl Pool {
     }
 
     async fn put_uberblock(&self, update: &LabelUpdate<'_>) -> Result<()> {
-        let vdevs = self.vdevs();
+        let vdevs = self.tree().vdevs();
         self.put_uberblock_on(update.uberblock, self.uberblock_tops(&vdevs, update.dirty.is_empty())).await
     }
 
@@ -187,10 +187,10 @@ impl Pool {
         let parts: Option<Vec<_>> =
             labels.iter().map(|&label| sealed(size_bytes, label, at, &part)).collect();
         let parts = parts.ok_or_else(|| too_small(leaf.device.describe()))?;
-        let mark = self.missed_here().mark();
+        let mark = self.tree().missed().mark();
         let write = |(offset, bytes)| leaf.write(IoClass::SyncWrite, Stake::alone(txg), offset, bytes);
         let written = join_all(parts.into_iter().map(write)).await;
-        let flushed = leaf.flush_since(mark, self.missed_here()).await;
+        let flushed = leaf.flush_since(mark, self.tree().missed()).await;
         Ok(written.into_iter().chain([flushed]).collect::<Result<(), _>>()?)
     }
 

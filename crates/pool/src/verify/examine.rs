@@ -23,7 +23,7 @@ struct Asked {
 
 impl Pool {
     pub(super) async fn examine_batch(&self, batch: Vec<Target>, heals: bool) -> Examined {
-        let (vdevs, mut extents, mut inside) = (self.vdevs(), Extents::default(), Vec::new());
+        let (vdevs, mut extents, mut inside) = (self.tree().vdevs(), Extents::default(), Vec::new());
         for target in &batch {
             inside.extend(vdevs.enter(&target.dva, target.psize, target.bp.physical_birth()).await);
         }

@@ -60,7 +60,7 @@ impl Pool {
             let mut pointers = vec![(item.bp, 0)];
             while let Some((bp, depth)) = pointers.pop() {
                 let psize = match bp.is_gang() {
-                    true => self.vdevs().gang_header_bytes(bp.dvas()) as u64,
+                    true => self.tree().vdevs().gang_header_bytes(bp.dvas()) as u64,
                     false => bp.psize().0,
                 };
                 collected.add_copies(index, item.place, &bp, psize);

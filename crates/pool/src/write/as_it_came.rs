@@ -86,7 +86,7 @@ impl Pool {
                 false => Err(refused(props.place, format!("a block can't be stored in {len} bytes"))),
             };
         }
-        let (least, unit) = self.vdevs().alloc_unit_bytes();
+        let (least, unit) = self.tree().vdevs().alloc_unit_bytes();
         let whole = len.next_multiple_of(unit.max(SPA_MINBLOCKSIZE)).max(least).min(block.lsize.0);
         if whole == len {
             return Ok(block.bytes.clone());

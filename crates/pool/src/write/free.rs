@@ -27,7 +27,7 @@ impl Pool {
     pub async fn free(&self, space: &Allocator, bp: &Blkptr, txg: Txg, ctx: &ReadContext) -> Result<()> {
         let leaks = |lost: PoolError, bp: &Blkptr| {
             // The headers themselves are freed.
-            let vdevs = self.vdevs();
+            let vdevs = self.tree().vdevs();
             let headers = bp.dvas().filter_map(|dva| {
                 let asize =
                     vdevs.psize_to_asize(dva.vdev, SPA_OLD_GANGBLOCKSIZE as u64, bp.physical_birth())?;
@@ -74,8 +74,11 @@ impl Pool {
             }
             for dva in bp.dvas() {
                 // A gang's address counts the pieces as well, which are freed separately.
-                let header =
-                    self.vdevs().psize_to_asize(dva.vdev, SPA_OLD_GANGBLOCKSIZE as u64, bp.physical_birth());
+                let header = self.tree().vdevs().psize_to_asize(
+                    dva.vdev,
+                    SPA_OLD_GANGBLOCKSIZE as u64,
+                    bp.physical_birth(),
+                );
                 let asize = if dva.gang { header.map_or(dva.asize, Asize) } else { dva.asize };
                 let dva = Dva { asize, ..dva };
                 act(&dva, bp.physical_birth()).map_err(|error| PoolError::BadPointer {

@@ -69,7 +69,9 @@ impl Pool {
                 let piece = self.piece(placing, &bytes)?;
                 pieces.push(self.place(placing, piece, &bytes).await?);
             }
-            if is_cramped && self.vdevs().gang_header_bytes(dvas.iter().copied()) > SPA_OLD_GANGBLOCKSIZE {
+            if is_cramped
+                && self.tree().vdevs().gang_header_bytes(dvas.iter().copied()) > SPA_OLD_GANGBLOCKSIZE
+            {
                 self.note_cramped();
             }
             loop {
@@ -98,14 +100,14 @@ impl Pool {
 
     fn header_bytes(&self, placing: &Placing<'_>, dvas: &[Dva]) -> usize {
         match placing.props.large_gang_headers {
-            true => self.vdevs().gang_header_bytes(dvas.iter().copied()),
+            true => self.tree().vdevs().gang_header_bytes(dvas.iter().copied()),
             false => SPA_OLD_GANGBLOCKSIZE,
         }
     }
 
     /// The least next piece, so that all slots suffice; less than `block_bytes`.
     fn least_piece(&self, rest: &Bytes, slots_left: usize, block_bytes: usize) -> usize {
-        let (_, unit_bytes) = self.vdevs().alloc_unit_bytes();
+        let (_, unit_bytes) = self.tree().vdevs().alloc_unit_bytes();
         let share = rest.len().div_ceil(slots_left.max(1));
         let in_units = share.next_multiple_of(unit_bytes as usize);
         let least = if in_units < block_bytes { in_units } else { share };

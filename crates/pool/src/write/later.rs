@@ -66,7 +66,7 @@ impl Pool {
             return Ok(Written { bp, keeps_place: true });
         }
         let mut placing = Placing::new(space, props, &bp, txg);
-        placing.avoid_all(self.vdevs().unwritable());
+        placing.avoid_all(self.tree().vdevs().unwritable());
         match placing.allocate(stored.len(), placing.copies) {
             Ok(dvas) => {
                 let bp = bp.with_dvas(&dvas);

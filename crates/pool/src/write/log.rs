@@ -49,7 +49,7 @@ impl Pool {
     /// Whether the host file system must still allocate part of a log block.
     pub async fn is_log_block_in_hole(&self, bp: &Blkptr) -> bool {
         for dva in bp.dvas() {
-            if self.vdevs().has_hole(&dva, bp.psize(), bp.physical_birth()).await {
+            if self.tree().vdevs().has_hole(&dva, bp.psize(), bp.physical_birth()).await {
                 return true;
             }
         }

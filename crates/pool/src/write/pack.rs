@@ -37,7 +37,7 @@ impl Pool {
         if compression == Compression::Empty {
             return Ok(as_it_is());
         }
-        let (least, unit) = self.vdevs().alloc_unit_bytes();
+        let (least, unit) = self.tree().vdevs().alloc_unit_bytes();
         let limit = longest_worthwhile(compression, data.len(), least as usize, unit as usize);
         self.runtime().work(compression_work(compression), data.len() as u64).await;
         let packed = compression.compress(data, limit, props.zstd_level);

@@ -143,7 +143,7 @@ impl Pool {
         how: How,
     ) -> Result<(), Vec<NotWritten>> {
         debug_assert!(stored.len().is_multiple_of(SPA_MINBLOCKSIZE as usize), "{} bytes", stored.len());
-        let (runtime, vdevs) = (self.runtime(), self.vdevs());
+        let (runtime, vdevs) = (self.runtime(), self.tree().vdevs());
         let writes = dvas.iter().map(|dva| vdevs.write(runtime, dva, stored, txg, how));
         let failures: Vec<NotWritten> = join_all(writes).await.into_iter().filter_map(Result::err).collect();
         if !failures.is_empty() {

@@ -61,8 +61,12 @@ impl Pool {
             blocks.begin_flush()
         };
         let is_durable = self.flush(txg).await.is_ok();
-        let is_everywhere =
-            !self.vdevs().leaves().iter().any(|leaf| self.missed_here().has_any(leaf.guid, (txg, txg)));
+        let is_everywhere = !self
+            .tree()
+            .vdevs()
+            .leaves()
+            .iter()
+            .any(|leaf| self.tree().missed().has_any(leaf.guid, (txg, txg)));
         if is_durable {
             let mut blocks = self.retained().blocks.lock();
             blocks.is_partial |= !is_everywhere;
@@ -84,10 +88,10 @@ impl Pool {
             }
             self.wait_out(&mut tries, txg, error).await?;
             // From here on a leaf has the txg's blocks if it takes them, despite earlier misses.
-            self.missed_here().begin_again(Some(txg));
+            self.tree().missed().begin_again(Some(txg));
             self.write_retained(txg, &mut tries).await?;
         }
-        self.missed_here().begin_again(None);
+        self.tree().missed().begin_again(None);
         *self.retained().blocks.lock() = Blocks::default();
         self.end_tries(tries);
         Ok(())
@@ -95,7 +99,7 @@ impl Pool {
 
     /// The txg is rewritten. Returns whether that covers all losses.
     fn forget_lost(&self, txg: Txg) -> bool {
-        self.vdevs().leaves().iter().map(|leaf| leaf.forget_lost(txg)).fold(true, |all, one| all & one)
+        self.tree().vdevs().leaves().iter().map(|leaf| leaf.forget_lost(txg)).fold(true, |all, one| all & one)
     }
 
     async fn write_retained(&self, txg: Txg, tries: &mut Tries) -> Result<()> {

@@ -43,7 +43,10 @@ fn assert_no_findings(pools: &[&str]) {
             assert!(blocks.len() > 100, "{name}: {}", blocks.len());
             let findings = pool.verify_many(items(&blocks)).await;
             assert!(findings.is_empty(), "{name}: {} findings, {:?}", findings.len(), findings.first());
-            assert!(pool.error_counters().iter().all(|(_, errors)| *errors == Default::default()), "{name}");
+            assert!(
+                pool.counters().errors().iter().all(|(_, errors)| *errors == Default::default()),
+                "{name}"
+            );
         }
     });
 }
@@ -116,7 +119,7 @@ fn silent_damage_is_outlived_and_blamed_on_who_did_it() {
                 assert!(matches!(finding.fault, Fault::Checksum | Fault::Parity), "{name}: {finding:?}");
                 assert!(finding.leaf.is_some_and(|leaf| liars.contains(&leaf)), "{name}: {finding:?}");
             }
-            for (guid, errors) in pool.error_counters() {
+            for (guid, errors) in pool.counters().errors() {
                 assert_eq!(errors.checksum > 0, liars.contains(&guid), "{name}: {guid} {errors:?}");
             }
         }

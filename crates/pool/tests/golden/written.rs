@@ -36,7 +36,7 @@ fn zdb(images: &Path, words: &[&str]) -> Option<Vec<u8>> {
 async fn space_of(pool: &Pool) -> Allocator {
     let space = Allocator::new();
     let blocks = all_blocks(pool).await;
-    for (id, top) in (0..).map(VdevId).zip(pool.vdevs().tops()) {
+    for (id, top) in (0..).map(VdevId).zip(pool.tree().vdevs().tops()) {
         let slab = |index| {
             let (start_bytes, size_bytes) = (index << top.metaslab_shift, 1 << top.metaslab_shift);
             NewMetaslab { index, start_bytes, size_bytes, allocated: Default::default() }

@@ -206,7 +206,7 @@ impl Lab {
     }
 
     pub async fn without(&self, lost: &[Guid]) -> Pool {
-        let mut found = FoundPool::clone(&self.pool.found());
+        let mut found = FoundPool::clone(&self.pool.tree().found());
         found.devices.retain(|guid, _| !lost.contains(guid));
         let pool = Pool::assemble(&self.rt, &found, self.pool.uberblock()).await.unwrap();
         pool.with_trusted(trusted(&found.config)).await.unwrap()
@@ -236,7 +236,7 @@ impl Lab {
     }
 
     pub fn checksum_errors(&self) -> u64 {
-        self.pool.error_counters().iter().map(|(_, errors)| errors.checksum).sum()
+        self.pool.counters().errors().iter().map(|(_, errors)| errors.checksum).sum()
     }
 
     pub fn allocated_bytes(&self) -> u64 {

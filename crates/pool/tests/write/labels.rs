@@ -33,7 +33,7 @@ fn a_pool_that_was_made_is_found() {
         lab.sync(FIRST_TXG, &root, &lab.all_vdevs()).await.unwrap();
         let found = the_pool(lab.devices()).await;
         assert_eq!(found.status().state(), VdevState::Online);
-        assert_eq!(found.config.vdevs, lab.pool.config().vdevs);
+        assert_eq!(found.config.vdevs, lab.pool.tree().config().vdevs);
         assert!(found.notes.is_empty(), "{:?}", found.notes);
         assert_eq!(read_root(&rt, &found).await, (FIRST_TXG, root));
         for disk in lab.disks.values() {

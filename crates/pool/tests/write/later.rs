@@ -29,7 +29,7 @@ async fn assert_reads(pool: &Pool, blocks: &[(Blkptr, Bytes)], when: &str) {
 }
 
 fn written_bytes(lab: &Lab) -> u64 {
-    lab.pool.moved()[1].bytes
+    lab.pool.counters().moved()[1].bytes
 }
 
 #[test]

@@ -30,9 +30,9 @@ fn some_of(mut leaves: Vec<Guid>, rng: &mut Rng, count: usize) -> Vec<Guid> {
 
 /// Bytes requested from devices by a read.
 async fn asked_for(lab: &Lab, read: impl AsyncFnOnce(&Pool)) -> u64 {
-    let before = lab.pool.moved()[0].bytes;
+    let before = lab.pool.counters().moved()[0].bytes;
     read(&lab.pool).await;
-    lab.pool.moved()[0].bytes - before
+    lab.pool.counters().moved()[0].bytes - before
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn disks_that_fail_are_blamed_and_what_they_missed_is_remembered() {
             check_missed(layout, &missed, &bad);
             let runs = [(Txg(4), Txg(5)), (Txg(7), Txg(7))];
             assert!(missed.values().all(|missed| missed[..] == runs), "{missed:?}");
-            for (guid, errors) in lab.pool.error_counters() {
+            for (guid, errors) in lab.pool.counters().errors() {
                 assert_eq!(errors.write > 0, missed.contains_key(&guid));
             }
         });

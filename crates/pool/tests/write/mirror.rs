@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::lab::{FIRST_TXG, Lab, Layout, noise, props, simulate};
 
 fn begun(lab: &Lab) -> Vec<u64> {
-    let loads = lab.pool.queue_loads();
+    let loads = lab.pool.counters().loads();
     loads.iter().map(|(_, load)| load[IoClass::SyncRead as usize].begun).collect()
 }
 

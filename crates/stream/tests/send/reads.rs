@@ -11,12 +11,12 @@ use crate::{estimate_of, open, stream_of};
 /// Bytes read from devices by a plan's streams and by their estimate, and bytes of the streams.
 async fn read_by(mos: &Mos, words: &str) -> (u64, u64, u64) {
     let plan = Plan::of(request(mos, words).await.unwrap()).await.unwrap();
-    let before = mos.pool().moved()[0];
+    let before = mos.pool().counters().moved()[0];
     let foretold = estimate_of(&plan).await.unwrap();
-    let by_estimate = mos.pool().moved()[0].since(&before).bytes;
-    let before = mos.pool().moved()[0];
+    let by_estimate = mos.pool().counters().moved()[0].since(&before).bytes;
+    let before = mos.pool().counters().moved()[0];
     assert_eq!(stream_of(&plan).await.unwrap().len() as u64, foretold);
-    (mos.pool().moved()[0].since(&before).bytes, by_estimate, foretold)
+    (mos.pool().counters().moved()[0].since(&before).bytes, by_estimate, foretold)
 }
 
 #[test]

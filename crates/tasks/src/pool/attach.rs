@@ -64,7 +64,7 @@ pub async fn replace(engine: &Engine, old: Guid, device: NewDevice, resilver: Re
 #[boxed]
 pub async fn evacuate(engine: &Engine, old: Guid, device: NewDevice) -> Result<()> {
     let pool = engine.pool();
-    if !pool.is_whole(old) {
+    if !pool.tree().vdevs().is_whole(old) {
         let why = "it is not in use, or lacks data itself; use 'zpool replace'";
         return Err(DatasetError::unsuitable(pool.name(), why));
     }
@@ -140,7 +140,7 @@ impl Newcomer {
                 Ok((leaf, Some(FoundDevice::new(new.device))))
             }
             Newcomer::Spare(guid, device, _) => {
-                let config = context.pool().config();
+                let config = context.pool().tree().config();
                 let spare = config.spares.iter().find(|spare| spare.guid == guid).cloned();
                 let missing = || DatasetError::unsuitable(context.pool().name(), "no such device in pool");
                 Ok((spare.ok_or_else(missing)?, device))
@@ -243,7 +243,9 @@ fn check_place(context: &SyncContext, config: &PoolConfig, old: Guid, newcomer: 
     match newcomer {
         Newcomer::Attached(_) if takes_copies => Ok(()),
         Newcomer::Attached(_) => refused("can only attach to mirrors and top-level disks"),
-        Newcomer::Spare(..) if context.pool().class_of(VdevId(top.id)) == Some(VdevClass::Log) => {
+        Newcomer::Spare(..)
+            if context.pool().tree().vdevs().class_of(VdevId(top.id)) == Some(VdevClass::Log) =>
+        {
             refused("cannot replace a log with a spare")
         }
         Newcomer::Replacement(_) if is_spared && leaf.is_spare => {
@@ -262,7 +264,7 @@ fn check_place(context: &SyncContext, config: &PoolConfig, old: Guid, newcomer: 
             if config.vdev_tree.leaves().any(|leaf| leaf.guid == *spare) {
                 return refused("the spare is in use");
             }
-            let pool = context.pool().config();
+            let pool = context.pool().tree().config();
             let of = pool.spares.iter().find(|one| one.guid == *spare).and_then(|one| one.top_guid);
             match of.is_none_or(|of| of == top.guid) {
                 true => Ok(()),

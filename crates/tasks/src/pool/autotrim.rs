@@ -91,7 +91,7 @@ impl Rounds {
         self.let_go_of_deferred(engine).await?;
         let batch = engine.background().settings().trim_batch();
         let pool = engine.pool();
-        let tops: Vec<VdevConfig> = pool.vdevs().tops().cloned().collect();
+        let tops: Vec<VdevConfig> = pool.tree().vdevs().tops().cloned().collect();
         for top in tops.iter().filter(|top| !top.removing && !top.raidz_expanding) {
             let count = top.asize_bytes.checked_shr(top.metaslab_shift).unwrap_or(0);
             for index in (self.shift % batch..count).step_by(usize::try_from(batch).unwrap_or(usize::MAX)) {

@@ -76,12 +76,12 @@ pub async fn add_spares(engine: &Engine, devices: Vec<NewDevice>) -> Result<()> 
 pub async fn remove_beside(engine: &Engine, guid: Guid) -> Result<()> {
     engine.run(move |context| Box::pin(async move { remove_sync(context, guid).await })).await?;
     engine.cache_devices().remove(guid);
-    engine.pool().forget_beside(guid);
+    engine.pool().tree().forget_beside(guid);
     Ok(())
 }
 
 async fn remove_sync(context: &mut SyncContext, guid: Guid) -> Result<()> {
-    let config = context.pool().config();
+    let config = context.pool().tree().config();
     let refused = |why: &str| Err(DatasetError::unsuitable(&config.name, why));
     let is_it = |vdev: &&VdevConfig| vdev.guid == guid;
     if let Some(spare) = config.spares.iter().find(is_it) {
@@ -116,7 +116,7 @@ async fn add_auxiliary(context: &mut SyncContext, role: Role, devices: &[NewDevi
             }
         };
         init_device(&*new.device, &label).await?;
-        context.pool().keep_beside(vdev.guid, FoundDevice::new(new.device.clone()));
+        context.pool().tree().keep_beside(vdev.guid, FoundDevice::new(new.device.clone()));
         added.push(vdev);
     }
     change_list(context, role, |all| all.extend(added)).await
@@ -190,7 +190,7 @@ async fn change_list(
     let mut list = Nvlist::new();
     list.insert(name, NvValue::NvlistArray(all.iter().map(VdevConfig::encode_auxiliary).collect()));
     edit.write_nvlist(object, &list).await?;
-    context.pool().set_beside(|config| match role {
+    context.pool().tree().set_beside(|config| match role {
         Role::Spare => config.spares = all,
         Role::Cache => config.l2cache = all,
     });

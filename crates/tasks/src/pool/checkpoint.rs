@@ -62,10 +62,10 @@ async fn take_checkpoint_sync(context: &mut SyncContext) -> Result<()> {
         Some(0) => {}
         Some(_) => return refused("checkpoint exists"),
     }
-    if context.pool().vdevs().tops().any(|vdev| vdev.removing) {
+    if context.pool().tree().vdevs().tops().any(|vdev| vdev.removing) {
         return refused("device removal in progress");
     }
-    if context.pool().vdevs().tops().any(|vdev| vdev.raidz_expanding) {
+    if context.pool().tree().vdevs().tops().any(|vdev| vdev.raidz_expanding) {
         return refused("raidz expansion in progress");
     }
     let uberblock = *context.pool().uberblock();

@@ -264,6 +264,6 @@ async fn init_devices(config: &PoolConfig, found: &cenote_pool::FoundPool) -> Re
 /// An allocator with everything free.
 fn empty_space(pool: &Pool) -> Allocator {
     let allocator = Allocator::new();
-    pool.vdevs().tops().for_each(|vdev| allocator.add_vdev(vdev, empty_metaslabs(vdev)));
+    pool.tree().vdevs().tops().for_each(|vdev| allocator.add_vdev(vdev, empty_metaslabs(vdev)));
     allocator
 }

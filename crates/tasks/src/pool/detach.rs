@@ -66,7 +66,7 @@ async fn let_go(engine: &Engine) -> Result<bool> {
 
 /// Leaves that can go together, each with its parent.
 fn done(pool: &Pool) -> Option<Vec<(Guid, Guid)>> {
-    let config = pool.config();
+    let config = pool.tree().config();
     config.vdevs.iter().find_map(|top| done_below(pool, top, None))
 }
 
@@ -76,7 +76,10 @@ fn done_below(pool: &Pool, vdev: &VdevConfig, above: Option<&VdevConfig>) -> Opt
     }
     let [first, .., last] = &vdev.children[..] else { return None };
     let takes_over = |new: &VdevConfig, old: &VdevConfig| {
-        old.is_leaf() && new.is_leaf() && pool.is_whole(new.guid) && pool.can_spare(old.guid)
+        old.is_leaf()
+            && new.is_leaf()
+            && pool.tree().vdevs().is_whole(new.guid)
+            && pool.tree().vdevs().can_spare(old.guid)
     };
     match vdev.kind {
         VdevKind::Replacing if takes_over(last, first) => {
@@ -109,7 +112,7 @@ async fn leave(engine: &Engine, leaf: Guid, parent: Option<Guid>) -> Result<()> 
         engine.background().rebuilds.order();
         let Some(device) = device else { return Ok(()) };
         if leaf.is_spare {
-            engine.pool().keep_beside(leaf.guid, device.clone());
+            engine.pool().tree().keep_beside(leaf.guid, device.clone());
             init_device(&*device.device, &spare_label(&leaf)).await?;
         } else {
             clear_labels(&*device.device).await?;
@@ -142,10 +145,10 @@ async fn leave_sync(context: &mut SyncContext, guid: Guid, from: Option<Guid>) -
     if !holds_copies(&parent.kind) || parent.children.len() < 2 || !is_leaf {
         return Err(refused("only applicable to mirror and replacing vdevs"));
     }
-    if !pool.can_spare(guid) {
+    if !pool.tree().vdevs().can_spare(guid) {
         return Err(refused("no valid replicas"));
     }
-    let (device, path) = (pool.device(guid), path_of(context, guid));
+    let (device, path) = (pool.tree().device(guid), path_of(context, guid));
     let (leaf, stays) = take_child(parent, guid).ok_or_else(|| refused("no such device in pool"))?;
     // Cancels an evacuation's read order.
     parent.children.iter().for_each(|child| pool.set_read_first(child.guid, false));
@@ -153,7 +156,7 @@ async fn leave_sync(context: &mut SyncContext, guid: Guid, from: Option<Guid>) -
     if parent.children.len() == 1 {
         if is_top {
             let only = parent.children[0].guid;
-            renamed.extend(pool.device(only).map(|device| (above, device)));
+            renamed.extend(pool.tree().device(only).map(|device| (above, device)));
         }
         take_out_parent(parent, is_top);
     }

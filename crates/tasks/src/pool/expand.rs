@@ -31,7 +31,7 @@ use crate::pool::take_tree::take_tree;
 /// The txg could not be written.
 #[boxed]
 pub async fn expand(engine: &Engine, only: Option<Guid>) -> Result<()> {
-    engine.pool().look_at_sizes().await;
+    engine.pool().tree().look_at_sizes().await;
     if grown(&engine.pool(), only).is_empty() {
         return Ok(());
     }
@@ -80,7 +80,7 @@ fn grown(pool: &Pool, only: Option<Guid>) -> Vec<VdevConfig> {
         let is_moving = top.removing || top.raidz_expanding;
         status.is_some_and(|status| status.state == VdevState::Online) && has_metaslabs && !is_moving
     };
-    let config = pool.config();
+    let config = pool.tree().config();
     let tops = config.vdevs.iter().filter(is_meant).filter(is_whole);
     let grown = tops.filter_map(|top| {
         let asize_bytes = asize_of(top, smallest(pool, top)?);
@@ -94,7 +94,7 @@ fn grown(pool: &Pool, only: Option<Guid>) -> Vec<VdevConfig> {
 fn smallest(pool: &Pool, top: &VdevConfig) -> Option<u64> {
     let leaves = top.leaves().filter(|leaf| leaf.kind != VdevKind::DistributedSpare);
     let room = leaves.map(|leaf| {
-        let size_bytes = pool.device(leaf.guid)?.device.size_bytes();
+        let size_bytes = pool.tree().device(leaf.guid)?.device.size_bytes();
         (size_bytes / LABEL_BYTES * LABEL_BYTES).checked_sub(VDEV_LABELS_BYTES)
     });
     room.min().flatten()

@@ -96,7 +96,7 @@ pub async fn run_expansion(
             // From here on writes reach the devices, every label has the last uberblock, and all I/O uses the
             // expanding tree.
             engine.force_sync().await?;
-            pool.earlier_trees_ended().await;
+            pool.tree().earlier_ended().await;
             continue;
         }
         if let Some(why) = pool.reflow_waits_for(vdev) {
@@ -159,7 +159,7 @@ pub async fn expansion(engine: &Engine, mos: &Mos) -> Result<Option<ExpansionPro
 
 /// The vdev being expanded.
 fn expanding(pool: &Pool) -> Option<VdevConfig> {
-    pool.vdevs().tops().find(|top| top.raidz_expanding).cloned()
+    pool.tree().vdevs().tops().find(|top| top.raidz_expanding).cloned()
 }
 
 fn allocated_bytes(engine: &Engine, vdev: VdevId) -> u64 {

@@ -123,7 +123,9 @@ async fn give_up_on_silent(engine: WeakEngine) {
         runtime.sleep(LOOK_INTERVAL).await;
         let Ok(pool) = engine.upgrade().map(|engine| engine.pool()) else { return };
         let silent = pool.unanswering().into_iter().filter(|(_, since)| *since >= UNANSWERED_MAX);
-        silent.filter(|(leaf, _)| pool.is_expendable(*leaf)).for_each(|(leaf, _)| pool.give_up_on(leaf));
+        silent
+            .filter(|(leaf, _)| pool.tree().vdevs().is_expendable(*leaf))
+            .for_each(|(leaf, _)| pool.give_up_on(leaf));
     }
 }
 
@@ -131,7 +133,7 @@ async fn give_up_on_silent(engine: WeakEngine) {
 async fn reopen_gone(engine: &Engine, surroundings: &impl Surroundings) {
     let pool = engine.pool();
     let mut gone = Vec::new();
-    for (leaf, _) in pool.error_counters() {
+    for (leaf, _) in pool.counters().errors() {
         if pool.probe(leaf).await == Some(Probe::Gone) {
             gone.push(leaf);
         }
@@ -150,7 +152,7 @@ pub fn resume_with(engine: &Engine, mut devices: BTreeMap<Guid, FoundDevice>) {
     let pool = engine.pool();
     devices.retain(|_, device| device.uberblock_txg >= pool.uberblock().txg);
     if !devices.is_empty() {
-        pool.reopen(devices);
+        pool.tree().reopen(devices);
     }
     pool.resume();
 }
@@ -168,11 +170,12 @@ async fn look_for_cut_short(engine: &Engine) -> Result<()> {
 async fn look_for_removed(engine: &Engine, surroundings: &impl Surroundings) -> Result<()> {
     let pool = engine.pool();
     // In this order, so that a leaf taken out of use meanwhile is not looked for.
-    let (found, config) = (pool.found(), pool.config());
+    let (found, config) = (pool.tree().found(), pool.tree().config());
     let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves);
     let has_device = |leaf: &&VdevConfig| matches!(leaf.kind, VdevKind::Disk | VdevKind::File);
     let is_away = |leaf: &&VdevConfig| leaf.removed || !found.devices.contains_key(&leaf.guid);
-    let is_wanted = |leaf: &&VdevConfig| !leaf.offline && !leaf.faulted && !pool.is_set_aside(leaf.guid);
+    let is_wanted =
+        |leaf: &&VdevConfig| !leaf.offline && !leaf.faulted && !pool.tree().is_set_aside(leaf.guid);
     let away = leaves.filter(has_device).filter(is_away).filter(is_wanted);
     let away: Vec<Guid> = away.map(|leaf| leaf.guid).collect();
     if away.is_empty() {
@@ -219,7 +222,7 @@ impl Watch {
     /// Ignores errors since the last check: in a suspended pool every device fails, and I/O was retried
     /// repeatedly.
     fn pass_over(&mut self, engine: &Engine) {
-        for (leaf, counts) in engine.pool().error_counters() {
+        for (leaf, counts) in engine.pool().counters().errors() {
             self.leaves.entry(leaf).or_default().counts = counts;
         }
     }
@@ -227,7 +230,7 @@ impl Watch {
     async fn look(&mut self, engine: &Engine, surroundings: &impl Surroundings) -> Result<()> {
         let (pool, now) = (engine.pool(), engine.runtime().now());
         let hung = pool.hung_leaves();
-        let counters = pool.error_counters();
+        let counters = pool.counters().errors();
         self.leaves.retain(|leaf, _| counters.iter().any(|(other, _)| other == leaf));
         for (leaf, counts) in counters {
             let record = self.leaves.entry(leaf).or_default();
@@ -244,7 +247,7 @@ impl Watch {
             }
             if checksum > 0 {
                 surroundings.noticed(engine, leaf, Symptom::Checksum(checksum));
-                if record.checksum.add(checksum, now) && pool.device(leaf).is_some() {
+                if record.checksum.add(checksum, now) && pool.tree().device(leaf).is_some() {
                     degrade(engine, leaf).await?;
                 }
             }
@@ -289,14 +292,16 @@ async fn judge(
 
 /// Whether a leaf is being replaced.
 fn is_replaced(pool: &Pool, leaf: Guid) -> bool {
-    let config = pool.config();
+    let config = pool.tree().config();
     let mut parents = config.vdevs.iter().filter_map(|top| parent_of(top, leaf));
     parents.any(|parent| parent.kind == VdevKind::Replacing && parent.children[0].guid == leaf)
 }
 
 /// Takes a leaf out of use if the pool can do without it; otherwise degrades it.
 async fn put_away(engine: &Engine, pool: &Pool, leaf: Guid, how: Away) -> Result<()> {
-    match pool.is_expendable(leaf) {
+    // The tree is not held meanwhile: the leaf closes when it is released.
+    let is_expendable = pool.tree().vdevs().is_expendable(leaf);
+    match is_expendable {
         true => take_out(engine, leaf, how).await,
         false => degrade(engine, leaf).await,
     }

@@ -75,7 +75,7 @@ pub enum Back {
 #[boxed]
 pub async fn take_out(engine: &Engine, leaf: Guid, how: Away) -> Result<()> {
     let pool = engine.pool();
-    let log = pool.log_of(leaf).filter(|_| !pool.can_spare(leaf));
+    let log = pool.tree().vdevs().log_of(leaf).filter(|_| !pool.tree().vdevs().can_spare(leaf));
     let take_out = move |engine: Engine| async move {
         // Stop allocating on the log; a txg covers its existing records before it leaves.
         log.iter().for_each(|log| engine.allocator().set_allocates(*log, false));
@@ -98,7 +98,7 @@ pub async fn take_out(engine: &Engine, leaf: Guid, how: Away) -> Result<()> {
         }
         // The txg is waiting for it.
         let is_silent = pool.unanswering().iter().any(|(other, _)| *other == leaf);
-        if is_silent && pool.is_expendable(leaf) {
+        if is_silent && pool.tree().vdevs().is_expendable(leaf) {
             pool.give_up_on(leaf);
         }
     }
@@ -126,7 +126,7 @@ pub async fn bring_back(
         let logs_before = usable_logs(&engine.pool());
         engine.run(move |context| Box::pin(task(context))).await?;
         if how == Back::Cleared {
-            engine.pool().clear_errors(only);
+            engine.pool().counters().clear(only);
         }
         follow_logs(&logs_before, &engine.pool(), engine.allocator());
         if how == Back::Online {
@@ -165,23 +165,23 @@ async fn take_out_sync(context: &mut SyncContext, guid: Guid, how: Away) -> Resu
     // No label is being written now: they are as the last txg left them.
     let identity = if how == Away::Refuted { context.pool().identity(guid).await } else { None };
     let leaf = config.vdev_tree.leaf_mut(guid).ok_or_else(|| refused("no such device in pool"))?;
-    if leaf.is_taken_out() || context.pool().is_set_aside(guid) {
+    if leaf.is_taken_out() || context.pool().tree().is_set_aside(guid) {
         return Ok(());
     }
     if leaf.kind == VdevKind::DistributedSpare && how.is_on_purpose() {
         return Err(refused("operation not supported on this type of device"));
     }
-    if !context.pool().is_expendable(guid) {
+    if !context.pool().tree().vdevs().is_expendable(guid) {
         return Err(refused("no valid replicas"));
     }
     match how {
         Away::Offline => leaf.offline = true,
-        Away::OfflineForNow => context.pool().set_aside(guid, true),
+        Away::OfflineForNow => context.pool().tree().set_aside(guid, true),
         Away::Faulted => (leaf.faulted, leaf.aux_state) = (true, Some(EXTERNAL.into())),
         Away::Failed => (leaf.faulted, leaf.aux_state) = (true, Some(ERR_EXCEEDED.into())),
         Away::Removed => leaf.removed = true,
         Away::Refuted => match identity.clone() {
-            Some(Identity::Refuted(why)) => context.pool().refuse_device(guid, why),
+            Some(Identity::Refuted(why)) => context.pool().tree().refuse_device(guid, why),
             _ => return Ok(()),
         },
     }
@@ -212,7 +212,7 @@ async fn bring_back_sync(
         let Some(leaf) = config.vdev_tree.leaf_mut(guid) else { continue };
         let before = leaf.clone();
         let was_away =
-            leaf.is_taken_out() || context.pool().is_set_aside(guid) || devices.contains_key(&guid);
+            leaf.is_taken_out() || context.pool().tree().is_set_aside(guid) || devices.contains_key(&guid);
         if was_away && missed.contains_key(&guid) {
             // A scan that began earlier has passed over blocks without this leaf.
             lacking.push((guid, (context.txg(), context.txg())));
@@ -229,13 +229,13 @@ async fn bring_back_sync(
         leaf.unspare |= is_spared
             && match how {
                 Back::Reopened => devices.contains_key(&guid),
-                Back::Online => was_away && !before.offline && !context.pool().is_set_aside(guid),
+                Back::Online => was_away && !before.offline && !context.pool().tree().is_set_aside(guid),
                 Back::Cleared => !before.offline,
             };
         if how == Back::Online {
             leaf.offline = false;
-            has_changed |= context.pool().is_set_aside(guid);
-            context.pool().set_aside(guid, false);
+            has_changed |= context.pool().tree().is_set_aside(guid);
+            context.pool().tree().set_aside(guid, false);
         }
         if how == Back::Cleared && !leaf.offline {
             (leaf.faulted, leaf.degraded, leaf.aux_state) = (false, false, None);

@@ -260,7 +260,8 @@ async fn active(engine: &Engine) -> Result<Vec<Active>> {
 /// Passes pause while their vdev is being removed: the removal may be canceled.
 fn is_leaving(engine: &Engine, leaf: Guid) -> bool {
     let pool = engine.pool();
-    let top = pool.top_with_free_space(leaf).and_then(|top| pool.vdevs().top(top).map(|top| top.removing));
+    let top =
+        pool.top_with_free_space(leaf).and_then(|top| pool.tree().vdevs().top(top).map(|top| top.removing));
     top.unwrap_or(false)
 }
 
@@ -313,7 +314,7 @@ async fn slice(
 ) -> Noted {
     let pool = engine.pool();
     let top = pool.top_with_free_space(work.leaf);
-    let config = top.and_then(|top| pool.vdevs().top(top).cloned());
+    let config = top.and_then(|top| pool.tree().vdevs().top(top).cloned());
     // The leaf is out of use: continue when it is back.
     let (Some(top), Some(config)) = (top, config) else { return Noted::At(work.offset_bytes) };
     let (began, at, most_bytes) = (engine.runtime().now(), work.offset_bytes, most_borrowed(engine, top));

@@ -24,7 +24,7 @@ pub async fn change_guid(engine: &Engine, guid: Option<Guid>) -> Result<()> {
             Box::pin(async move { change_guid_sync(context, guid).await })
         })
         .await?;
-    engine.cache_devices().set_pool(engine.pool().guid()).await;
+    engine.cache_devices().set_pool(engine.pool().tree().guid()).await;
     Ok(())
 }
 
@@ -40,7 +40,7 @@ async fn change_guid_sync(context: &mut SyncContext, guid: Option<Guid>) -> Resu
     (config.pool_guid, config.vdev_tree.guid) = (new, new);
     // Until then labels must mark the pool as in use under the guid on disk.
     context.begin_writing().await?;
-    context.pool().set_guid(new);
+    context.pool().tree().set_guid(new);
     take_tree(context, config, BTreeMap::new(), None).await?;
     context.log_event("guid change", &format!("old={old} new={new}")).await
 }

@@ -26,7 +26,7 @@ use crate::pool::take_tree::{drop_leaf, forget_top, refuse_removal, take_tree};
 /// It is no log, or a log on it cannot end because its replay needs a key.
 #[boxed]
 pub async fn remove_log(engine: &Engine, vdev: VdevId) -> Result<()> {
-    if engine.pool().class_of(vdev) != Some(VdevClass::Log) {
+    if engine.pool().tree().vdevs().class_of(vdev) != Some(VdevClass::Log) {
         return Err(DatasetError::unsuitable(engine.pool().name(), "it is no log"));
     }
     let remove = move |engine: Engine| async move {
@@ -69,7 +69,7 @@ async fn remove_sync(context: &mut SyncContext, vdev: VdevId) -> Result<Vec<Foun
     }
     let top = config.vdev_tree.children.iter().find(|top| VdevId(top.id) == vdev).cloned();
     let top = top.ok_or_else(|| refused("no such device in pool"))?;
-    let devices = top.leaves().filter_map(|leaf| context.pool().device(leaf.guid)).collect();
+    let devices = top.leaves().filter_map(|leaf| context.pool().tree().device(leaf.guid)).collect();
     for leaf in top.leaves() {
         drop_leaf(context, leaf).await?;
     }

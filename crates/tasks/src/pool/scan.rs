@@ -303,7 +303,7 @@ impl Run<'_> {
 
 /// Leaves waiting for the next resilver.
 fn deferred(pool: &Pool) -> BTreeSet<Guid> {
-    pool.config().vdevs.iter().flat_map(state::deferred).collect()
+    pool.tree().config().vdevs.iter().flat_map(state::deferred).collect()
 }
 
 /// Writes the last txg of a scan: from then on the tree has all blocks that leaves lack, and no new ones are
@@ -337,7 +337,7 @@ fn whole_range(behind: &BTreeMap<Guid, (Txg, Txg)>) -> Option<(Txg, Txg)> {
 }
 
 fn write_errors(pool: &Pool) -> BTreeMap<Guid, u64> {
-    pool.error_counters().into_iter().map(|(leaf, errors)| (leaf, errors.write)).collect()
+    pool.counters().errors().into_iter().map(|(leaf, errors)| (leaf, errors.write)).collect()
 }
 
 /// Leaves with new write errors.

@@ -85,14 +85,14 @@ pub(crate) async fn set_pool_sync(context: &mut SyncContext, setting: PoolSettin
             let comment = Some(text.clone()).filter(|text| !text.is_empty());
             context.config().comment.clone_from(&comment);
             context.config_has_changed();
-            context.pool().set_beside(|config| config.comment = comment);
+            context.pool().tree().set_beside(|config| config.comment = comment);
             format!("comment={text}")
         }
         PoolSetting::Compatibility(text) => {
             let compatibility = Some(text.clone()).filter(|text| text != "off");
             context.config().compatibility.clone_from(&compatibility);
             context.config_has_changed();
-            context.pool().set_beside(|config| config.compatibility = compatibility);
+            context.pool().tree().set_beside(|config| config.compatibility = compatibility);
             format!("compatibility={text}")
         }
         PoolSetting::Number(name, number) => {

@@ -44,7 +44,7 @@ pub(crate) async fn step_in(engine: &Engine, surroundings: &impl Surroundings) -
 
 /// Leaves that need a spare, each with its top-level vdev.
 fn failing(pool: &Pool) -> Vec<(Guid, Guid)> {
-    let config = pool.config();
+    let config = pool.tree().config();
     let mut failing = Vec::new();
     for top in config.vdevs.iter().filter(|top| top.class != VdevClass::Log) {
         if top.is_leaf() && fails(pool, top) {
@@ -60,7 +60,7 @@ fn failing(pool: &Pool) -> Vec<(Guid, Guid)> {
 
 fn fails(pool: &Pool, leaf: &VdevConfig) -> bool {
     let is_distrusted = leaf.degraded && leaf.aux_state.as_deref() == Some(ERR_EXCEEDED);
-    let is_gone = leaf.kind != VdevKind::DistributedSpare && pool.device(leaf.guid).is_none();
+    let is_gone = leaf.kind != VdevKind::DistributedSpare && pool.tree().device(leaf.guid).is_none();
     !leaf.offline && (leaf.faulted || leaf.removed || is_distrusted || is_gone)
 }
 
@@ -74,7 +74,7 @@ fn is_cared_for(pool: &Pool, parent: &VdevConfig) -> bool {
 
 /// Unused spares, best first.
 fn available(pool: &Pool, top: Guid) -> Vec<VdevConfig> {
-    let (config, found) = (pool.config(), pool.found());
+    let (config, found) = (pool.tree().config(), pool.tree().found());
     let is_used = |guid| config.vdevs.iter().flat_map(VdevConfig::leaves).any(|leaf| leaf.guid == guid);
     let suits = |spare: &&VdevConfig| !is_used(spare.guid) && spare.top_guid.is_none_or(|of| of == top);
     let mut spares: Vec<VdevConfig> = config.spares.iter().filter(suits).cloned().collect();

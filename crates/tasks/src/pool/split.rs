@@ -77,7 +77,7 @@ struct Half {
 /// Checks made before anything is written.
 fn check(engine: &Engine, leaves: &[Guid]) -> Result<()> {
     let pool = engine.pool();
-    let config = pool.config();
+    let config = pool.tree().config();
     let refused = |why: &str| DatasetError::unsuitable(pool.name(), why);
     let mut meant = 0;
     for top in config.vdevs.iter().filter(|top| is_split(top)) {
@@ -103,7 +103,7 @@ fn check(engine: &Engine, leaves: &[Guid]) -> Result<()> {
     if let Some(why) = offline {
         return Err(refused(&why));
     }
-    match leaves.iter().all(|leaf| pool.can_spare(*leaf) && !lagging.contains(leaf)) {
+    match leaves.iter().all(|leaf| pool.tree().vdevs().can_spare(*leaf) && !lagging.contains(leaf)) {
         true => Ok(()),
         false => Err(refused("pool is busy: a mirror is not whole, or is being resilvered")),
     }
@@ -119,11 +119,11 @@ async fn leave_sync(context: &mut SyncContext, leaves: &[Guid]) -> Result<Half> 
     refuse_checkpoint(context).await?;
     refuse_removal(context)?;
     let pool = context.pool().clone();
-    let mut found = FoundPool::clone(&pool.found());
-    found.config = cenote_pool::PoolConfig::clone(&pool.config());
+    let mut found = FoundPool::clone(&pool.tree().found());
+    found.config = cenote_pool::PoolConfig::clone(&pool.tree().config());
     found.devices.retain(|leaf, _| leaves.contains(leaf));
     found.uberblocks = vec![*pool.uberblock()];
-    let in_use = pool.in_use(leaves);
+    let in_use = pool.tree().in_use(leaves);
     let mut config = context.config().clone();
     let (mut renamed, mut gone) = (BTreeMap::new(), Vec::new());
     for top in &mut config.vdev_tree.children {
@@ -135,7 +135,7 @@ async fn leave_sync(context: &mut SyncContext, leaves: &[Guid]) -> Result<Half> 
         }
         number(&mut top.children);
         if let [only] = &top.children[..] {
-            renamed.extend(pool.device(only.guid).map(|device| (top.guid, device)));
+            renamed.extend(pool.tree().device(only.guid).map(|device| (top.guid, device)));
             take_out_parent(top, true);
         }
         gone.extend(leaving);
@@ -177,7 +177,7 @@ async fn become_pool(context: &mut SyncContext, new: SplitOff, guid: Guid) -> Re
         ..old.clone()
     };
     config.vdev_tree.guid = guid;
-    let classes = context.pool().vdevs();
+    let classes = context.pool().tree().vdevs();
     for top in &mut config.vdev_tree.children {
         top.class = classes.class_of(VdevId(top.id)).unwrap_or(top.class);
     }
@@ -208,7 +208,7 @@ async fn become_pool(context: &mut SyncContext, new: SplitOff, guid: Guid) -> Re
     for list in [names::SPARES, names::L2CACHE] {
         drop_list(context, list).await?;
     }
-    context.pool().set_guid(guid);
+    context.pool().tree().set_guid(guid);
     take_tree(context, config, BTreeMap::new(), None).await?;
     context.flush_space_log().await;
     for setting in new.settings {

@@ -27,8 +27,9 @@ pub(crate) async fn take_tree(
     lacking: Option<(Guid, (Txg, Txg))>,
 ) -> Result<()> {
     for top in &config.vdev_tree.children {
-        for leaf in top.leaves().filter(|leaf| context.pool().device(leaf.guid).is_none()) {
-            let is_new = |device: &&FoundDevice| device.label_txg == Txg(0) && !context.pool().holds(device);
+        for leaf in top.leaves().filter(|leaf| context.pool().tree().device(leaf.guid).is_none()) {
+            let is_new =
+                |device: &&FoundDevice| device.label_txg == Txg(0) && !context.pool().tree().holds(device);
             let Some(device) = joining.get(&leaf.guid).filter(is_new) else { continue };
             let label =
                 PoolConfig { txg: Txg(0), create_txg: Some(context.txg()), ..config.for_leaf(top, leaf) };
@@ -40,13 +41,13 @@ pub(crate) async fn take_tree(
     let mut tops = config.vdev_tree.children.clone();
     for top in &mut tops {
         // The MOS's configuration lacks the vdevs' classes.
-        top.class = context.pool().vdevs().class_of(VdevId(top.id)).unwrap_or(top.class);
+        top.class = context.pool().tree().vdevs().class_of(VdevId(top.id)).unwrap_or(top.class);
     }
     // Before the new tree takes effect, all devices of the tree on disk must be labeled as in use by this
     // host.
     context.begin_writing().await?;
     let logs_before = usable_logs(context.pool());
-    context.pool().set_vdevs(tops, joining, lacking);
+    context.pool().tree().set_vdevs(tops, joining, lacking);
     follow_logs(&logs_before, context.pool(), context.allocator());
     context.write_to(context.pool().at(&uberblock));
     *context.config() = config;

@@ -15,7 +15,7 @@ use crate::pool::features::make_feature_tables;
 
 /// Gives the pool feature flags from this txg on, all disabled. Does nothing if it has them.
 pub(crate) async fn begin_feature_flags(context: &mut SyncContext) -> Result<()> {
-    if context.pool().version() >= SPA_VERSION_FEATURES {
+    if context.pool().uberblock().version >= SPA_VERSION_FEATURES {
         return Ok(());
     }
     if !context.has(Since::Deadlists) {
@@ -40,7 +40,7 @@ pub(crate) async fn begin_feature_flags(context: &mut SyncContext) -> Result<()>
 
 /// Refuses features in a pool without feature flags.
 pub(crate) fn require_feature_flags(context: &SyncContext) -> Result<()> {
-    if context.pool().version() >= SPA_VERSION_FEATURES {
+    if context.pool().uberblock().version >= SPA_VERSION_FEATURES {
         return Ok(());
     }
     let why = "the pool has no feature flags yet: `zpool upgrade` brings them";

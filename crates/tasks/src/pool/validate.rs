@@ -23,15 +23,18 @@ use crate::pool::leaves::{Away, take_out};
 #[boxed]
 pub async fn validate(engine: &Engine, only: Option<Guid>) -> Result<()> {
     let (pool, mut is_damaged) = (engine.pool(), false);
-    let leaves = pool.config().vdevs.iter().flat_map(VdevConfig::leaves).map(|leaf| leaf.guid).collect();
+    let leaves =
+        pool.tree().config().vdevs.iter().flat_map(VdevConfig::leaves).map(|leaf| leaf.guid).collect();
     let leaves: Vec<Guid> = only.map_or(leaves, |only| vec![only]);
     for leaf in leaves {
         match pool.identity(leaf).await {
             None | Some(Identity::Confirmed) => {}
-            Some(Identity::Refuted(_)) if pool.can_spare(leaf) => {
+            Some(Identity::Refuted(_)) if pool.tree().vdevs().can_spare(leaf) => {
                 take_out(engine, leaf, Away::Refuted).await?;
             }
-            Some(Identity::Gone) if pool.can_spare(leaf) => take_out(engine, leaf, Away::Removed).await?,
+            Some(Identity::Gone) if pool.tree().vdevs().can_spare(leaf) => {
+                take_out(engine, leaf, Away::Removed).await?
+            }
             Some(Identity::Gone) => {}
             Some(Identity::Damaged | Identity::Refuted(_)) => is_damaged = true,
         }

@@ -29,7 +29,7 @@ pub async fn add_vdevs(engine: &Engine, vdevs: Vec<NewVdev>, ashift: Option<u32>
         let added = engine
             .run(move |context| Box::pin(async move { add_vdevs_sync(context, &vdevs, ashift).await }))
             .await?;
-        let vdevs = engine.pool().vdevs();
+        let vdevs = engine.pool().tree().vdevs();
         for vdev in added.into_iter().filter_map(|id| vdevs.top(id)) {
             engine.allocator().add_vdev(vdev, empty_metaslabs(vdev));
         }

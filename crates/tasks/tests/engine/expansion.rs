@@ -64,7 +64,7 @@ fn a_raidz_gets_disks_while_others_work_and_all_is_found_with_any_disk_missing()
                     engine.sync_all().await.unwrap();
                 }
                 assert_eq!(running.await.unwrap().unwrap(), Expanded::Done, "{name}");
-                let top = engine.pool().vdevs().top(RAIDZ).unwrap().clone();
+                let top = engine.pool().tree().vdevs().top(RAIDZ).unwrap().clone();
                 assert_eq!((top.raidz_expanding, top.raidz_expand_txgs.len()), (false, more + 1), "{name}");
                 let grown = engine.allocator().vdev_space(RAIDZ).unwrap().size_bytes;
                 assert!(grown > size, "{name}: {grown} bytes after {size}");

@@ -103,7 +103,7 @@ fn gang_headers_become_larger_once_a_block_had_too_many_pieces() {
                 assert!(bp.is_gang(), "{bp:?}");
                 let pool = engine.pool();
                 let header = pool.read_gang_header(&bp, &ReadContext::default()).await.unwrap();
-                let sector = pool.vdevs().gang_header_bytes(bp.dvas());
+                let sector = pool.tree().vdevs().gang_header_bytes(bp.dvas());
                 sizes.push((header.header_bytes(), sector));
                 assert_eq!(pool.read(&bp, &ReadContext::default()).await.unwrap().len(), 128 << 10);
             }
@@ -111,7 +111,7 @@ fn gang_headers_become_larger_once_a_block_had_too_many_pieces() {
             let state =
                 mos.features().await.unwrap().into_iter().find(|(one, _)| one.name == NAME).unwrap().1;
             let guid = Feature::by_name(NAME).unwrap().guid.to_owned();
-            let in_labels = mos.pool().found().config.features_for_read.contains(&guid);
+            let in_labels = mos.pool().tree().found().config.features_for_read.contains(&guid);
             match is_enabled {
                 true => {
                     assert_eq!(sizes, [(512, 4096), (4096, 4096), (4096, 4096)]);

@@ -39,7 +39,8 @@ struct Machine(Vec<Arc<Faulty>>, Arc<Mutex<Vec<(Guid, Symptom)>>>);
 
 impl Surroundings for Machine {
     fn returning(&self, engine: Engine, leaves: Vec<Guid>) -> BoxFuture<'_, BTreeMap<Guid, FoundDevice>> {
-        let all = engine.pool().vdevs().top(VdevId(0)).map(|top| top.leaves().cloned().collect::<Vec<_>>());
+        let all =
+            engine.pool().tree().vdevs().top(VdevId(0)).map(|top| top.leaves().cloned().collect::<Vec<_>>());
         let index = |leaf: &Guid| all.iter().flatten().position(|one| one.guid == *leaf);
         let disk = |leaf: Guid| Some((leaf, self.0[index(&leaf)?].clone()));
         let disks: Vec<_> = leaves.into_iter().filter_map(disk).collect();
@@ -60,7 +61,7 @@ impl Surroundings for Machine {
     }
 
     fn spare(&self, engine: Engine, spare: VdevConfig) -> BoxFuture<'_, Option<FoundDevice>> {
-        let device = engine.pool().found().device(spare.guid).cloned();
+        let device = engine.pool().tree().found().device(spare.guid).cloned();
         Box::pin(async move { device })
     }
 
@@ -88,7 +89,7 @@ impl Lab {
     }
 
     fn leaf(&self, index: usize) -> Guid {
-        let top = self.engine.pool().vdevs().top(VdevId(0)).cloned().unwrap();
+        let top = self.engine.pool().tree().vdevs().top(VdevId(0)).cloned().unwrap();
         top.leaves().nth(index).unwrap().guid
     }
 
@@ -122,7 +123,7 @@ impl Lab {
 
     /// The same, even if the others lack data.
     async fn holds_everything(&self, disk: usize, model: &Model) {
-        let top = self.engine.pool().vdevs().top(VdevId(0)).cloned().unwrap();
+        let top = self.engine.pool().tree().vdevs().top(VdevId(0)).cloned().unwrap();
         for other in top.leaves().enumerate().filter(|(other, _)| *other != disk) {
             take_out(&self.engine, other.1.guid, Away::OfflineForNow).await.unwrap();
         }

@@ -13,7 +13,7 @@ use crate::common::{
 const LOAD: Load = Load { steps: 200, max_offset: 2 << 20, max_len: 100_000 };
 
 fn found(engine: &Engine) -> u64 {
-    engine.pool().error_counters().iter().map(|(_, errors)| errors.checksum).sum()
+    engine.pool().counters().errors().iter().map(|(_, errors)| errors.checksum).sum()
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn columns_that_a_read_finds_wrong_are_written_again() {
         drop(engine);
         let mos = reopen(&rt, folder.path()).await;
         assert_equal(&mos, POOL, &model, name).await;
-        let counters = mos.pool().error_counters();
+        let counters = mos.pool().counters().errors();
         assert!(counters.iter().all(|(_, errors)| errors.checksum == 0), "{counters:?}");
         assert!(mos.error_log().await.unwrap().is_empty());
     });

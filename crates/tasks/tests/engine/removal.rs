@@ -83,7 +83,7 @@ fn vdevs_leave_while_others_work_and_their_blocks_are_found_elsewhere() {
                     engine.sync_all().await.unwrap();
                 }
                 assert_eq!(running.await.unwrap().unwrap(), Removed::Done);
-                assert_eq!(engine.pool().vdevs().top(vdev).unwrap().kind, VdevKind::Indirect);
+                assert_eq!(engine.pool().tree().vdevs().top(vdev).unwrap().kind, VdevKind::Indirect);
                 work(&engine, POOL, &mut model, &mut rng, LOAD).await;
                 engine.sync_all().await.unwrap();
                 if vdev == VdevId(0) {

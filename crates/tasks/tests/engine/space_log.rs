@@ -25,7 +25,7 @@ async fn metaslabs(rt: &Runtime, folder: &Path) -> (Vec<Metaslab>, Vec<Txg>) {
     let mos = reopen(rt, folder).await;
     let log = mos.log_spacemaps().await.unwrap();
     let mut all = Vec::new();
-    for vdev in mos.pool().vdevs().tops() {
+    for vdev in mos.pool().tree().vdevs().tops() {
         all.extend(mos.metaslabs(vdev, &log).await.unwrap());
     }
     assert!(all.iter().all(|metaslab| metaslab.overlaps.is_empty()), "a change is in two maps, or in none");

@@ -106,7 +106,8 @@ fn what_is_written_after_a_vdev_is_added_goes_there_too() {
         drop(engine);
         let mos = reopen(&rt, folder.path()).await;
         assert_equal(&mos, POOL, &model, "vdev added").await;
-        let metaslabs = mos.metaslabs(mos.pool().vdevs().top(VdevId(1)).unwrap(), &Default::default()).await;
+        let metaslabs =
+            mos.metaslabs(mos.pool().tree().vdevs().top(VdevId(1)).unwrap(), &Default::default()).await;
         let used: u64 = metaslabs.unwrap().iter().map(|metaslab| metaslab.allocated.total_bytes()).sum();
         assert!(used > 100_000, "{used} bytes are used of the new vdev");
         assert_zdb_is_content(folder.path(), "vdev added");

@@ -45,7 +45,7 @@ fn an_idle_dataset_reads_no_more_from_a_device_that_left_and_lets_it_be_closed()
         assert_shows(&read_only, &model).await;
         assert!(watched_b.upgrade().is_some_and(|b| b.count(Op::Read).ended > 0));
 
-        let leaf = engine.pool().vdevs().top(VdevId(0)).unwrap().children[1].guid;
+        let leaf = engine.pool().tree().vdevs().top(VdevId(0)).unwrap().children[1].guid;
         detach(&engine, leaf).await.unwrap();
         assert!(watched_b.upgrade().is_none(), "it is still open");
         assert_shows(&read_only, &model).await;
@@ -54,7 +54,7 @@ fn an_idle_dataset_reads_no_more_from_a_device_that_left_and_lets_it_be_closed()
 
         // A new device replaces the last one, and all open views follow.
         let (c, watched_c) = disk(&rt, "c");
-        let last = engine.pool().vdevs().top(VdevId(0)).unwrap().guid;
+        let last = engine.pool().tree().vdevs().top(VdevId(0)).unwrap().guid;
         attach(&engine, last, c, Resilver::Healing).await.unwrap();
         let lacks = engine.pool().behind().into_values().next().unwrap();
         run_scan(&engine, &|_| {}).await.unwrap();
@@ -63,7 +63,7 @@ fn an_idle_dataset_reads_no_more_from_a_device_that_left_and_lets_it_be_closed()
         assert!(engine.pool().uberblock().txg >= scan.max_txg, "{scan:?}");
         // OpenZFS resilvers births strictly between these two.
         assert!(scan.min_txg < lacks.0 && lacks.1 < scan.max_txg, "{scan:?} does not bring {lacks:?}");
-        let mirror = engine.pool().vdevs().top(VdevId(0)).cloned().unwrap();
+        let mirror = engine.pool().tree().vdevs().top(VdevId(0)).cloned().unwrap();
         detach(&engine, mirror.children[0].guid).await.unwrap();
         assert!(watched_a.upgrade().is_none(), "it is still open");
         let before = watched_c.upgrade().unwrap().count(Op::Read).ended;

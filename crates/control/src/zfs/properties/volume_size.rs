@@ -26,7 +26,7 @@ const MAX_COPIES: u64 = 3;
 
 /// Default block size of a volume: at least half of the smallest allocation on the widest vdev.
 pub fn default_block_bytes(mos: &Mos) -> u64 {
-    let vdevs = mos.pool().vdevs();
+    let vdevs = mos.pool().tree().vdevs();
     let least = vdevs.tops().map(|top| {
         let sector = 1u64 << top.ashift;
         match top.kind {
@@ -59,7 +59,7 @@ pub fn reservation(mos: &Mos, size_bytes: u64, block_bytes: u64, copies: u64) ->
 
 /// The accounted size of this many blocks, on the least efficient vdev.
 fn data_bytes(mos: &Mos, blocks: u64, block_bytes: u64) -> u64 {
-    let vdevs = mos.pool().vdevs();
+    let vdevs = mos.pool().tree().vdevs();
     let with_parity = vdevs.tops().filter(|top| matches!(top.kind, VdevKind::Raidz | VdevKind::Draid));
     let scaled = with_parity.filter_map(|top| {
         let asize = |bytes| vdevs.psize_to_asize(VdevId(top.id), bytes, PhysicalBirth::UNKNOWN);

@@ -78,7 +78,7 @@ impl Ordered {
     ) -> Result<Vec<(Guid, String)>, ControlError> {
         let mos = engine.mos().await?;
         if devices.is_empty() {
-            let vdevs = mos.pool().vdevs();
+            let vdevs = mos.pool().tree().vdevs();
             let leaves = vdevs.tops().flat_map(VdevConfig::leaves);
             return Ok(leaves.map(|leaf| (leaf.guid, leaf.path.clone().unwrap_or_default())).collect());
         }
@@ -104,7 +104,7 @@ impl Ordered {
         caller.console.progress(None);
         let failed = failed?;
         let mut outcome = Outcome::Done;
-        for leaf in engine.pool().config().vdevs.iter().flat_map(VdevConfig::leaves) {
+        for leaf in engine.pool().tree().config().vdevs.iter().flat_map(VdevConfig::leaves) {
             if failed.contains(&leaf.guid) {
                 let path = leaf.path.clone().unwrap_or_default();
                 let why = "the device fails, or does not support it";

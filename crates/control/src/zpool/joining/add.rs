@@ -129,7 +129,7 @@ impl Add {
 
 /// The pool's vdevs as requested ones.
 fn existing(mos: &Mos) -> Vec<Group> {
-    let vdevs = mos.pool().vdevs();
+    let vdevs = mos.pool().tree().vdevs();
     let tops = vdevs.tops().filter(|top| top.kind.holds_data());
     let group = |top: &VdevConfig| {
         let kind = match top.kind {
@@ -144,7 +144,7 @@ fn existing(mos: &Mos) -> Vec<Group> {
 
 /// The new devices' sector size, if it differs from the pool's single sector size.
 fn other_sector(mos: &Mos, vdevs: &[NewVdev], ashift: Option<u32>) -> Option<u64> {
-    let existing = mos.pool().vdevs();
+    let existing = mos.pool().tree().vdevs();
     let mut shifts = existing.tops().filter(|top| top.kind.holds_data()).map(|top| top.ashift);
     let first = shifts.next()?;
     if !shifts.all(|shift| shift == first) {

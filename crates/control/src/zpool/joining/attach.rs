@@ -130,6 +130,6 @@ fn raidz(mos: &Mos, typed: &str) -> Option<VdevConfig> {
     let health = mos.pool().status();
     let is_it = |top: &&VdevStatus| top.name == typed || top.guid.to_string() == typed;
     let guid = health.root.children.iter().find(is_it)?.guid;
-    let vdevs = mos.pool().vdevs();
+    let vdevs = mos.pool().tree().vdevs();
     vdevs.tops().find(|top| top.guid == guid && top.kind == VdevKind::Raidz).cloned()
 }

@@ -83,7 +83,7 @@ impl Verb for Replace {
 
 impl Replace {
     async fn newcomer(&self, session: &Session, mos: &Mos, typed: &str) -> Result<New, ControlError> {
-        let (config, found) = (mos.pool().config(), mos.pool().found());
+        let (config, found) = (mos.pool().tree().config(), mos.pool().tree().found());
         let spare = meant(session.caller(), &found, config.spares.iter(), typed)?;
         if let Some(spare) = config.spares.iter().find(|one| Some(one.guid) == spare) {
             let device = found.device(spare.guid);
@@ -104,7 +104,7 @@ impl Replace {
 }
 
 fn ashift_of(mos: &Mos, leaf: Guid) -> u32 {
-    let vdevs = mos.pool().vdevs();
+    let vdevs = mos.pool().tree().vdevs();
     let top = vdevs.tops().find(|top| top.leaves().any(|one| one.guid == leaf));
     top.map_or(0, |top| top.ashift)
 }

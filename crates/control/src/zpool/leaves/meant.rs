@@ -19,7 +19,7 @@ use crate::error::ControlError;
 /// # Errors
 /// The short name is ambiguous.
 pub fn leaf(caller: &Caller, pool: &Pool, typed: &str) -> Result<Option<Guid>, ControlError> {
-    let (vdevs, found) = (pool.vdevs(), pool.found());
+    let (vdevs, found) = (pool.tree().vdevs(), pool.tree().found());
     meant(caller, &found, vdevs.tops().flat_map(VdevConfig::leaves), typed)
 }
 

@@ -172,7 +172,7 @@ enum Meant {
 }
 
 fn named(session: &Session, mos: &Mos, typed: &str) -> Result<Meant, ControlError> {
-    let (config, found) = (mos.pool().config(), mos.pool().found());
+    let (config, found) = (mos.pool().tree().config(), mos.pool().tree().found());
     let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves);
     let device =
         meant(session.caller(), &found, config.spares.iter().chain(&config.l2cache).chain(leaves), typed)?;

@@ -122,7 +122,7 @@ async fn list(session: &Session) -> Result<Features, ControlError> {
 /// Enables the features that the pool should have but lacks.
 async fn upgrade(engine: &Engine, name: &str) -> Result<Upgraded, ControlError> {
     let mut mos = engine.mos().await?;
-    let compatibility = mos.pool().config().compatibility.clone().unwrap_or_else(|| "off".into());
+    let compatibility = mos.pool().tree().config().compatibility.clone().unwrap_or_else(|| "off".into());
     let mut wanted = compatibility::features(&compatibility).map_err(ControlError::Refused)?;
     wanted.retain(|feature| !feature.no_upgrade);
     let version = mos.uberblock().version;

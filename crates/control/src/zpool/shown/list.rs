@@ -66,7 +66,7 @@ impl Head {
     pub fn of(mos: &Mos) -> Head {
         Head {
             name: mos.pool().name().into(),
-            guid: mos.pool().guid(),
+            guid: mos.pool().tree().guid(),
             state: mos.pool().status().shown_state().into(),
             txg: mos.uberblock().txg,
         }

@@ -150,8 +150,8 @@ async fn facts(
         ("size", number(sum.size_bytes)),
         ("capacity", number(sum.capacity_percent())),
         ("health", text(health.shown_state())),
-        ("guid", number(pool.guid().0)),
-        ("version", number(pool.version())),
+        ("guid", number(pool.tree().guid().0)),
+        ("version", number(pool.uberblock().version)),
         ("dedupratio", number(mos.dedup_summary().await?.ratio_percent())),
         ("free", number(sum.free_bytes())),
         ("allocated", number(sum.allocated_bytes)),
@@ -167,10 +167,10 @@ async fn facts(
         ("dedup_table_size", number(mos.dedup_table_bytes().await?)),
         ("last_scrubbed_txg", number(mos.directory_u64(LAST_SCRUBBED_TXG).await?.unwrap_or(0))),
     ]);
-    if let Some(comment) = &pool.config().comment {
+    if let Some(comment) = &pool.tree().config().comment {
         facts.insert("comment", text(comment));
     }
-    if let Some(compatibility) = &pool.config().compatibility {
+    if let Some(compatibility) = &pool.tree().config().compatibility {
         facts.insert("compatibility", text(compatibility));
     }
     if let Some(Value::Number(id)) = set.get("bootfs").filter(|id| **id != Value::Number(0)) {

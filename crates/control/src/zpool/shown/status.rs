@@ -150,7 +150,7 @@ impl Status {
         let health = mos.pool().status();
         let lagging = if circumstances.resilvering { Vec::new() } else { lagging(&mos, &health) };
         let work = PoolProgress::gather(session, &mos, held.as_deref(), &usage).await?;
-        let vdevs = mos.pool().vdevs();
+        let vdevs = mos.pool().tree().vdevs();
         let space = usage.into_iter().map(|usage| Space {
             deflated_bytes: vdevs.deflate(usage.vdev, usage.size_bytes),
             raw: usage.into(),

@@ -189,7 +189,7 @@ impl Vdevs<'_> {
             "trim" => Op::Discard,
             _ => return None,
         };
-        let taps = self.mos.pool().leaf_io()?;
+        let taps = self.mos.pool().counters().leaf_io()?;
         let mut counts = Counts::default();
         match vdev.kind {
             VdevKind::Root => counts = taps.total(op),
@@ -205,7 +205,7 @@ impl Vdevs<'_> {
     /// Total and allocated bytes, for RAID-Z without parity, as in OpenZFS. Only for top-level vdevs and the
     /// root.
     fn space(&self, named: &Named<'_>) -> (u64, u64) {
-        let vdevs = self.mos.pool().vdevs();
+        let vdevs = self.mos.pool().tree().vdevs();
         let of = |usage: &VdevUsage| (vdevs.deflate(usage.vdev, usage.size_bytes), usage.allocated_bytes);
         match self.usage_of(named) {
             Some(usage) => of(usage),
@@ -229,7 +229,7 @@ impl Vdevs<'_> {
     }
 
     fn asize(&self, vdev: &VdevStatus) -> u64 {
-        let vdevs = self.mos.pool().vdevs();
+        let vdevs = self.mos.pool().tree().vdevs();
         match (vdevs.tops().find(|top| top.guid == vdev.guid), vdev.size_bytes) {
             (Some(top), _) => top.asize_bytes,
             (None, Some(size)) if vdev.children.is_empty() => size.saturating_sub(VDEV_LABELS_BYTES),

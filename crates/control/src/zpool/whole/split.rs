@@ -71,7 +71,7 @@ impl Verb for Split {
         let work = async |engine: &Engine| {
             let mos = engine.mos().await?;
             let leaves = self.leaves(session, &mos)?;
-            let found = engine.pool().found();
+            let found = engine.pool().tree().found();
             let places = leaves.iter().filter_map(|leaf| found.device(*leaf));
             let places: Vec<PathBuf> = places.map(|device| PathBuf::from(&device.path)).collect();
             let answer = status_of(&mos, &leaves);
@@ -110,7 +110,7 @@ impl Split {
             named.push(leaf(session.caller(), mos.pool(), typed)?.ok_or_else(unfit)?);
         }
         let mut leaves = Vec::new();
-        for top in mos.pool().vdevs().tops() {
+        for top in mos.pool().tree().vdevs().tops() {
             if top.class == VdevClass::Log || matches!(top.kind, VdevKind::Hole | VdevKind::Indirect) {
                 continue;
             }

@@ -50,7 +50,7 @@ impl Devices {
             stage.rt.sleep(Duration::from_micros(rng.below(700_000))).await;
             disk.heal();
             for back in [Back::Online, Back::Cleared] {
-                let is_gone = engine.pool().device(guid).is_none();
+                let is_gone = engine.pool().tree().device(guid).is_none();
                 let mut devices = BTreeMap::new();
                 if is_gone {
                     let found = discover_devices(self.all()).await.pools.remove(0);

@@ -364,7 +364,7 @@ impl History {
 
     fn first_leaf(&self) -> Guid {
         let path = self.disks.disks[0].describe();
-        let config = self.engine.pool().config();
+        let config = self.engine.pool().tree().config();
         let mut leaves = config.vdevs.iter().flat_map(VdevConfig::leaves);
         leaves.find(|leaf| leaf.path.as_deref() == Some(path)).unwrap().guid
     }
@@ -380,10 +380,12 @@ impl History {
             _ => Resilver::Healing,
         };
         match self.event {
-            Event::Joins | Event::IsRebuilt => match engine.pool().vdevs().tops().next().unwrap().is_leaf() {
-                true => attach(&engine, first, new, resilver).await.unwrap(),
-                false => replace(&engine, first, new, resilver).await.unwrap(),
-            },
+            Event::Joins | Event::IsRebuilt => {
+                match engine.pool().tree().vdevs().tops().next().unwrap().is_leaf() {
+                    true => attach(&engine, first, new, resilver).await.unwrap(),
+                    false => replace(&engine, first, new, resilver).await.unwrap(),
+                }
+            }
             Event::IsAway => {
                 take_out(&engine, first, Away::Offline).await.unwrap();
                 for _ in 0..STEPS_BEFORE / 2 {

@@ -32,7 +32,7 @@ use crate::pool::tree::number;
 pub async fn attach_to_raidz(engine: &Engine, vdev: VdevId, device: NewDevice) -> Result<()> {
     let attach = move |engine: Engine| async move {
         // I/O of a previous expansion must have ended.
-        engine.pool().earlier_trees_ended().await;
+        engine.pool().tree().earlier_ended().await;
         engine.run(move |context| Box::pin(async move { attach_sync(context, vdev, device).await })).await?;
         engine.background().expansions.order();
         Ok(())
@@ -89,7 +89,7 @@ async fn note_begin(context: &SyncContext, vdev: VdevId) -> Result<()> {
 async fn check(context: &SyncContext, vdev: VdevId, new: &NewDevice) -> Result<VdevConfig> {
     let pool = context.pool();
     let refused = |why: &str| Err(DatasetError::unsuitable(pool.name(), why));
-    let Some(top) = pool.vdevs().top(vdev).cloned() else { return refused("no such device in pool") };
+    let Some(top) = pool.tree().vdevs().top(vdev).cloned() else { return refused("no such device in pool") };
     if top.kind != VdevKind::Raidz {
         return refused("can only attach to mirrors and top-level disks");
     }
@@ -121,7 +121,7 @@ async fn check(context: &SyncContext, vdev: VdevId, new: &NewDevice) -> Result<V
         return refused("raidz vdev has devices that are are offline or being replaced");
     }
     // OpenZFS starts and waits, to no advantage.
-    if !top.children.iter().all(|child| pool.is_whole(child.guid)) {
+    if !top.children.iter().all(|child| pool.tree().vdevs().is_whole(child.guid)) {
         return refused("raidz vdev has devices that lack data; wait for the resilver to end");
     }
     Ok(top)

@@ -56,7 +56,7 @@ pub async fn start_removal(engine: &Engine, vdev: VdevId) -> Result<()> {
 }
 
 fn allocates(engine: &Engine, vdev: VdevId) -> bool {
-    engine.pool().vdevs().top(vdev).is_some_and(|top| !top.non_allocating)
+    engine.pool().tree().vdevs().top(vdev).is_some_and(|top| !top.non_allocating)
 }
 
 async fn begin(engine: &Engine, vdev: VdevId) -> Result<()> {
@@ -76,7 +76,7 @@ async fn check(context: &SyncContext, vdev: VdevId) -> Result<VdevConfig> {
     refuse_checkpoint(context).await?;
     let pool = context.pool();
     let refused = |why: &str| DatasetError::unsuitable(pool.name(), why);
-    let vdevs = pool.vdevs();
+    let vdevs = pool.tree().vdevs();
     let top = vdevs.top(vdev).filter(|top| top.kind.holds_data()).cloned();
     let top = top.ok_or_else(|| refused("operation not supported on this type of pool"))?;
     if FeatureCounts::of(&context.edit()).count(DEVICE_REMOVAL).await?.is_none() {
@@ -87,7 +87,7 @@ async fn check(context: &SyncContext, vdev: VdevId) -> Result<VdevConfig> {
     }
     check_room(context, &top).await?;
     let is_running = ScanState::from(state(context).await?.state) == ScanState::Scanning;
-    if is_running || !top.leaves().all(|leaf| pool.is_whole(leaf.guid)) {
+    if is_running || !top.leaves().all(|leaf| pool.tree().vdevs().is_whole(leaf.guid)) {
         return Err(refused(BUSY));
     }
     let holds_data = || vdevs.tops().filter(|top| top.kind.holds_data() && top.class != VdevClass::Log);
@@ -115,7 +115,10 @@ async fn check_room(context: &SyncContext, top: &VdevConfig) -> Result<()> {
         VdevClass::Normal if top.non_allocating => return Ok(()),
         VdevClass::Normal => {
             let root = context.mos().await?.root_dataset().await?;
-            (context.pool().vdevs().deflate(VdevId(top.id), space.size_bytes), root.dir().available().await?)
+            (
+                context.pool().tree().vdevs().deflate(VdevId(top.id), space.size_bytes),
+                root.dir().available().await?,
+            )
         }
         _ => (space.allocated_bytes, context.allocator().class_space(AllocClass::Normal).free_bytes()),
     };

@@ -200,6 +200,6 @@ async fn finish(context: &mut SyncContext, begun: CondensingIndirect) -> Result<
     context.use_feature(OBSOLETE_COUNTS, -1).await?;
     ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).remove(names::CONDENSING_INDIRECT).await?;
     context.allocator().condense_moved(begun.vdev, mapping.clone());
-    context.pool().set_mapping(begun.vdev, Arc::new(mapping));
+    context.pool().tree().set_mapping(begun.vdev, Arc::new(mapping));
     take_tree(context, config, BTreeMap::new(), None).await
 }

@@ -56,7 +56,7 @@ pub(super) enum Slice {
 
 /// Copies for a while, within the held txg.
 pub(super) async fn slice(engine: Engine, hold: Hold, vdev: VdevId) -> Result<Slice> {
-    let top = engine.pool().vdevs().top(vdev).filter(|top| top.removing).cloned();
+    let top = engine.pool().tree().vdevs().top(vdev).filter(|top| top.removing).cloned();
     let Some(top) = top else { return Ok(Slice::Gone) };
     let mut copying = Copying::of(&engine, top, hold.txg());
     if let Err(error) = copying.run().await {

@@ -62,8 +62,8 @@ async fn finish_sync(context: &mut SyncContext, vdev: VdevId, copied: Txg) -> Re
         return Ok(None);
     }
     let leaves: Vec<Guid> = top.leaves().map(|leaf| leaf.guid).collect();
-    let in_use = context.pool().in_use(&leaves);
-    let devices = leaves.iter().filter_map(|leaf| context.pool().device(*leaf)).collect();
+    let in_use = context.pool().tree().in_use(&leaves);
+    let devices = leaves.iter().filter_map(|leaf| context.pool().tree().device(*leaf)).collect();
     context.begin_writing().await?;
     for leaf in top.leaves() {
         drop_leaf(context, leaf).await?;
@@ -90,7 +90,7 @@ async fn finish_sync(context: &mut SyncContext, vdev: VdevId, copied: Txg) -> Re
     };
     let tops = &mut config.vdev_tree.children;
     tops.iter_mut().filter(|one| one.id == top.id).for_each(|one| *one = indirect.clone());
-    context.pool().set_mapping(vdev, Arc::new(mapping));
+    context.pool().tree().set_mapping(vdev, Arc::new(mapping));
     take_tree(context, config, BTreeMap::new(), None).await?;
     state.prev_indirect_vdev = vdev;
     // Blocks freed at the last moment were not copied, but are dealt with.

@@ -299,7 +299,7 @@ async fn note_end(context: &mut SyncContext, scan: ScanPhys, complete: BTreeMap<
     let mut config = context.config().clone();
     let were_marked = forget_marks(&mut config.vdev_tree, &complete);
     for (leaf, txg) in complete {
-        context.pool().caught_up(leaf, txg);
+        context.pool().tree().caught_up(leaf, txg);
     }
     if were_marked {
         take_tree(context, config, BTreeMap::new(), None).await?;
@@ -424,7 +424,7 @@ async fn begin(context: &mut SyncContext, func: u64, (min_txg, max_txg): (Txg, T
     if let Some(queue) = before.map(|scan| scan.queue).filter(|queue| *queue != ObjectId(0)) {
         edit.destroy(queue).await?;
     }
-    let vdevs = context.pool().vdevs();
+    let vdevs = context.pool().tree().vdevs();
     let allocator = context.allocator();
     let spaces = vdevs.tops().filter_map(|top| allocator.vdev_space(VdevId(top.id)));
     let mut scan = ScanPhys {

@@ -51,8 +51,8 @@ impl Problems {
     pub async fn of_pool(mos: &Mos) -> Result<Problems, ControlError> {
         let scan = mos.scan_status().await?;
         let features = mos.features().await?;
-        let is_chosen = mos.pool().config().compatibility.as_ref().is_some_and(|set| set != "off");
-        let found = Problems::of_found(&mos.pool().found());
+        let is_chosen = mos.pool().tree().config().compatibility.as_ref().is_some_and(|set| set != "off");
+        let found = Problems::of_found(&mos.pool().tree().found());
         let is_active = |name: &str| {
             features.iter().any(|(one, state)| one.name == name && *state == FeatureState::Active)
         };
