@@ -532,13 +532,13 @@ fn secondary(ctx: &ReadContext, block: &Identity, caching: Caching, wanted: Seco
 
 /// Awaits another task's read; `None` if that hangs on failed devices and this caller must not.
 async fn unless_suspended<T>(pool: &Pool, others: impl Future<Output = T>) -> Option<T> {
-    if pool.reads_wait() || pool.failmode().is_none() {
+    if pool.reads_wait() || pool.suspension().failmode().is_none() {
         return Some(others.await);
     }
     tokio::select! {
         biased;
         read = others => Some(read),
-        _ = pool.suspended_or_not(true) => None,
+        _ = pool.suspension().suspended_or_not(true) => None,
     }
 }
 

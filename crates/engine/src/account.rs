@@ -143,7 +143,7 @@ impl SyncContext {
         match self.append_to_deadlist(head.deadlist, dead).await {
             // With the last of its snapshots their space leaks, nothing else.
             Err(error) if error.is_damage() => {
-                self.syncing.pool.note_unlisted(space.used.unsigned_abs(), &error);
+                self.syncing.pool.read_errors().note_unlisted(space.used.unsigned_abs(), &error);
             }
             done => done?,
         }

@@ -323,7 +323,9 @@ impl SyncContext {
                     Ok(true) => self.free_unshared(bp).await?,
                     Ok(false) => {}
                     // Better a leak than a free under another owner.
-                    Err(error) if error.is_damage() => pool.note_leak(pool.tree().vdevs().dsize(bp), &error),
+                    Err(error) if error.is_damage() => {
+                        pool.read_errors().note_leak(pool.tree().vdevs().dsize(bp), &error)
+                    }
                     Err(error) => return Err(error),
                 }
             }

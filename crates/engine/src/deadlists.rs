@@ -120,7 +120,7 @@ impl SyncContext {
             while let Some(batch) = entries.next_batch().await {
                 let batch = match batch {
                     Err(error) if error.is_damage() => {
-                        self.syncing.pool.note_leak(left_bytes, &error);
+                        self.syncing.pool.read_errors().note_leak(left_bytes, &error);
                         break;
                     }
                     batch => batch?,

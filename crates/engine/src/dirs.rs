@@ -71,7 +71,7 @@ impl SyncContext {
     }
 
     pub(crate) async fn charge_leaks(&mut self) -> Result<()> {
-        match self.syncing.pool.take_leaked_bytes() {
+        match self.syncing.pool.read_errors().take_leaked_bytes() {
             0 => Ok(()),
             bytes => self.charge_leak(SpaceDelta { used: bytes as i64, ..SpaceDelta::default() }).await,
         }

@@ -120,7 +120,11 @@ pub(crate) async fn free_pending(context: &mut SyncContext) -> Result<()> {
 async fn free_list(context: &mut SyncContext, list: ObjectId) -> Result<()> {
     let blocks = match context.take_list(list).await {
         Err(error) if error.is_damage() => {
-            context.syncing.pool.note_aside(format!("what waits to be freed can't be read: {error}"));
+            context
+                .syncing
+                .pool
+                .read_errors()
+                .note_aside(format!("what waits to be freed can't be read: {error}"));
             return Ok(());
         }
         blocks => blocks?,

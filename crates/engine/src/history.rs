@@ -103,7 +103,10 @@ impl SyncContext {
         match self.append(object, &record).await {
             // As in OpenZFS, an operation succeeds even if it cannot be recorded.
             Err(error) if error.is_damage() => {
-                self.syncing.pool.note_aside(format!("an event is missing in the history: {error}"));
+                self.syncing
+                    .pool
+                    .read_errors()
+                    .note_aside(format!("an event is missing in the history: {error}"));
                 Ok(())
             }
             done => done,

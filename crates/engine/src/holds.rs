@@ -219,7 +219,7 @@ impl Engine {
             }
             if let Some(delay) = delay(dirty, max) {
                 self.0.kstats.tx(DmuTx::Delayed);
-                self.0.on_disk.read().pool.queue_settings().set_dirty_percent(100);
+                self.0.on_disk.read().pool.devices().queue_settings().set_dirty_percent(100);
                 let now = self.0.runtime.now();
                 let until = {
                     let mut last = throttle.last_delay.lock();

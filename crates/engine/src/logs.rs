@@ -245,7 +245,9 @@ pub async fn without_log(context: &mut SyncContext, head: DatasetId) -> Result<(
 async fn heads_with_logs(mos: &Mos) -> Result<Vec<(Dataset, Objset)>> {
     let (reached, lost) = mos.reachable_datasets().await?;
     let note = |name: &str, why: &DatasetError| {
-        mos.pool().note_aside(format!("'{name}' can't be opened, nor its intent log be replayed: {why}"));
+        mos.pool()
+            .read_errors()
+            .note_aside(format!("'{name}' can't be opened, nor its intent log be replayed: {why}"));
     };
     lost.iter().for_each(|(name, why)| note(name, why));
     let mut heads = Vec::new();

@@ -89,7 +89,8 @@ impl Engine {
         let (allocator, lost) = loaded.map_err(without(SPACE_MAPS))?;
         for LostMap { vdev: VdevId(vdev), place, why } in &lost {
             let which = format!("the space map of vdev {vdev} metaslab {}", place.index);
-            pool.note_aside(format!("{which} can't be read ({why}): what was free there stays allocated"));
+            pool.read_errors()
+                .note_aside(format!("{which} can't be read ({why}): what was free there stays allocated"));
         }
         checkpoint::keep(mos, &allocator).await.map_err(without("map of what the checkpoint holds"))?;
         removed::follow(mos, &allocator).await.map_err(without("list of what lay on removed devices"))?;
@@ -143,7 +144,7 @@ impl Engine {
         from.pool.begin_to_change(&from.allocator);
         let (mos, vdevs) = (from.mos.clone(), from.pool.tree().config());
         let cache_devices = CacheDevices::new(&runtime, from.pool.tree().guid());
-        let missed = from.pool.noted_missed().clone();
+        let missed = from.pool.lacking().at_opening().clone();
         let carried = Carried { features: from.features, missed, uncharged: SpaceDelta::default() };
         let on_disk = OnDisk { pool: from.pool, mos, vdevs, renames: 0 };
         let mos = from.mos.in_view(&from.mos.pool().waiting(Waits::AsTxg));

@@ -175,7 +175,7 @@ impl Engine {
             return Ok(());
         }
         // A caller waits: use full disk bandwidth.
-        self.0.on_disk.read().pool.queue_settings().set_dirty_percent(100);
+        self.0.on_disk.read().pool.devices().queue_settings().set_dirty_percent(100);
         self.write_soon(txg).await
     }
 
@@ -184,7 +184,7 @@ impl Engine {
         // A caller may be waiting for a txg under way.
         if self.0.turn.try_lock().is_ok() {
             let percent = self.0.throttle.percent();
-            self.0.on_disk.read().pool.queue_settings().set_dirty_percent(percent);
+            self.0.on_disk.read().pool.devices().queue_settings().set_dirty_percent(percent);
         }
         self.write_soon(self.last_changed()).await
     }
@@ -239,7 +239,7 @@ impl Engine {
 
     fn stop(&self, txg: Txg, why: String) -> DatasetError {
         let pool = self.pool();
-        pool.note_stopped();
+        pool.suspension().note_stopped();
         DatasetError::Stopped { pool: pool.name().into(), txg, why: why.into() }
     }
 }

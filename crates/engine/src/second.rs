@@ -23,7 +23,7 @@ impl Engine {
         let devices = self.cache_devices();
         let is_used = devices.add(vdev, ashift, device).await;
         if is_used {
-            self.pool().set_second_level(Arc::new(devices.clone()));
+            self.pool().devices().set_second_level(Arc::new(devices.clone()));
         }
         is_used
     }

@@ -114,7 +114,7 @@ impl Engine {
             Some(_) => {}
         }
         // I/O of aborted passes and scans must end before the next owner takes the pool.
-        self.pool().idle().await;
+        self.pool().devices().idle().await;
         Ok(())
     }
 

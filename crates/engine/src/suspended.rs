@@ -30,8 +30,8 @@ impl Engine {
     /// Those of `done`; [`DatasetError::Suspended`].
     pub(crate) async fn for_client<T>(&self, done: impl Future<Output = Result<T>>) -> Result<T> {
         let pool = self.pool();
-        match pool.failmode() {
-            Some(FailMode::Continue) => match pool.suspended() {
+        match pool.suspension().failmode() {
+            Some(FailMode::Continue) => match pool.suspension().suspended() {
                 Some(suspended) => Err(suspended_error(&pool, suspended)),
                 None => self.unless_suspended(Duration::ZERO, done).await?,
             },
@@ -48,7 +48,7 @@ impl Engine {
             return done.await;
         }
         let pool = self.pool();
-        if pool.failmode().is_none() {
+        if pool.suspension().failmode().is_none() {
             return done.await;
         }
         let mut done = std::pin::pin!(done);
@@ -58,11 +58,11 @@ impl Engine {
                 return done;
             }
             let has_waited = self.runtime().now() - began >= COMMAND_PATIENCE;
-            if let Some(suspended) = pool.suspended().filter(|_| has_waited) {
+            if let Some(suspended) = pool.suspension().suspended().filter(|_| has_waited) {
                 return Err(suspended_error(&pool, suspended));
             }
             // Count from when the device fell silent: a command may wait several times.
-            let silent = pool.unanswering().into_iter().max_by_key(|(_, since)| *since);
+            let silent = pool.devices().unanswering().into_iter().max_by_key(|(_, since)| *since);
             if let Some((leaf, since)) = silent.filter(|(_, since)| has_waited || *since >= COMMAND_PATIENCE)
             {
                 return Err(silent_error(&pool, leaf, since));
@@ -78,8 +78,9 @@ impl Engine {
         let pool = self.pool();
         let too_long = async {
             loop {
-                let Some(suspended) = pool.suspended_or_not(true).await else { continue };
-                if self.runtime().timeout(patience, pool.suspended_or_not(false)).await.is_err() {
+                let Some(suspended) = pool.suspension().suspended_or_not(true).await else { continue };
+                if self.runtime().timeout(patience, pool.suspension().suspended_or_not(false)).await.is_err()
+                {
                     return suspended;
                 }
             }
@@ -106,7 +107,7 @@ impl Engine {
     /// [`DatasetError::Suspended`].
     pub fn refuse_suspended(&self) -> Result<()> {
         let pool = self.pool();
-        pool.suspended().map_or(Ok(()), |suspended| Err(suspended_error(&pool, suspended)))
+        pool.suspension().suspended().map_or(Ok(()), |suspended| Err(suspended_error(&pool, suspended)))
     }
 
     /// Waits; after `patience`, gives up suspended I/O and unresponsive devices.
@@ -115,13 +116,17 @@ impl Engine {
         let giving_up = async {
             loop {
                 self.runtime().sleep(patience / 2).await;
-                pool.unanswering().into_iter().for_each(|(leaf, _)| pool.give_up_on(leaf));
-                if pool.suspended().is_none() {
+                pool.devices()
+                    .unanswering()
+                    .into_iter()
+                    .for_each(|(leaf, _)| pool.devices().give_up_on(leaf));
+                if pool.suspension().suspended().is_none() {
                     continue;
                 }
-                pool.resume();
-                if self.runtime().timeout(patience, pool.suspended_or_not(false)).await.is_err() {
-                    pool.give_up_suspended();
+                pool.suspension().resume();
+                if self.runtime().timeout(patience, pool.suspension().suspended_or_not(false)).await.is_err()
+                {
+                    pool.suspension().give_up();
                 }
             }
         };

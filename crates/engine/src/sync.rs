@@ -227,8 +227,10 @@ async fn write_datasets(context: &mut SyncContext, frozen: Vec<(LiveDataset, Arc
         dataset.objset.synced(written.on_disk.in_view(&for_clients));
         for (object, why) in written.damaged {
             let dataset = dataset.objset.dataset_id();
-            sink.pool().note_lacking(dataset, object);
-            sink.pool().note_aside(format!("dataset {dataset} object {object} was not written: {why}"));
+            sink.pool().read_errors().note_lacking(dataset, object);
+            sink.pool()
+                .read_errors()
+                .note_aside(format!("dataset {dataset} object {object} was not written: {why}"));
         }
         Ok::<_, DatasetError>((dataset, bp, sink.take_ledger()))
     };
@@ -335,7 +337,7 @@ async fn free_deferred(context: &mut SyncContext) -> Result<()> {
         // The listed blocks leak; a new list takes the next ones.
         Err(error) if error.is_damage() => {
             let header = Bpobj::open(&context.edit().view(), list).await;
-            context.syncing.pool.note_leak(header.map_or(0, |list| list.phys().bytes), &error);
+            context.syncing.pool.read_errors().note_leak(header.map_or(0, |list| list.phys().bytes), &error);
             let (edit, another) = (context.edit(), context.make_deferred_list().await?);
             ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).update(names::SYNC_BPOBJ, another.0).await
         }

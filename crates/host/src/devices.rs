@@ -34,7 +34,8 @@ pub async fn returning(
     let mut gone: Vec<&VdevConfig> = Vec::new();
     for leaf in all.filter(|leaf| leaves.contains(&leaf.guid)) {
         // A suspended pool still has devices in use that are gone.
-        let is_missed = pool.suspended().is_some() && pool.probe(leaf.guid).await == Some(Probe::Gone);
+        let is_missed = pool.suspension().suspended().is_some()
+            && pool.devices().probe(leaf.guid).await == Some(Probe::Gone);
         if pool.tree().device(leaf.guid).is_none() || is_missed {
             gone.push(leaf);
         }

@@ -43,8 +43,10 @@ pub(crate) async fn keep_saying(engine: WeakEngine, pool: String, events: Events
     loop {
         // A view does not keep the engine alive.
         let Ok(view) = engine.upgrade().map(|engine| engine.pool()) else { return };
-        let Some(Suspended { txg, vdev, why, .. }) = view.suspended_or_not(true).await else { continue };
-        let mode = view.failmode().unwrap_or(FailMode::Wait);
+        let Some(Suspended { txg, vdev, why, .. }) = view.suspension().suspended_or_not(true).await else {
+            continue;
+        };
+        let mode = view.suspension().failmode().unwrap_or(FailMode::Wait);
         let mut members = Nvlist::new();
         members.insert("pool_failmode", NvValue::String(mode.name().into()));
         events.post(SUSPENDED, &pool, view.tree().guid(), members);
@@ -56,7 +58,7 @@ pub(crate) async fn keep_saying(engine: WeakEngine, pool: String, events: Events
         say(&format!(
             "{what}; it goes on when the devices work again, and `zpool clear {pool}` tries at once"
         ));
-        view.suspended_or_not(false).await;
+        view.suspension().suspended_or_not(false).await;
         if let Ok(engine) = engine.upgrade() {
             // Resilver writes that devices have missed meanwhile.
             engine.background().scans.order();

@@ -346,10 +346,10 @@ impl<'a> Run<'a> {
 
 fn lagging_device(pool: &Pool, leaf: Guid) -> LaggingDevice {
     // For a pool opened read-only, the txgs noted by its log; only a resilver would know of others.
-    let noted = pool.noted_missed().get(&leaf).filter(|runs| !runs.is_empty());
+    let noted = pool.lacking().at_opening().get(&leaf).filter(|runs| !runs.is_empty());
     let missing = match noted.filter(|_| !pool.tree().found().is_writable()) {
         Some(noted) => noted.clone(),
-        None => pool.missing_txgs(leaf),
+        None => pool.lacking().of_leaf(leaf),
     };
     let missing_txgs = missing.iter().map(|(first, last)| (first.0, last.0)).collect();
     LaggingDevice { device: device_name(pool, leaf), missing_txgs }

@@ -10,7 +10,7 @@
 //!
 //! A tree changes behind a resilver: a block that is cloned, or found by deduplication, gets an owner in a
 //! part already visited, and may lose its others before the resilver reaches them. So adding an owner first
-//! heals the block ([`Pool::bring_shared`]), and all blocks that a resilver has passed stay complete.
+//! heals the block ([`Repair::bring_shared`]), and all blocks that a resilver has passed stay complete.
 //!
 //! Source: OpenZFS `dsl_scan.c` (resilver; `dsl_scan_ddt_entry`, which does that for deduplication, but not
 //! for clones), `vdev_mirror_io_done`, `vdev_raidz_io_done`.
@@ -20,18 +20,16 @@ use crate::context::ReadContext;
 use crate::pool::Pool;
 use crate::recover::{ColumnFault, recover, recover_simply};
 use crate::vdev::VdevTree;
-use crate::vdev::leaf::Leaf;
 use crate::vdev::map::BlockMap;
 use crate::vdev::patience::Owed;
 use crate::vdev::unflushed::Stake;
 use crate::verify::VerifyItem;
 use crate::verify::targets::Target;
 use crate::zbookmark::Zbookmark;
-use cenote_format::blkptr::{Blkptr, BlkptrKind};
-use cenote_format::units::{Guid, PhysicalBirth, TXG_INITIAL, Txg};
+use cenote_format::blkptr::Blkptr;
+use cenote_format::units::{Guid, PhysicalBirth, Txg};
 use futures::StreamExt;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 const AT_ONCE: usize = 16;
 
@@ -58,58 +56,48 @@ impl Healed {
     }
 }
 
+/// Repairs of a pool's blocks.
+#[derive(Clone, Copy)]
+pub struct Repair<'a>(pub(crate) &'a Pool);
+
 impl Pool {
-    /// Leaves in use that lack data, with its first and last txg; all txgs for old labels without a record.
-    pub fn behind(&self) -> BTreeMap<Guid, (Txg, Txg)> {
-        let vdevs = self.tree().vdevs();
-        let in_use = vdevs.leaves().iter().filter(|leaf| !leaf.is_out_of_use());
-        let span = |guid: Guid| {
-            let txgs = self.missing_txgs(guid);
-            Some((guid, (txgs.first()?.0, txgs.last()?.1)))
-        };
-        let all = (TXG_INITIAL, self.uberblock().txg);
-        let lacks = |leaf: &Arc<Leaf>| span(leaf.guid).or(leaf.is_stale().then_some((leaf.guid, all)));
-        in_use.filter_map(lacks).chain(vdevs.distributed_spares().filter_map(span)).collect()
+    /// Repairs of blocks.
+    pub fn repair(&self) -> Repair<'_> {
+        Repair(self)
     }
+}
 
-    /// Whether a leaf in use may lack a block. A returning leaf is resilvered later.
-    pub fn may_lack(&self, bp: &Blkptr) -> bool {
-        if bp.kind() != BlkptrKind::Normal {
-            return false;
-        }
-        let (vdevs, birth) = (self.tree().vdevs(), bp.physical_birth());
-        vdevs.leaves().iter().any(|leaf| !leaf.is_out_of_use() && vdevs.lacks(leaf, birth))
-            || vdevs.distributed_spares().any(|spare| self.tree().missed().has(spare, birth))
-    }
-
+impl Repair<'_> {
     /// Heals a block that gets another owner in txg `txg`, on every leaf in use. A leaf that fails to take it
     /// misses data of that txg, so that a running resilver does not declare it complete.
     pub async fn bring_shared(&self, space: &Allocator, bp: &Blkptr, place: Zbookmark, txg: Txg) {
-        if !self.may_lack(bp) {
+        if !self.0.lacking().may_lack(bp) {
             return;
         }
-        let view = self.keeping(space.keep_freed(true));
-        let healed = view.heal_many(vec![VerifyItem { bp: *bp, place }]).await;
-        healed.unhealed.into_iter().for_each(|leaf| self.tree().missed().note(leaf, txg));
+        let view = self.0.keeping(space.keep_freed(true));
+        let healed = view.repair().heal(vec![VerifyItem { bp: *bp, place }]).await;
+        healed.unhealed.into_iter().for_each(|leaf| self.0.tree().missed().note(leaf, txg));
     }
 
     /// Heals blocks on every leaf in use; [`Pool::flush`] makes that durable. This view must have kept their
     /// space since before the pointers were read.
-    pub async fn heal_many(&self, blocks: Vec<VerifyItem>) -> Healed {
-        let (mut targets, _) = self.targets(&blocks).await;
+    pub async fn heal(&self, blocks: Vec<VerifyItem>) -> Healed {
+        let (mut targets, _) = self.0.targets(&blocks).await;
         targets.sort_unstable_by_key(|target| (target.dva.vdev, target.dva.offset_bytes));
         let step = |target: Target| {
-            let pool = self.clone();
+            let pool = self.0.clone();
             async move { pool.heal(&target).await }
         };
         let mut healed = Healed::default();
-        let mut done = std::pin::pin!(self.runtime().map_bounded(AT_ONCE, targets, step));
+        let mut done = std::pin::pin!(self.0.runtime().map_bounded(AT_ONCE, targets, step));
         while let Some(one) = done.next().await {
             healed.add(one);
         }
         healed
     }
+}
 
+impl Pool {
     async fn heal(&self, target: &Target) -> Healed {
         let (vdevs, birth) = (self.tree().vdevs(), target.bp.physical_birth());
         let mut healed = Healed::default();

@@ -191,9 +191,9 @@ impl Pool {
         if self.waits() != Waits::Briefly {
             return read.await;
         }
-        let patience = if self.unanswering().is_empty() { BRIEFLY } else { BRIEFLY - SLOW };
+        let patience = if self.devices().unanswering().is_empty() { BRIEFLY } else { BRIEFLY - SLOW };
         let silent = |_| {
-            let (leaf, since) = self.unanswering().into_iter().max_by_key(|(_, since)| *since)?;
+            let (leaf, since) = self.devices().unanswering().into_iter().max_by_key(|(_, since)| *since)?;
             let path = self.tree().device(leaf).map(|device| device.path.clone());
             Some(format!("{} has not answered for {} s", path.unwrap_or_default(), since.as_secs()))
         };

@@ -7,8 +7,8 @@
 //! tree.
 //!
 //! A txg reports the objects and space that it left alone because of unreadable blocks
-//! ([`Pool::take_aside`]). Such space is either a *leak*, in no account, which the txg charges to `$LEAK`
-//! ([`Pool::take_leaked_bytes`]); or it is in no list, but still in its dataset's account.
+//! ([`ReadErrors::take_aside`]). Such space is either a *leak*, in no account, which the txg charges to
+//! `$LEAK` ([`ReadErrors::take_leaked_bytes`]); or it is in no list, but still in its dataset's account.
 //!
 //! Memory: [`MOST`] places of each kind. Dropped ones are found again by the next read, or by a scrub.
 //!
@@ -35,8 +35,9 @@ const NOBODY: DatasetId = DatasetId(u64::MAX);
 
 const MOST_ASIDE: usize = 1000;
 
+/// Faults that wait for their handlers.
 #[derive(Default)]
-pub(crate) struct ReadErrors {
+pub struct ReadErrors {
     aside: Mutex<Vec<String>>,
     leaked_bytes: AtomicU64,
     bad: Mutex<BTreeSet<BlockBookmark>>,
@@ -44,26 +45,26 @@ pub(crate) struct ReadErrors {
     lost: Mutex<BTreeMap<BlockBookmark, Txg>>,
 }
 
-impl Pool {
+impl ReadErrors {
     /// Takes the places of bad copies and columns met since the last call.
     pub fn take_bad(&self) -> BTreeSet<BlockBookmark> {
-        std::mem::take(&mut *self.wrong().bad.lock())
+        std::mem::take(&mut *self.bad.lock())
     }
 
     /// Takes the places of wrong blocks that may have been freed.
     pub fn take_suspect(&self) -> BTreeSet<BlockBookmark> {
-        std::mem::take(&mut *self.wrong().suspect.lock())
+        std::mem::take(&mut *self.suspect.lock())
     }
 
     /// Takes the unreadable blocks, with their births.
     pub fn take_lost(&self) -> BTreeMap<BlockBookmark, Txg> {
-        std::mem::take(&mut *self.wrong().lost.lock())
+        std::mem::take(&mut *self.lost.lock())
     }
 
     /// Notes a readable but incomplete object for the error log.
     pub fn note_lacking(&self, dataset: DatasetId, object: ObjectId) {
         let place = BlockBookmark { dataset, object, level: 0, block: BlockId(0) };
-        let mut lost = self.wrong().lost.lock();
+        let mut lost = self.lost.lock();
         if lost.len() < MOST {
             lost.insert(place, Txg(0));
         }
@@ -71,7 +72,7 @@ impl Pool {
 
     /// Notes a tolerated loss: an object left as it is on disk, or space left allocated.
     pub fn note_aside(&self, what: String) {
-        let mut aside = self.wrong().aside.lock();
+        let mut aside = self.aside.lock();
         if aside.len() < MOST_ASIDE {
             aside.push(what);
         }
@@ -79,7 +80,7 @@ impl Pool {
 
     /// Notes leaked space, in bytes without parity.
     pub fn note_leak(&self, bytes: u64, why: &dyn std::fmt::Display) {
-        self.wrong().leaked_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.leaked_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.note_unlisted(bytes, why);
     }
 
@@ -90,26 +91,28 @@ impl Pool {
 
     /// Takes these notes.
     pub fn take_aside(&self) -> Vec<String> {
-        std::mem::take(&mut *self.wrong().aside.lock())
+        std::mem::take(&mut *self.aside.lock())
     }
 
     /// Takes the bytes leaked since the last call.
     pub fn take_leaked_bytes(&self) -> u64 {
-        self.wrong().leaked_bytes.swap(0, Ordering::Relaxed)
+        self.leaked_bytes.swap(0, Ordering::Relaxed)
     }
 
     /// Whether any place waits for its handler.
     pub fn has_found_wrong(&self) -> bool {
-        let ReadErrors { bad, suspect, lost, .. } = self.wrong();
+        let ReadErrors { bad, suspect, lost, .. } = self;
         !bad.lock().is_empty() || !suspect.lock().is_empty() || !lost.lock().is_empty()
     }
+}
 
+impl Pool {
     /// Notes a readable block with a bad copy or column.
     pub(crate) fn note_bad(&self, bp: &Blkptr, place: Zbookmark, meaning: Mismatch) {
         let Some(place) = self.bookmark(bp, place) else { return };
         let noted = match meaning {
-            Mismatch::Damage => &self.wrong().bad,
-            Mismatch::MayBeReused => &self.wrong().suspect,
+            Mismatch::Damage => &self.read_errors().bad,
+            Mismatch::MayBeReused => &self.read_errors().suspect,
             Mismatch::EndOfLog => return,
         };
         let mut noted = noted.lock();
@@ -123,7 +126,7 @@ impl Pool {
             return self.note_bad(bp, place, meaning);
         }
         let Some(place) = self.bookmark(bp, place) else { return };
-        let mut lost = self.wrong().lost.lock();
+        let mut lost = self.read_errors().lost.lock();
         if lost.len() < MOST {
             lost.insert(place, bp.allocation_birth());
         }

@@ -51,8 +51,11 @@ impl Pool {
     pub fn status(&self) -> PoolHealth {
         let tree = self.tree();
         let errors = self.counters().errors().into_iter().collect();
-        let now = Now { errors, hung: self.hung_leaves(), refused: tree.refused_devices() };
-        PoolHealth { standstill: self.standstill(), ..health(&tree.config(), &tree.found(), now) }
+        let now = Now { errors, hung: self.devices().hung(), refused: tree.refused_devices() };
+        PoolHealth {
+            standstill: self.suspension().standstill(),
+            ..health(&tree.config(), &tree.found(), now)
+        }
     }
 }
 

@@ -55,57 +55,9 @@ impl Drop for FailingWrite {
 }
 
 impl Pool {
-    /// Sets whether failing writes wait; with `None` their errors are returned.
-    pub fn set_failmode(&self, mode: Option<FailMode>) {
-        self.suspension().0.send_modify(|state| state.mode = mode);
-    }
-
-    /// The mode in effect.
-    pub fn failmode(&self) -> Option<FailMode> {
-        self.suspension().0.borrow().mode
-    }
-
     /// Whether reads through this view may wait for failed devices.
     pub fn reads_wait(&self) -> bool {
         !matches!(self.waits(), Waits::Briefly | Waits::Never)
-    }
-
-    /// Why the pool is suspended, if it is.
-    pub fn suspended(&self) -> Option<Suspended> {
-        self.suspension().0.borrow().suspended.clone()
-    }
-
-    /// Retries all waiting operations.
-    pub fn resume(&self) {
-        self.suspension().0.send_modify(|state| state.tries += 1);
-    }
-
-    /// Fails all waiting operations, and all that would wait later.
-    pub fn give_up_suspended(&self) {
-        self.suspension().0.send_modify(|state| state.is_given_up = true);
-    }
-
-    /// Records that no txg will be written any more.
-    pub fn note_stopped(&self) {
-        self.suspension().0.send_modify(|state| state.is_stopped = true);
-    }
-
-    /// Why the pool accepts no changes, if so.
-    pub fn standstill(&self) -> Option<Standstill> {
-        let state = self.suspension().0.borrow();
-        match (&state.suspended, state.mode) {
-            _ if state.is_stopped => Some(Standstill::Stopped),
-            (Some(_), Some(mode)) => Some(Standstill::Suspended(mode)),
-            _ => None,
-        }
-    }
-
-    /// Waits until the pool is suspended or resumed; returns the reason if suspended.
-    pub async fn suspended_or_not(&self, is_suspended: bool) -> Option<Suspended> {
-        let mut states = self.suspension().0.subscribe();
-        // The sender is part of the pool.
-        let state = states.wait_for(|state| state.suspended.is_some() == is_suspended).await;
-        state.ok().and_then(|state| state.suspended.clone())
     }
 
     pub(crate) fn begin_tries(&self) -> Tries {
@@ -181,7 +133,7 @@ impl Pool {
     }
 
     pub(crate) fn does_read_wait(&self) -> bool {
-        match (self.waits(), self.failmode()) {
+        match (self.waits(), self.suspension().failmode()) {
             (_, None) | (Waits::Briefly | Waits::Never, _) => false,
             (Waits::AsClient, Some(mode)) => mode != FailMode::Continue,
             (Waits::AsTxg, Some(_)) => true,
@@ -191,7 +143,7 @@ impl Pool {
     /// Whether a block is unreadable only because of failing devices. Without a [`FailMode`] errors are
     /// final.
     pub(crate) async fn may_be_back(&self, bp: &Blkptr) -> bool {
-        self.failmode().is_some() && !self.reaches(bp).await
+        self.suspension().failmode().is_some() && !self.reaches(bp).await
     }
 
     /// Whether enough devices work to read a copy: if so, an unreadable block is lost.

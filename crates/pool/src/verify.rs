@@ -19,7 +19,7 @@ mod examine;
 pub(crate) mod targets;
 
 use crate::batches::cut;
-use crate::heal::Healed;
+use crate::heal::{Healed, Repair};
 use crate::mismatch::Mismatch;
 use crate::pool::Pool;
 use crate::zbookmark::Zbookmark;
@@ -81,18 +81,11 @@ impl Pool {
     /// items.
     ///
     /// A missing device is reported only for blocks that can't be rebuilt without it; lagging leaves
-    /// ([`Pool::lagging_leaves`]) are not reported. If the tree is no longer whole
+    /// ([`crate::Lacking::lagging`]) are not reported. If the tree is no longer whole
     /// ([`Pool::has_whole_tree`]), nothing is.
     #[boxed]
     pub async fn verify_many(&self, blocks: Vec<VerifyItem>) -> Vec<Finding> {
         self.examine(blocks, false).await.0
-    }
-
-    /// As [`Pool::verify_many`], but repairs bad copies and notes lost ones. The blocks must stay in place,
-    /// as for [`Pool::heal_many`].
-    #[boxed]
-    pub async fn scrub_many(&self, blocks: Vec<VerifyItem>) -> (Vec<Finding>, Healed) {
-        self.examine(blocks, true).await
     }
 
     async fn examine(&self, blocks: Vec<VerifyItem>, heals: bool) -> (Vec<Finding>, Healed) {
@@ -131,6 +124,15 @@ impl Pool {
             findings.clear();
         }
         (findings, all.healed)
+    }
+}
+
+impl Repair<'_> {
+    /// As [`Pool::verify_many`], but repairs bad copies and notes lost ones. The blocks must stay in place,
+    /// as for [`Repair::heal`].
+    #[boxed]
+    pub async fn scrub(&self, blocks: Vec<VerifyItem>) -> (Vec<Finding>, Healed) {
+        self.0.examine(blocks, true).await
     }
 }
 

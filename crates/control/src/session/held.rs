@@ -361,7 +361,7 @@ impl Session {
     pub async fn resume(&self, name: &str, what: &str) -> Result<(), ControlError> {
         let Some(pool) = self.held_by_name(name) else { return Ok(()) };
         let view = pool.engine.pool();
-        if view.suspended().is_none() {
+        if view.suspension().suspended().is_none() {
             return Ok(());
         }
         let config = view.tree().config();
@@ -373,13 +373,13 @@ impl Session {
             let back = returning(&pool.engine, &places, &leaves).await.unwrap_or_default();
             resume_with(&pool.engine, back);
             loop {
-                view.suspended_or_not(false).await;
+                view.suspension().suspended_or_not(false).await;
                 // An earlier operation may still fail.
                 self.runtime().sleep(SETTLING).await;
-                if view.suspended().is_none() {
+                if view.suspension().suspended().is_none() {
                     break;
                 }
-                view.resume();
+                view.suspension().resume();
             }
         };
         let done = self.runtime().timeout(RESUMING_PATIENCE, goes_on).await;

@@ -148,7 +148,8 @@ impl Clones {
         let Some(value) = entries.get(key).await? else { return Ok(true) };
         // Better a leak than a free under another owner.
         let Some(count) = brt_count(&value, endian) else {
-            pool.note_leak(pool.tree().vdevs().dsize(bp), &"nobody knows how many files share it");
+            pool.read_errors()
+                .note_leak(pool.tree().vdevs().dsize(bp), &"nobody knows how many files share it");
             return Ok(false);
         };
         let dsize = pool.tree().vdevs().dsize(bp);

@@ -17,12 +17,12 @@ use crate::space::map_edit::{SpaceMapChange, SpaceMapEdit};
 const LOG_BLOCK_BYTES: u32 = 4 << 10;
 
 pub(crate) fn has_missed(context: &SyncContext) -> bool {
-    context.engine.carried.lock().missed != context.syncing.pool.missed()
+    context.engine.carried.lock().missed != context.syncing.pool.lacking().all()
 }
 
 /// Updates DTLs.
 pub(crate) async fn write_missed(context: &mut SyncContext) -> Result<()> {
-    let missed = context.syncing.pool.missed();
+    let missed = context.syncing.pool.lacking().all();
     let noted = std::mem::replace(&mut context.engine.carried.lock().missed, missed.clone());
     for (leaf, runs) in missed.iter().filter(|(leaf, runs)| noted.get(leaf) != Some(runs)) {
         write_log(context, *leaf, runs).await?;

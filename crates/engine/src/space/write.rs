@@ -69,7 +69,7 @@ async fn replace_lost(context: &mut SyncContext, maps: &mut SpaceMaps, is_logged
             let edit = context.edit();
             if let Err(why) = SpaceMapEdit::new(&edit, old, ashift(context, vdev)).free().await {
                 let what = format!("the object {} of a space map that can't be read stays: {why}", old.0);
-                context.syncing.pool.note_aside(what);
+                context.syncing.pool.read_errors().note_aside(what);
             }
         }
         let map = space_map(context, maps, vdev, place.index).await?;

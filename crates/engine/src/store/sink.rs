@@ -110,7 +110,7 @@ impl PoolSink {
             let context = ReadContext::new(props.place);
             if !dedup.verify || pool.read(&found, &context).await.is_ok_and(|known| known == data) {
                 tables.lock().await.share(&mos, pool, &found).await?;
-                pool.bring_shared(allocator, &found, props.place, *txg).await;
+                pool.repair().bring_shared(allocator, &found, props.place, *txg).await;
                 return Ok(Written { bp: found, keeps_place: false });
             }
         }
@@ -249,10 +249,10 @@ impl BlockSink for PoolSink {
     /// Adds an owner, in place of `old`.
     async fn share(&self, bp: &Blkptr, (object, block): (ObjectId, BlockId), old: &Blkptr) -> Result<Blkptr> {
         let syncing = &self.syncing;
-        if syncing.pool.may_lack(bp) {
+        if syncing.pool.lacking().may_lack(bp) {
             let place = Zbookmark { dataset: self.policy.dataset, object, level: 0, block };
             let _room = syncing.in_flight.enter(bp.psize().0 as usize).await;
-            syncing.pool.bring_shared(&syncing.allocator, bp, place, syncing.txg).await;
+            syncing.pool.repair().bring_shared(&syncing.allocator, bp, place, syncing.txg).await;
         }
         if let Some(tables) = syncing.tables.as_ref().filter(|_| !bp.is_embedded()) {
             tables.fetch(&syncing.pool, &[*bp]).await?;

@@ -94,7 +94,7 @@ async fn replay_log(engine: &Engine, pending: PendingReplay, now: Timestamp) -> 
             done => done,
         };
         if let Some(object) = account.note(record, done) {
-            engine.pool().note_lacking(pending.dataset.live().on_disk().dataset_id(), object);
+            engine.pool().read_errors().note_lacking(pending.dataset.live().on_disk().dataset_id(), object);
         }
         if index % RECORDS_PER_GROUP == RECORDS_PER_GROUP - 1 {
             engine.sync_all().await?;

@@ -134,7 +134,7 @@ impl World {
         self.set("zfs_scan_suspend_progress", 0);
         let done = run_scan(&self.engine, &|_| {}).await.unwrap();
         assert!(done.incomplete.is_empty() && done.errors == 0, "{done:?}");
-        assert!(self.engine.pool().behind().is_empty());
+        assert!(self.engine.pool().lacking().behind().is_empty());
     }
 
     fn set(&self, name: &str, value: u64) {

@@ -175,7 +175,7 @@ fn abort_a_pass(pass: Pass, slow: Slow) {
         engine.sync_all().await.unwrap();
         assert!(device.under_way() > 0, "it is still at work");
         // An export waits for the device.
-        engine.pool().idle().await;
+        engine.pool().devices().idle().await;
         assert_eq!(device.under_way(), 0);
         assert!(content(&rt, &device.inner, b"a").await.unwrap() == data);
     };
@@ -206,7 +206,7 @@ fn abort_a_resilver(how: Resilver) {
         let device = NewDevice { path: "new".into(), device: Arc::new(new.clone()), is_file: false };
         let disk = engine.pool().tree().vdevs().top(VdevId(0)).unwrap().guid;
         attach(&engine, disk, device, how).await.unwrap();
-        engine.pool().idle().await;
+        engine.pool().devices().idle().await;
         let filling: AbortOnDrop<()> = {
             let engine = engine.clone();
             rt.spawn(async move {
@@ -230,7 +230,7 @@ fn abort_a_resilver(how: Resilver) {
             rounds += 1;
             rt.sleep(MS / 10).await;
         }
-        engine.pool().idle().await;
+        engine.pool().devices().idle().await;
         rt.sleep(MS).await;
         assert!(rounds > 0, "nothing was under way");
         // Later txgs release their predecessors.

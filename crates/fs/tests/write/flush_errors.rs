@@ -187,7 +187,7 @@ fn a_mirror_side_that_lost_a_flush_is_whole_after_a_resilver() {
             let fail = || disks[0].fail_flush(0);
             let acknowledged = commit_beside_txg(&rt, &stage, fail, after_ms).await;
             assert_eq!(acknowledged.len(), 2, "the other side has all");
-            assert!(!stage.engine.pool().missed().is_empty());
+            assert!(!stage.engine.pool().lacking().all().is_empty());
             stage.engine.sync_all().await.unwrap();
             let scanned = cenote_tasks::run_scan(&stage.engine, &|_| {}).await.unwrap();
             assert_eq!((scanned.complete.len(), scanned.errors), (1, 0), "{scanned:?}");
@@ -230,12 +230,12 @@ fn whichever_flush_fails_nothing_acknowledged_is_lost() {
                 if is_mirror {
                     drop(cenote_tasks::run_scan(&stage.engine, &|_| {}).await.unwrap());
                     stage.engine.sync_all().await.unwrap();
-                    if !stage.engine.pool().behind().is_empty() {
+                    if !stage.engine.pool().lacking().behind().is_empty() {
                         // After a failed flush the next resilver completes it.
                         drop(cenote_tasks::run_scan(&stage.engine, &|_| {}).await.unwrap());
                         stage.engine.sync_all().await.unwrap();
                     }
-                    assert!(stage.engine.pool().behind().is_empty(), "flush {nth}");
+                    assert!(stage.engine.pool().lacking().behind().is_empty(), "flush {nth}");
                 }
                 drop(stage);
                 let mos = import_from(&rt, disks[0].after_power_cut()).await;

@@ -80,7 +80,7 @@ impl Stage {
         let device =
             |vdev: usize, index: usize| Arc::new(disks.0[first[vdev] + index].1.clone()) as Arc<dyn Device>;
         let engine = create_on(rt, layout, device).await;
-        engine.pool().set_failmode(mode);
+        engine.pool().suspension().set_failmode(mode);
         let fs = FsWriter::open(engine.dataset(POOL).await.unwrap(), FsOptions::default()).await.unwrap();
         let object = {
             let _hold = engine.hold().await.unwrap();
@@ -153,14 +153,14 @@ fn a_pool_whose_devices_fail_waits_and_loses_nothing() {
                     disks.fail(ops);
                     rt.sleep(SECOND * 20).await;
                     let pool = stage.engine.pool();
-                    let is_done = pool.suspended().is_none();
+                    let is_done = pool.suspension().suspended().is_none();
                     assert!(fail_after_ms > 0 || !is_done, "{place}: is not suspended");
                     // Meanwhile clients continue in memory.
                     stage.write(5, 15).await;
                     disks.heal();
-                    pool.resume();
+                    pool.suspension().resume();
                     assert!(syncing.await.unwrap().is_ok(), "{place}");
-                    assert_eq!(pool.suspended(), None, "{place}");
+                    assert_eq!(pool.suspension().suspended(), None, "{place}");
                     let parts = [(0, 10), (1, 11), (2, 12), (3, 13)];
                     assert_has(&disks.cut(&rt).await, &parts, &place).await;
                     stage.engine.sync_all().await.unwrap();
@@ -215,7 +215,7 @@ fn commands_are_refused_and_clients_too_if_the_pool_is_to_continue() {
             }
             assert!(rt.now() - began < SECOND * 5);
             disks.heal();
-            stage.engine.pool().resume();
+            stage.engine.pool().suspension().resume();
             syncing.await.unwrap().unwrap();
             stage.fs.commit(Some(stage.object)).await.unwrap();
             assert_has(&disks.cut(&rt).await, &[(0, 7)], "after that").await;
@@ -232,7 +232,7 @@ fn who_gives_up_waiting_gets_the_error() {
         disks.fail(&[Op::Write]);
         let syncing = stage.sync_aside(&rt);
         rt.sleep(SECOND).await;
-        stage.engine.pool().give_up_suspended();
+        stage.engine.pool().suspension().give_up();
         let done = syncing.await.unwrap();
         assert!(matches!(done, Err(DatasetError::Stopped { .. })), "{done:?}");
         disks.heal();

@@ -257,7 +257,7 @@ fn a_pool_goes_on_without_its_history_or_its_deferred_frees() {
             for _ in 0..4 {
                 engine.force_sync().await.unwrap_or_else(|error| panic!("{name}: {error}"));
             }
-            assert!(!engine.pool().take_aside().is_empty(), "{name}: nobody was told");
+            assert!(!engine.pool().read_errors().take_aside().is_empty(), "{name}: nobody was told");
         }
     });
 }
@@ -290,7 +290,7 @@ fn what_is_lost_before_a_txg_is_written_is_confined_to_its_object() {
         }
         engine.cache().set_budget(0);
         engine.sync_all().await.unwrap();
-        let told = engine.pool().take_aside();
+        let told = engine.pool().read_errors().take_aside();
         assert!(told.len() == 1 && told[0].contains(&format!("object {}", large.0)), "{told:?}");
         // From now on operations report the error.
         let error = write(large, L1_SPAN, noise(5, RECORD)).await.unwrap_err();
@@ -370,7 +370,7 @@ fn a_gang_block_whose_header_is_lost_stops_nobody_when_it_is_freed() {
         for round in 0..4 {
             engine.force_sync().await.unwrap_or_else(|error| panic!("txg {round}: {error}"));
         }
-        assert!(!engine.pool().take_aside().is_empty(), "nobody was told");
+        assert!(!engine.pool().read_errors().take_aside().is_empty(), "nobody was told");
         make(&engine, &fs, "after", &[(0, noise(8, RECORD))]).await.unwrap();
         engine.sync_all().await.unwrap();
         let leaked = leaked_bytes(&engine.mos().await.unwrap()).await;

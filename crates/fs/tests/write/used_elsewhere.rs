@@ -130,7 +130,7 @@ async fn use_apart(rt: &Runtime, [a, b]: &[Arc<MemoryDevice>; 2], txgs: u64) {
 
 /// The first missing txg of each leaf.
 fn behind_from(engine: &Engine) -> Vec<Txg> {
-    engine.pool().behind().values().map(|txgs| txgs.0).collect()
+    engine.pool().lacking().behind().values().map(|txgs| txgs.0).collect()
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_mirror_side_that_was_used_elsewhere_is_brought_everything() {
             assert_eq!(blamed.count(), 0, "{txgs} txgs");
             let done = run_scan(&engine, &|_| {}).await.unwrap();
             assert_eq!((done.complete.len(), done.errors), (1, 0), "{done:?}");
-            assert!(engine.pool().behind().is_empty());
+            assert!(engine.pool().lacking().behind().is_empty());
             leave(&rt, engine).await;
             assert_eq!([unreadable(&rt, a).await, unreadable(&rt, b).await], [0, 0], "{txgs} txgs");
         });
@@ -249,12 +249,12 @@ fn a_device_whose_log_cannot_be_read_lacks_everything() {
         drop((mos, config));
 
         let engine = start(&rt, &[a, b]).await;
-        let behind = engine.pool().behind();
+        let behind = engine.pool().lacking().behind();
         assert_eq!(behind.get(&leaf).map(|txgs| txgs.0), Some(TXG_INITIAL), "{behind:?}");
         let done = run_scan(&engine, &|_| {}).await.unwrap();
         assert_eq!((&done.complete[..], done.errors), (&[leaf][..], 0), "{done:?}");
         leave(&rt, engine).await;
-        assert!(start(&rt, &[a, b]).await.pool().behind().is_empty());
+        assert!(start(&rt, &[a, b]).await.pool().lacking().behind().is_empty());
         assert_eq!(unreadable(&rt, a).await, 0);
     });
 }

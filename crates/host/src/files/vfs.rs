@@ -39,7 +39,7 @@ impl Vfs for Files {
 
     async fn stuck(&self) {
         match self.head() {
-            Tree::Live(engine, _) => _ = engine.pool().suspended_or_not(true).await,
+            Tree::Live(engine, _) => _ = engine.pool().suspension().suspended_or_not(true).await,
             Tree::Fixed(_) | Tree::Snapshot(..) => std::future::pending().await,
         }
     }

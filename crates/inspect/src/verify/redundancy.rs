@@ -50,7 +50,7 @@ impl fmt::Display for WeakVdev {
 
 /// The vdevs of a pool that have lost redundancy.
 pub(super) fn weak_vdevs(pool: &Pool) -> Vec<WeakVdev> {
-    let lagging = pool.lagging_leaves();
+    let lagging = pool.lacking().lagging();
     let health = pool.status();
     let configs = pool.tree().config();
     let weak = |top: &VdevStatus| {
@@ -63,7 +63,7 @@ pub(super) fn weak_vdevs(pool: &Pool) -> Vec<WeakVdev> {
 /// Leaves that lack data which a resilver can restore. Truncated devices are excluded: they are out of use
 /// until they are whole.
 pub(super) fn resilverable(pool: &Pool) -> Vec<Guid> {
-    let mut leaves = pool.lagging_leaves();
+    let mut leaves = pool.lacking().lagging();
     pool.status().root.walk(&mut |vdev| {
         if vdev.trouble == Some(Trouble::TooSmall) {
             leaves.retain(|leaf| *leaf != vdev.guid);
@@ -108,7 +108,7 @@ fn weak_vdev(pool: &Pool, lagging: &[Guid], config: &VdevConfig, top: &VdevStatu
 
 /// Why a device lacks data; `None` if it does not.
 fn unsound_state(pool: &Pool, lagging: &[Guid], leaf: &VdevStatus) -> Option<String> {
-    let missed = pool.missing_txgs(leaf.guid);
+    let missed = pool.lacking().of_leaf(leaf.guid);
     Some(match (leaf.state, &leaf.trouble) {
         (VdevState::Unavailable, Some(Trouble::CannotOpen { .. } | Trouble::MissingDevice)) => {
             "is missing".into()

@@ -413,11 +413,14 @@ impl History {
             run_rebuild(&engine, &|_| {}).await.map_err(failed("rebuild"))?;
             let expanded = run_expansion(&engine, &|_| {}).await.map_err(failed("expansion"))?;
             run_scan(&engine, &|_| {}).await.map_err(failed("scan"))?;
-            if expanded == Expanded::Done && engine.pool().behind().is_empty() {
+            if expanded == Expanded::Done && engine.pool().lacking().behind().is_empty() {
                 break;
             }
             if round == ROUNDS {
-                return Err(format!("after {round} rounds: {expanded:?}, {:?}", engine.pool().behind()));
+                return Err(format!(
+                    "after {round} rounds: {expanded:?}, {:?}",
+                    engine.pool().lacking().behind()
+                ));
             }
         }
         start_scrub(&engine, Txg(0)).await.map_err(failed("scrub"))?;
@@ -425,7 +428,7 @@ impl History {
         mend(&engine).await.map_err(failed("mend"))?;
         self.accuses_nobody_else()?;
         engine.sync_all().await.map_err(failed("sync"))?;
-        let behind = engine.pool().behind();
+        let behind = engine.pool().lacking().behind();
         if scanned.errors > 0 || !scanned.incomplete.is_empty() || !behind.is_empty() {
             return Err(format!("{scanned:?}, behind: {behind:?}"));
         }

@@ -119,7 +119,7 @@ async fn reopen(
 fn missed(mos: &Mos) -> BTreeSet<u64> {
     let config = mos.pool().tree().config();
     let leaves = config.vdevs.iter().flat_map(|vdev| vdev.leaves());
-    let runs = leaves.flat_map(|leaf| mos.pool().missing_txgs(leaf.guid));
+    let runs = leaves.flat_map(|leaf| mos.pool().lacking().of_leaf(leaf.guid));
     runs.flat_map(|(Txg(first), Txg(last))| first..=last).collect()
 }
 
@@ -179,7 +179,7 @@ fn a_hung_disk_is_waited_for_once() {
         let waited = rt.now().since(before);
         assert!(waited < Duration::from_secs(400 * victims.len() as u64), "it took {waited:?}");
         let pool = lab.engine.mos().await.unwrap().pool().clone();
-        assert_eq!(pool.hung_leaves().len(), victims.len());
+        assert_eq!(pool.devices().hung().len(), victims.len());
         assert_eq!(pool.status().state(), VdevState::Degraded);
         let (images, world) = lab.finish().await;
         reopen(&rt, layout, &images, &[], &world).await;
@@ -219,7 +219,7 @@ pub async fn cut_while(
     lab.disks.take_journal();
     let (before, world) = (lab.disks.images(), lab.worker.world().clone());
     if victims.len() == layout.disk_count() {
-        lab.engine.pool().set_failmode(Some(FailMode::Wait));
+        lab.engine.pool().suspension().set_failmode(Some(FailMode::Wait));
     }
     lab.strike(victims, faults);
     drop(lab.worker);

@@ -120,7 +120,7 @@ fn what_a_slow_reader_finds_damaged_is_held_against_the_disk_once_it_is_certain(
         }
         read_all(&objset).await;
         assert_eq!(errors(&engine), 0, "the disk was blamed before anything was certain");
-        assert!(engine.pool().has_found_wrong(), "nothing was read from the first disk");
+        assert!(engine.pool().read_errors().has_found_wrong(), "nothing was read from the first disk");
         mend(&engine).await.unwrap();
         assert!(errors(&engine) > 0, "it is damage: the snapshot is there still");
         engine.pool().counters().clear(None);
@@ -129,7 +129,7 @@ fn what_a_slow_reader_finds_damaged_is_held_against_the_disk_once_it_is_certain(
             mend(&engine).await.unwrap();
         }
         read_all(&objset).await;
-        assert!(!engine.pool().has_found_wrong(), "it has been mended");
+        assert!(!engine.pool().read_errors().has_found_wrong(), "it has been mended");
         drop(worker);
     });
 }

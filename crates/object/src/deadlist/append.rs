@@ -187,7 +187,7 @@ impl<'a> BlockLists<'a> {
                 // Their loss was reported when the list's entries were read.
                 Err(error) if error.is_damage() => {
                     let what = format!("the lists that list {id} names stay: {error}");
-                    self.mos.view().pool().note_aside(what);
+                    self.mos.view().pool().read_errors().note_aside(what);
                 }
                 Err(error) => return Err(error),
             }
@@ -304,7 +304,7 @@ impl<'a> BlockLists<'a> {
         match read {
             Ok(read) => Ok(Some(read)),
             Err(error) if error.is_damage() => {
-                self.mos.view().pool().note_unlisted(bytes, &error);
+                self.mos.view().pool().read_errors().note_unlisted(bytes, &error);
                 Ok(None)
             }
             Err(error) => Err(error),

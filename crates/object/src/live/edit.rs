@@ -296,7 +296,7 @@ impl Edit {
         let Some(last) = (blocks.len() as u64).checked_sub(1) else { return Ok(()) };
         self.reach(object, &head, first, BlockId(first.0.saturating_add(last))).await?;
         let pool = self.live.on_disk().pool().clone();
-        let lacking = blocks.iter().filter(|bp| pool.may_lack(bp)).map(|bp| bp.psize().0);
+        let lacking = blocks.iter().filter(|bp| pool.lacking().may_lack(bp)).map(|bp| bp.psize().0);
         let lacking_bytes: u64 = lacking.sum();
         self.layer.change(object, Some(head), |changed| {
             changed.lacking_bytes += lacking_bytes;

@@ -75,7 +75,8 @@ pub struct Suspended {
     pub why: Arc<str>,
 }
 
-pub(crate) struct Suspension(pub(super) watch::Sender<State>);
+/// Whether a pool waits for its devices. Shared by all views.
+pub struct Suspension(pub(super) watch::Sender<State>);
 
 #[derive(Default)]
 pub(super) struct State {
@@ -92,5 +93,55 @@ pub(super) struct State {
 impl Default for Suspension {
     fn default() -> Suspension {
         Suspension(watch::Sender::new(State::default()))
+    }
+}
+
+impl Suspension {
+    /// Sets whether failing writes wait; with `None` their errors are returned.
+    pub fn set_failmode(&self, mode: Option<FailMode>) {
+        self.0.send_modify(|state| state.mode = mode);
+    }
+
+    /// The mode in effect.
+    pub fn failmode(&self) -> Option<FailMode> {
+        self.0.borrow().mode
+    }
+
+    /// Why the pool is suspended, if it is.
+    pub fn suspended(&self) -> Option<Suspended> {
+        self.0.borrow().suspended.clone()
+    }
+
+    /// Retries all waiting operations.
+    pub fn resume(&self) {
+        self.0.send_modify(|state| state.tries += 1);
+    }
+
+    /// Fails all waiting operations, and all that would wait later.
+    pub fn give_up(&self) {
+        self.0.send_modify(|state| state.is_given_up = true);
+    }
+
+    /// Records that no txg will be written any more.
+    pub fn note_stopped(&self) {
+        self.0.send_modify(|state| state.is_stopped = true);
+    }
+
+    /// Why the pool accepts no changes, if so.
+    pub fn standstill(&self) -> Option<Standstill> {
+        let state = self.0.borrow();
+        match (&state.suspended, state.mode) {
+            _ if state.is_stopped => Some(Standstill::Stopped),
+            (Some(_), Some(mode)) => Some(Standstill::Suspended(mode)),
+            _ => None,
+        }
+    }
+
+    /// Waits until the pool is suspended or resumed; returns the reason if suspended.
+    pub async fn suspended_or_not(&self, is_suspended: bool) -> Option<Suspended> {
+        let mut states = self.0.subscribe();
+        // The sender is part of the pool.
+        let state = states.wait_for(|state| state.suspended.is_some() == is_suspended).await;
+        state.ok().and_then(|state| state.suspended.clone())
     }
 }

@@ -34,7 +34,7 @@ impl Pool {
                 Some(vdevs.deflate(dva.vdev, asize))
             });
             let headers: u64 = headers.sum();
-            self.note_leak(vdevs.dsize(bp).saturating_sub(headers), &lost);
+            self.read_errors().note_leak(vdevs.dsize(bp).saturating_sub(headers), &lost);
             Ok(())
         };
         self.each_address(bp, ctx, leaks, |dva, birth| space.free(dva, birth, txg)).await

@@ -23,6 +23,7 @@ use crate::context::ReadContext;
 use crate::crypt::{self, DatasetKey};
 use crate::error::{PoolError, Result};
 use crate::gang::MAX_GANG_DEPTH;
+use crate::heal::Repair;
 use crate::pool::Pool;
 use crate::vdev::unflushed::Stake;
 use crate::vdev::write::{Durable, How};
@@ -59,7 +60,7 @@ pub enum Restored {
     Mismatch,
 }
 
-impl Pool {
+impl Repair<'_> {
     /// Writes a block's copies anew, if `kept` is its content; [`Pool::flush`] makes that durable. A clear
     /// block of an encrypted dataset needs the key.
     ///
@@ -86,14 +87,16 @@ impl Pool {
             }
         };
         for stored in candidates {
-            if stored.len() as u64 == bp.psize().0 && self.matches(*bp, &stored, place, 0).await? {
-                self.rewrite(*bp, &stored, place, 0).await?;
+            if stored.len() as u64 == bp.psize().0 && self.0.matches(*bp, &stored, place, 0).await? {
+                self.0.rewrite(*bp, &stored, place, 0).await?;
                 return Ok(Restored::Written);
             }
         }
         Ok(Restored::Mismatch)
     }
+}
 
+impl Pool {
     /// Whether these bytes are the block's.
     fn matches<'a>(
         &'a self,

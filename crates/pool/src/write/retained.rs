@@ -31,7 +31,7 @@ const RETAINED_BYTES_MAX: u64 = 128 << 20;
 
 impl Pool {
     pub(super) async fn retain(&self, dvas: &[Dva], bytes: &Bytes, txg: Txg) {
-        if self.failmode().is_none() {
+        if self.suspension().failmode().is_none() {
             return;
         }
         let is_much = {
@@ -83,7 +83,7 @@ impl Pool {
         let mut tries = self.begin_tries();
         while let Err(error) = self.flush(txg).await {
             let can_be_repeated = !self.retained().blocks.lock().is_partial && self.forget_lost(txg);
-            if self.failmode().is_none() || !can_be_repeated {
+            if self.suspension().failmode().is_none() || !can_be_repeated {
                 return Err(error);
             }
             self.wait_out(&mut tries, txg, error).await?;

@@ -101,7 +101,7 @@ fn a_copy_that_cannot_be_written_is_left_behind_and_new_ones_go_elsewhere() {
         let lost = *lab.disks.keys().next().unwrap();
         lab.disks[&lost].faulty.add(Fault::error(Op::Write));
         lab.pool.write_kept(FIRST_TXG).await.unwrap();
-        assert!(lab.pool.missed().contains_key(&lost), "{:?}", lab.pool.missed());
+        assert!(lab.pool.lacking().all().contains_key(&lost), "{:?}", lab.pool.lacking().all());
         assert_reads(&lab.without(&[lost]).await, &blocks, "from the other copy").await;
 
         let pool = lab.without(&[lost]).await;

@@ -118,7 +118,7 @@ fn disks_that_fail_are_blamed_and_what_they_missed_is_remembered() {
             for (bp, data) in &written {
                 assert_eq!(lab.pool.read(bp, &ReadContext::default()).await.unwrap(), data, "{layout:?}");
             }
-            let missed = lab.pool.missed();
+            let missed = lab.pool.lacking().all();
             check_missed(layout, &missed, &bad);
             let runs = [(Txg(4), Txg(5)), (Txg(7), Txg(7))];
             assert!(missed.values().all(|missed| missed[..] == runs), "{missed:?}");
@@ -138,7 +138,7 @@ fn absent_disks_miss_what_is_written_without_them() {
             lab.pool = lab.without(&lost).await;
             let written = write_some(&lab, seed, Txg(6)).await;
             check_all(&lab, &written, &ReadContext::default()).await;
-            let missed = lab.pool.missed();
+            let missed = lab.pool.lacking().all();
             check_missed(layout, &missed, &lost);
             assert!(missed.values().all(|runs| runs[..] == [(Txg(6), Txg(6))]), "{missed:?}");
         });
@@ -197,7 +197,7 @@ fn a_flush_fails_only_if_a_vdev_may_lack_blocks() {
                 assert!(matches!(flushed, Err(PoolError::Unavailable { .. })), "{layout:?}, {asked}");
                 lab.disks.values().for_each(|disk| disk.faulty.heal());
             }
-            let missed = lab.pool.missed();
+            let missed = lab.pool.lacking().all();
             assert_eq!(missed.len(), bad.len());
             assert!(missed.values().all(|runs| runs[..] == [(FIRST_TXG, FIRST_TXG)]), "{missed:?}");
             assert!(lab.pool.flush(Txg(FIRST_TXG.0 + 1)).await.is_ok(), "it has lost nothing");

@@ -82,7 +82,7 @@ fn every_layout_compression_and_checksum() {
                 }
             }
             check_all(&lab, &written, &ReadContext::default()).await;
-            assert!(lab.pool.missed().is_empty());
+            assert!(lab.pool.lacking().all().is_empty());
             let stored: u64 = written.iter().map(|(bp, _)| bp.asize().0).sum();
             assert_eq!(lab.allocated_bytes(), stored, "{layout:?}");
         });

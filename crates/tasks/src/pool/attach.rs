@@ -68,10 +68,10 @@ pub async fn evacuate(engine: &Engine, old: Guid, device: NewDevice) -> Result<(
         let why = "it is not in use, or lacks data itself; use 'zpool replace'";
         return Err(DatasetError::unsuitable(pool.name(), why));
     }
-    pool.set_read_first(old, true);
+    pool.devices().set_read_first(old, true);
     let joined = join(engine, old, Newcomer::Replacement(device), Resilver::Healing).await;
     if joined.is_err() {
-        pool.set_read_first(old, false);
+        pool.devices().set_read_first(old, false);
     }
     joined
 }

@@ -151,7 +151,7 @@ async fn leave_sync(context: &mut SyncContext, guid: Guid, from: Option<Guid>) -
     let (device, path) = (pool.tree().device(guid), path_of(context, guid));
     let (leaf, stays) = take_child(parent, guid).ok_or_else(|| refused("no such device in pool"))?;
     // Cancels an evacuation's read order.
-    parent.children.iter().for_each(|child| pool.set_read_first(child.guid, false));
+    parent.children.iter().for_each(|child| pool.devices().set_read_first(child.guid, false));
     let mut renamed = BTreeMap::new();
     if parent.children.len() == 1 {
         if is_top {

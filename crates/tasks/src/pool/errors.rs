@@ -28,7 +28,7 @@ use cenote_object::{DatasetError, Edit, NewZap, Result, Zap, ZapEdit, ZapValue};
 /// Logs blocks that have become unreadable since the last call.
 #[boxed]
 pub(crate) async fn note_lost(engine: &Engine) -> Result<()> {
-    let lost = engine.pool().take_lost();
+    let lost = engine.pool().read_errors().take_lost();
     if lost.is_empty() {
         return Ok(());
     }

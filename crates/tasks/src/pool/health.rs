@@ -89,7 +89,7 @@ pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
         runtime.sleep(LOOK_INTERVAL).await;
         let Ok(engine) = engine.upgrade() else { return };
         let has_time = look.is_multiple_of(LOOKS_FOR_REMOVED);
-        let is_suspended = engine.pool().suspended().is_some();
+        let is_suspended = engine.pool().suspension().suspended().is_some();
         if std::mem::replace(&mut was_suspended, is_suspended) || is_suspended {
             watch.pass_over(&engine);
         }
@@ -103,7 +103,12 @@ pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
             // A failing pool reports errors to its users; failures here are retried.
             watch.look(&engine, &surroundings).await.ok();
             mend(&engine).await.ok();
-            engine.pool().take_aside().into_iter().for_each(|what| surroundings.set_aside(&engine, what));
+            engine
+                .pool()
+                .read_errors()
+                .take_aside()
+                .into_iter()
+                .for_each(|what| surroundings.set_aside(&engine, what));
             if has_time {
                 look_for_cut_short(&engine).await.ok();
                 look_for_removed(&engine, &surroundings).await.ok();
@@ -122,10 +127,10 @@ async fn give_up_on_silent(engine: WeakEngine) {
     loop {
         runtime.sleep(LOOK_INTERVAL).await;
         let Ok(pool) = engine.upgrade().map(|engine| engine.pool()) else { return };
-        let silent = pool.unanswering().into_iter().filter(|(_, since)| *since >= UNANSWERED_MAX);
+        let silent = pool.devices().unanswering().into_iter().filter(|(_, since)| *since >= UNANSWERED_MAX);
         silent
             .filter(|(leaf, _)| pool.tree().vdevs().is_expendable(*leaf))
-            .for_each(|(leaf, _)| pool.give_up_on(leaf));
+            .for_each(|(leaf, _)| pool.devices().give_up_on(leaf));
     }
 }
 
@@ -134,7 +139,7 @@ async fn reopen_gone(engine: &Engine, surroundings: &impl Surroundings) {
     let pool = engine.pool();
     let mut gone = Vec::new();
     for (leaf, _) in pool.counters().errors() {
-        if pool.probe(leaf).await == Some(Probe::Gone) {
+        if pool.devices().probe(leaf).await == Some(Probe::Gone) {
             gone.push(leaf);
         }
     }
@@ -154,13 +159,13 @@ pub fn resume_with(engine: &Engine, mut devices: BTreeMap<Guid, FoundDevice>) {
     if !devices.is_empty() {
         pool.tree().reopen(devices);
     }
-    pool.resume();
+    pool.suspension().resume();
 }
 
 /// Takes truncated devices out of use if redundancy allows. Reads alone may not notice: the cache may serve
 /// them all.
 async fn look_for_cut_short(engine: &Engine) -> Result<()> {
-    for leaf in engine.pool().cut_short_leaves().await {
+    for leaf in engine.pool().devices().cut_short().await {
         validate(engine, Some(leaf)).await?;
     }
     Ok(())
@@ -229,7 +234,7 @@ impl Watch {
 
     async fn look(&mut self, engine: &Engine, surroundings: &impl Surroundings) -> Result<()> {
         let (pool, now) = (engine.pool(), engine.runtime().now());
-        let hung = pool.hung_leaves();
+        let hung = pool.devices().hung();
         let counters = pool.counters().errors();
         self.leaves.retain(|leaf, _| counters.iter().any(|(other, _)| other == leaf));
         for (leaf, counts) in counters {
@@ -276,7 +281,7 @@ async fn judge(
     is_often: bool,
     surroundings: &impl Surroundings,
 ) -> Result<()> {
-    match pool.probe(leaf).await {
+    match pool.devices().probe(leaf).await {
         None => Ok(()),
         Some(Probe::Gone) => put_away(engine, pool, leaf, Away::Removed).await,
         Some(Probe::Fails) => {

@@ -97,9 +97,9 @@ pub async fn take_out(engine: &Engine, leaf: Guid, how: Away) -> Result<()> {
             return done;
         }
         // The txg is waiting for it.
-        let is_silent = pool.unanswering().iter().any(|(other, _)| *other == leaf);
+        let is_silent = pool.devices().unanswering().iter().any(|(other, _)| *other == leaf);
         if is_silent && pool.tree().vdevs().is_expendable(leaf) {
-            pool.give_up_on(leaf);
+            pool.devices().give_up_on(leaf);
         }
     }
 }
@@ -117,10 +117,11 @@ pub async fn bring_back(
 ) -> Result<()> {
     let bring = move |engine: Engine| async move {
         // A truncated device would be taken out again.
-        devices.retain(|leaf, device| !engine.pool().is_cut_short(*leaf, device.device.size_bytes()));
+        devices
+            .retain(|leaf, device| !engine.pool().devices().is_cut_short(*leaf, device.device.size_bytes()));
         // It may have been used elsewhere, or be a copy.
         for (leaf, device) in &mut devices {
-            *device = engine.pool().compare_with_siblings(*leaf, device.clone()).await;
+            *device = engine.pool().devices().compare_with_siblings(*leaf, device.clone()).await;
         }
         let task = async move |context: &mut SyncContext| bring_back_sync(context, only, how, devices).await;
         let logs_before = usable_logs(&engine.pool());
@@ -163,7 +164,7 @@ async fn take_out_sync(context: &mut SyncContext, guid: Guid, how: Away) -> Resu
     let mut config = context.config().clone();
     let refused = |why: &str| DatasetError::unsuitable(context.pool().name(), why);
     // No label is being written now: they are as the last txg left them.
-    let identity = if how == Away::Refuted { context.pool().identity(guid).await } else { None };
+    let identity = if how == Away::Refuted { context.pool().devices().identity(guid).await } else { None };
     let leaf = config.vdev_tree.leaf_mut(guid).ok_or_else(|| refused("no such device in pool"))?;
     if leaf.is_taken_out() || context.pool().tree().is_set_aside(guid) {
         return Ok(());
@@ -203,7 +204,7 @@ async fn bring_back_sync(
     if only.is_some_and(|only| !guids.contains(&only)) {
         return Err(DatasetError::unsuitable(context.pool().name(), "no such device in pool"));
     }
-    let (mut has_changed, missed) = (!devices.is_empty(), context.pool().missed());
+    let (mut has_changed, missed) = (!devices.is_empty(), context.pool().lacking().all());
     let mut lacking = Vec::new();
     for guid in guids.into_iter().filter(|guid| only.is_none_or(|only| only == *guid)) {
         let above = parent_of(&config.vdev_tree, guid);

@@ -25,19 +25,19 @@ use crate::pool::errors::note_lost;
 /// A txg could not be written.
 #[boxed]
 pub async fn mend(engine: &Engine) -> Result<()> {
-    if !engine.pool().has_found_wrong() {
+    if !engine.pool().read_errors().has_found_wrong() {
         return Ok(());
     }
     let pool = engine.pool();
-    let (bad, suspect) = (pool.take_bad(), pool.take_suspect());
+    let (bad, suspect) = (pool.read_errors().take_bad(), pool.read_errors().take_suspect());
     if !bad.is_empty() || !suspect.is_empty() {
         // Labels must mark the pool as in use before any repair write.
         engine.force_sync().await?;
         let mos = engine.mos_to_mend().await?;
         let pool = mos.pool().for_class(IoClass::Scrub);
         // Bad copies were counted when read.
-        pool.without_counting().scrub_many(blocks_at(&mos, bad).await).await;
-        pool.scrub_many(blocks_at(&mos, suspect).await).await;
+        pool.without_counting().repair().scrub(blocks_at(&mos, bad).await).await;
+        pool.repair().scrub(blocks_at(&mos, suspect).await).await;
         // Failed flushes show in the counters.
         drop(pool.flush(Txg(pool.uberblock().txg.0 + 1)).await);
     }

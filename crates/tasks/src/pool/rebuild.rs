@@ -140,7 +140,7 @@ pub async fn active(mos: &Mos) -> Result<Vec<(VdevConfig, RebuildPhys)>> {
 
 /// Whether a device in use of the vdev lacks data.
 fn is_needed(pool: &Pool, top: &VdevConfig) -> bool {
-    let behind = pool.behind();
+    let behind = pool.lacking().behind();
     pool.can_rebuild(VdevId(top.id)) && top.leaves().any(|leaf| behind.contains_key(&leaf.guid))
 }
 

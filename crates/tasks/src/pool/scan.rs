@@ -246,7 +246,7 @@ impl Run<'_> {
 
     /// Missing txgs of leaves in use, except failed ones.
     fn behind(&self) -> BTreeMap<Guid, (Txg, Txg)> {
-        let mut behind = self.engine.pool().behind();
+        let mut behind = self.engine.pool().lacking().behind();
         behind.retain(|leaf, _| !self.failed.contains(leaf));
         behind
     }
@@ -284,10 +284,10 @@ impl Run<'_> {
     /// has the txgs in which it went and returned (see `leaves`).
     fn complete(&mut self, scan: &ScanPhys) -> BTreeMap<Guid, Txg> {
         let (mut upto, pool) = (BTreeMap::new(), self.engine.pool());
-        let (last, missed) = (last_txg(scan), pool.missed());
+        let (last, missed) = (last_txg(scan), pool.lacking().all());
         let was_away = |leaf| missed.get(leaf).and_then(|runs| runs.last()).is_some_and(|run| run.1 > last);
         let deferred = deferred(&pool);
-        let behind = pool.behind().into_iter().filter(|(leaf, _)| !deferred.contains(leaf));
+        let behind = pool.lacking().behind().into_iter().filter(|(leaf, _)| !deferred.contains(leaf));
         for (leaf, txgs) in &behind.filter(|_| scan.is_resilver()).collect::<BTreeMap<_, _>>() {
             if self.failed.contains(leaf) || self.has_nonsense {
                 self.failed.insert(*leaf);

@@ -50,8 +50,8 @@ pub async fn set_pool(engine: &Engine, setting: PoolSetting) -> Result<()> {
     };
     engine.run(move |context| Box::pin(async move { set_pool_sync(context, setting).await })).await?;
     // A pool without a failmode is not held open: its commands get errors.
-    if failmode.is_some() && engine.pool().failmode().is_some() {
-        engine.pool().set_failmode(failmode);
+    if failmode.is_some() && engine.pool().suspension().failmode().is_some() {
+        engine.pool().suspension().set_failmode(failmode);
     }
     if stops_trim {
         engine.allocator().set_trims(false);
@@ -70,7 +70,7 @@ pub async fn obey_failmode(engine: &Engine) -> Result<()> {
     let properties = engine.mos().await?.pool_properties().await?;
     let failmode = properties.iter().find(|entry| entry.name == "failmode");
     let failmode = FailMode::of_property(failmode.and_then(|entry| entry.value.as_u64()).unwrap_or(0));
-    engine.pool().set_failmode(Some(failmode));
+    engine.pool().suspension().set_failmode(Some(failmode));
     Ok(())
 }
 

@@ -93,7 +93,7 @@ fn check(engine: &Engine, leaves: &[Guid]) -> Result<()> {
     if meant != leaves.len() || meant == 0 {
         return Err(refused("Device list must include at most one disk from each mirror"));
     }
-    let lagging = pool.lagging_leaves();
+    let lagging = pool.lacking().lagging();
     let mut offline = None;
     pool.status().root.walk(&mut |vdev| {
         if leaves.contains(&vdev.guid) && vdev.state != VdevState::Online {

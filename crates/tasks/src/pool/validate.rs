@@ -27,7 +27,7 @@ pub async fn validate(engine: &Engine, only: Option<Guid>) -> Result<()> {
         pool.tree().config().vdevs.iter().flat_map(VdevConfig::leaves).map(|leaf| leaf.guid).collect();
     let leaves: Vec<Guid> = only.map_or(leaves, |only| vec![only]);
     for leaf in leaves {
-        match pool.identity(leaf).await {
+        match pool.devices().identity(leaf).await {
             None | Some(Identity::Confirmed) => {}
             Some(Identity::Refuted(_)) if pool.tree().vdevs().can_spare(leaf) => {
                 take_out(engine, leaf, Away::Refuted).await?;

@@ -135,13 +135,13 @@ impl Correction {
             let (Some(item), Some((offer, is_whole))) = (items.get(at), offered.get(at)) else { continue };
             let (object, offset) = (offer.object, offer.offset);
             if !is_lost {
-                pool.scrub_many(vec![*item]).await;
+                pool.repair().scrub(vec![*item]).await;
                 continue;
             }
             if !is_whole {
                 return Err(CorrectError::Size { object, offset });
             }
-            let restored = pool.restore(&item.bp, &offer.kept, self.objset.key(), item.place).await;
+            let restored = pool.repair().restore(&item.bp, &offer.kept, self.objset.key(), item.place).await;
             match restored.map_err(DatasetError::from)? {
                 Restored::Written => {}
                 Restored::Mismatch => return Err(CorrectError::Mismatch { object, offset }),

@@ -117,7 +117,7 @@ impl Lab {
     /// The device lacks nothing: everything is readable from it alone.
     async fn has_everything(&self, disk: usize, model: &Model) {
         self.wait(30).await;
-        assert!(self.engine.pool().missed().is_empty(), "{:?}", self.engine.pool().missed());
+        assert!(self.engine.pool().lacking().all().is_empty(), "{:?}", self.engine.pool().lacking().all());
         self.holds_everything(disk, model).await;
     }
 
@@ -195,11 +195,11 @@ fn a_device_of_which_some_sectors_cannot_be_read_works() {
         for _ in 0..200 {
             // Different sectors each time.
             lab.disks[1].add(Fault::error(Op::Read).sectors(0.05));
-            assert_eq!(pool.probe(lab.leaf(1)).await, Some(Probe::Works));
+            assert_eq!(pool.devices().probe(lab.leaf(1)).await, Some(Probe::Works));
             lab.disks[1].heal();
         }
         lab.disks[1].add(Fault::error(Op::Read).sectors(1.0));
-        assert_eq!(pool.probe(lab.leaf(1)).await, Some(Probe::Fails));
+        assert_eq!(pool.devices().probe(lab.leaf(1)).await, Some(Probe::Fails));
     });
 }
 
@@ -287,7 +287,7 @@ fn a_hung_device_that_others_make_up_for_delays_nobody_for_long() {
 fn a_hung_device_can_be_taken_offline_while_a_txg_waits_for_it() {
     simulate(|rt| async move {
         let lab = Lab::new(&rt, 2).await;
-        lab.engine.pool().set_failmode(Some(FailMode::Wait));
+        lab.engine.pool().suspension().set_failmode(Some(FailMode::Wait));
         let (mut model, mut rng) = (Model::new(), Rng::new(19));
         lab.work(&mut model, &mut rng).await;
         lab.disks[0].add(Fault::hang_for_now(Op::Write, &rt));
@@ -307,7 +307,7 @@ fn a_hung_device_can_be_taken_offline_while_a_txg_waits_for_it() {
 fn a_command_says_which_device_does_not_answer() {
     simulate(|rt| async move {
         let lab = Lab::new(&rt, 2).await;
-        lab.engine.pool().set_failmode(Some(FailMode::Wait));
+        lab.engine.pool().suspension().set_failmode(Some(FailMode::Wait));
         lab.disks.iter().for_each(|disk| _ = disk.add(Fault::hang_for_now(Op::Flush, &rt)));
         let (command, began) = (lab.engine.acting_for(0), rt.now());
         let refused = snapshot(&command, &[format!("{POOL}@now")]).await.unwrap_err().to_string();

@@ -56,7 +56,7 @@ fn an_idle_dataset_reads_no_more_from_a_device_that_left_and_lets_it_be_closed()
         let (c, watched_c) = disk(&rt, "c");
         let last = engine.pool().tree().vdevs().top(VdevId(0)).unwrap().guid;
         attach(&engine, last, c, Resilver::Healing).await.unwrap();
-        let lacks = engine.pool().behind().into_values().next().unwrap();
+        let lacks = engine.pool().lacking().behind().into_values().next().unwrap();
         run_scan(&engine, &|_| {}).await.unwrap();
         // I/O in flight when it joined may have used the old tree only: it must be on disk before the walk.
         let scan = engine.mos().await.unwrap().scan_status().await.unwrap().unwrap();

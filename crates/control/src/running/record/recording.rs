@@ -50,7 +50,7 @@ impl<W: Write> Recording<W> {
     /// The file can't be written.
     pub fn begin(engine: &Engine, file: W) -> io::Result<Recording<W>> {
         let look_ups = engine.cache().look_ups().record();
-        let transfers = engine.pool().queue_settings().transfers().record();
+        let transfers = engine.pool().devices().queue_settings().transfers().record();
         let (datasets, recorded) = Default::default();
         let mut begun = Recording { engine: engine.clone(), file, look_ups, transfers, datasets, recorded };
         begun.file.write_all(&packed(COLUMNS))?;

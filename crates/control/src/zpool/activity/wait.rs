@@ -106,7 +106,7 @@ impl Verb for Wait {
             // A disk that has just returned lacks data: its resilver is about to start.
             let is_due = wanted.contains(&Activity::Resilver)
                 && session.runtime().now().since(began) < RESILVER_IS_DUE
-                && !pool.engine.pool().behind().is_empty();
+                && !pool.engine.pool().lacking().behind().is_empty();
             let is_done = !is_due && left.iter().all(|left| left.bytes.is_none());
             if rest.is_some_and(|rest| rest.is_zero()) || is_done {
                 return Ok(left.into());

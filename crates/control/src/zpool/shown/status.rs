@@ -184,7 +184,7 @@ async fn dedup(mos: &Mos) -> Result<Dedup, ControlError> {
 /// A leaf with missing data that no running resilver restores counts like one with stale labels: the next
 /// command renews its labels, but the data is still missing.
 fn lagging(mos: &Mos, health: &PoolHealth) -> Vec<Guid> {
-    let (lagging, mut shown) = (mos.pool().lagging_leaves(), Vec::new());
+    let (lagging, mut shown) = (mos.pool().lacking().lagging(), Vec::new());
     health.root.walk(&mut |vdev| {
         let is_well = vdev.trouble.is_none() && vdev.state == VdevState::Online;
         shown.extend((is_well && lagging.contains(&vdev.guid)).then_some(vdev.guid));

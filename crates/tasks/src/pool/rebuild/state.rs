@@ -48,7 +48,7 @@ pub(crate) async fn refuse_sequential(context: &SyncContext, old: Guid, is_attac
         let why = "device_rebuild feature must be enabled in order to use sequential reconstruction";
         return refused(why);
     }
-    let behind = context.pool().behind();
+    let behind = context.pool().lacking().behind();
     let is_healed = |leaf: &VdevConfig| leaf.rebuild_txg == Txg(0) && behind.contains_key(&leaf.guid);
     if scan::is_resilvering(context).await? || config.vdev_tree.leaves().any(is_healed) {
         return refused("currently resilvering");
@@ -126,13 +126,13 @@ async fn complete(context: &mut SyncContext, top: &VdevConfig, state: RebuildPhy
     log(context, top, "complete").await?;
     let mut config = context.config().clone();
     let pool = context.pool().clone();
-    let (last, missed) = (Txg(state.max_txg.0.saturating_sub(1)), pool.missed());
+    let (last, missed) = (Txg(state.max_txg.0.saturating_sub(1)), pool.lacking().all());
     // A device that was away has gaps: a resilver fills them.
     let was_away =
         |leaf: Guid| missed.get(&leaf).and_then(|runs| runs.last()).is_some_and(|run| run.1 > last);
     let now = config.vdev_tree.children.iter_mut().find(|one| one.id == top.id);
     let rebuilt: Vec<Guid> = now.iter().flat_map(|top| joining(top)).collect();
-    let behind = pool.behind();
+    let behind = pool.lacking().behind();
     let rebuilt: Vec<Guid> = rebuilt
         .into_iter()
         .filter(|leaf| state.errors == 0 && behind.contains_key(leaf) && !was_away(*leaf))
@@ -146,7 +146,7 @@ async fn complete(context: &mut SyncContext, top: &VdevConfig, state: RebuildPhy
     if !rebuilt.is_empty() {
         take_tree(context, config, BTreeMap::new(), None).await?;
     }
-    let is_last = !is_rebuilding(context).await? && context.pool().behind().is_empty();
+    let is_last = !is_rebuilding(context).await? && context.pool().lacking().behind().is_empty();
     if is_last && context.scan_settings().scrubs_after_rebuild() {
         scan::begin_scrub(context).await?;
     }

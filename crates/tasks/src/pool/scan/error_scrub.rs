@@ -140,7 +140,7 @@ pub(super) async fn look(engine: &Engine) -> Result<Option<Looked>> {
         }
     }
     let pool = mos.pool().for_class(IoClass::Scrub);
-    let (findings, healed) = pool.scrub_many(items).await;
+    let (findings, healed) = pool.repair().scrub(items).await;
     // Failed flushes show in the counters.
     drop(pool.flush(Txg(pool.uberblock().txg.0 + 1)).await);
     let lost = findings.iter().filter(|finding| finding.fault == Fault::Lost);

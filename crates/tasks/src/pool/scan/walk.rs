@@ -170,7 +170,7 @@ impl<'a> Slice<'a> {
             return;
         }
         self.examined_bytes += bp.asize().0;
-        if !self.scan.is_resilver() || self.pool.may_lack(&bp) {
+        if !self.scan.is_resilver() || self.pool.lacking().may_lack(&bp) {
             self.window.push(VerifyItem { bp, place });
         }
     }
@@ -181,11 +181,11 @@ impl<'a> Slice<'a> {
             return;
         }
         if self.scan.is_resilver() {
-            let healed = self.pool.heal_many(blocks).await;
+            let healed = self.pool.repair().heal(blocks).await;
             self.lost += healed.lost_copies;
             return self.healed.add(healed);
         }
-        let (findings, healed) = self.pool.scrub_many(blocks).await;
+        let (findings, healed) = self.pool.repair().scrub(blocks).await;
         let lost = findings.iter().filter(|finding| finding.fault == Fault::Lost);
         self.lost += lost.map(|finding| finding.item).collect::<BTreeSet<_>>().len() as u64;
         self.healed.add(healed);
@@ -205,8 +205,8 @@ impl<'a> Slice<'a> {
         }
         for (bp, place) in blocks.live {
             let healed = match self.scan.is_resilver() {
-                true => pool.heal_many(vec![VerifyItem { bp, place }]).await,
-                false => pool.scrub_many(vec![VerifyItem { bp, place }]).await.1,
+                true => pool.repair().heal(vec![VerifyItem { bp, place }]).await,
+                false => pool.repair().scrub(vec![VerifyItem { bp, place }]).await.1,
             };
             if healed.lost_copies == 0 {
                 self.healed.add(healed);

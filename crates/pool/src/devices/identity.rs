@@ -7,11 +7,11 @@
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_validate`), which `vdev_reopen` calls.
 
+use super::Devices;
 use crate::config::least_leaf_bytes;
 use crate::discover::{FoundDevice, History};
 use crate::health::Trouble;
 use crate::label::{Label, read_labels};
-use crate::pool::Pool;
 use cenote_boxed::boxed;
 use cenote_device::DeviceError;
 use cenote_format::label::{LabelConfig, PoolConfig, VDEV_LABELS, VDEV_LABELS_BYTES};
@@ -32,17 +32,17 @@ pub enum Identity {
     Gone,
 }
 
-impl Pool {
+impl Devices<'_> {
     /// The verdict on a leaf's device; `None` if it is not in use, or unreadable.
     #[boxed]
     pub async fn identity(&self, leaf: Guid) -> Option<Identity> {
-        let vdevs = self.tree().vdevs();
+        let vdevs = self.0.tree().vdevs();
         let found = vdevs.leaves().iter().find(|one| one.guid == leaf && !one.is_out_of_use())?.clone();
         let is_top = vdevs.tops().any(|top| top.guid == leaf);
         drop(vdevs);
         let said = match self.is_cut_short(leaf, found.size_now().await?) {
             true => Identity::Refuted(Trouble::TooSmall),
-            false => judge(&found.labels().await?, |label| names(label, self.tree().guid(), leaf, is_top))?,
+            false => judge(&found.labels().await?, |label| names(label, self.0.tree().guid(), leaf, is_top))?,
         };
         match said {
             Identity::Refuted(_) if !found.is_there().await => Some(Identity::Gone),
@@ -52,7 +52,7 @@ impl Pool {
 
     /// Whether a device is too small for the leaf's data.
     pub fn is_cut_short(&self, leaf: Guid, size_bytes: u64) -> bool {
-        let config = self.tree().config();
+        let config = self.0.tree().config();
         let top = config.vdevs.iter().find(|top| top.leaves().any(|one| one.guid == leaf));
         let least_bytes = top.map_or(0, |top| least_leaf_bytes(top, leaf).saturating_add(VDEV_LABELS_BYTES));
         size_bytes < least_bytes
@@ -60,8 +60,8 @@ impl Pool {
 
     /// Leaves in use whose devices were cut short since they were opened.
     #[boxed]
-    pub async fn cut_short_leaves(&self) -> Vec<Guid> {
-        let leaves = self.tree().vdevs().leaves().to_vec();
+    pub async fn cut_short(&self) -> Vec<Guid> {
+        let leaves = self.0.tree().vdevs().leaves().to_vec();
         let in_use = leaves.iter().filter(|leaf| !leaf.is_out_of_use());
         let looks = in_use.map(async |leaf| {
             let size_bytes = leaf.size_now().await?;
@@ -73,7 +73,7 @@ impl Pool {
     /// Compares a returning device with the siblings that stayed in use.
     #[boxed]
     pub async fn compare_with_siblings(&self, leaf: Guid, mut device: FoundDevice) -> FoundDevice {
-        let vdevs = self.tree().vdevs();
+        let vdevs = self.0.tree().vdevs();
         let top = vdevs.all_tops().iter().find(|top| top.config.leaves().any(|one| one.guid == leaf));
         let slots = top.map_or(&[][..], |top| top.slots());
         let siblings = slots.iter().flat_map(|slot| &slot.leaves);

@@ -1,0 +1,70 @@
+//! Leaves that lack data: they were away, or failed to take writes.
+//!
+//! A table records by txg the writes that each leaf lacks (`vdev/missed`). It starts from the leaves' DTLs
+//! and goes into them again.
+//!
+//! Source: OpenZFS `vdev_dtl_contains`, `vdev_resilver_needed`, `vdev_dtl_need_resilver`.
+
+use crate::pool::Pool;
+use crate::vdev::leaf::Leaf;
+use cenote_format::blkptr::{Blkptr, BlkptrKind};
+use cenote_format::units::{Guid, TXG_INITIAL, Txg};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Leaves that lack data.
+#[derive(Clone, Copy)]
+pub struct Lacking<'a>(&'a Pool);
+
+impl Pool {
+    /// Leaves that lack data.
+    pub fn lacking(&self) -> Lacking<'_> {
+        Lacking(self)
+    }
+}
+
+impl<'a> Lacking<'a> {
+    /// Leaves in use that lack data, with its first and last txg; all txgs for old labels without a record.
+    pub fn behind(&self) -> BTreeMap<Guid, (Txg, Txg)> {
+        let vdevs = self.0.tree().vdevs();
+        let in_use = vdevs.leaves().iter().filter(|leaf| !leaf.is_out_of_use());
+        let span = |guid: Guid| {
+            let txgs = self.of_leaf(guid);
+            Some((guid, (txgs.first()?.0, txgs.last()?.1)))
+        };
+        let all = (TXG_INITIAL, self.0.uberblock().txg);
+        let lacks = |leaf: &Arc<Leaf>| span(leaf.guid).or(leaf.is_stale().then_some((leaf.guid, all)));
+        in_use.filter_map(lacks).chain(vdevs.distributed_spares().filter_map(span)).collect()
+    }
+
+    /// Whether a leaf in use may lack a block. A returning leaf is resilvered later.
+    pub fn may_lack(&self, bp: &Blkptr) -> bool {
+        if bp.kind() != BlkptrKind::Normal {
+            return false;
+        }
+        let (vdevs, birth) = (self.0.tree().vdevs(), bp.physical_birth());
+        vdevs.leaves().iter().any(|leaf| !leaf.is_out_of_use() && vdevs.lacks(leaf, birth))
+            || vdevs.distributed_spares().any(|spare| self.0.tree().missed().has(spare, birth))
+    }
+
+    /// Txgs that a leaf lacks in part, first and last: from its DTL and later failed writes.
+    pub fn of_leaf(&self, leaf: Guid) -> Vec<(Txg, Txg)> {
+        self.0.tree().missed().of_leaf(leaf)
+    }
+
+    /// [`Lacking::of_leaf`] of all leaves, for their DTLs.
+    pub fn all(&self) -> BTreeMap<Guid, Vec<(Txg, Txg)>> {
+        self.0.tree().missed().all()
+    }
+
+    /// The DTLs' contents when the pool was opened.
+    pub fn at_opening(&self) -> &'a BTreeMap<Guid, Vec<(Txg, Txg)>> {
+        self.0.tree().noted()
+    }
+
+    /// Leaves that were away, are out of use or resilvering. Verification does not blame them.
+    pub fn lagging(&self) -> Vec<Guid> {
+        let vdevs = self.0.tree().vdevs();
+        vdevs.leaves().iter().filter(|leaf| vdevs.is_lagging(leaf)).map(|leaf| leaf.guid).collect()
+    }
+}
