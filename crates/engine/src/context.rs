@@ -195,7 +195,7 @@ impl SyncContext {
             // From disk: a task may have changed the txg's vdevs.
             let pool = engine.on_disk.read().pool.clone();
             refuse_changed(&pool, taking).await?;
-            pool.write_config(&mark).await?;
+            pool.labels().write_config(&mark).await?;
             self.config_changed = true;
         }
         let may_wait =
@@ -210,8 +210,8 @@ impl SyncContext {
     /// writes go to their place.
     async fn settle_scratch(&mut self) -> Result<()> {
         let last = self.last_uberblock();
-        if self.pool().settle_scratch(&last, self.txg()).await? {
-            let raidz_reflow_info = self.pool().reflow_info();
+        if self.pool().expansion().settle_scratch(&last, self.txg()).await? {
+            let raidz_reflow_info = self.pool().expansion().uberblock_info();
             let uberblock = Uberblock { raidz_reflow_info, ..*self.pool().uberblock() };
             self.write_to(self.pool().at(&uberblock));
         }

@@ -137,7 +137,7 @@ impl Successor {
             config.txg = uberblock.txg;
             let all: Vec<VdevId> = config.vdev_tree.children.iter().map(|top| VdevId(top.id)).collect();
             let update = LabelUpdate { config: &config, uberblock: &uberblock, dirty: &all };
-            mos.pool().write_labels(&update).await?;
+            mos.pool().labels().write(&update).await?;
         }
         engine.claim_logs(&mos, None).await?;
         Ok(engine)

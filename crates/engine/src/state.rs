@@ -63,7 +63,7 @@ impl Engine {
             host,
             found_state: found.state(),
             found_label_txg: found.config.txg,
-            is_uneven: pool.is_uneven(),
+            is_uneven: pool.labels().is_uneven(),
             found_txg: found.uberblocks.first().map_or(Txg(0), |newest| newest.txg),
             mark: Some(PoolConfig { txg: pool.uberblock().txg, ..config.clone() }).into(),
             preparing: AtomicUsize::new(0),

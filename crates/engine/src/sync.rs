@@ -366,7 +366,7 @@ async fn write_labels(context: &mut SyncContext) -> Result<()> {
     let config = context.engine.config.lock().clone();
     let all: Vec<VdevId> = config.vdev_tree.children.iter().map(|top| VdevId(top.id)).collect();
     let dirty = if context.config_changed { &all[..] } else { &[] };
-    pool.write_labels(&LabelUpdate { config: &config, uberblock: &uberblock, dirty }).await?;
+    pool.labels().write(&LabelUpdate { config: &config, uberblock: &uberblock, dirty }).await?;
     if context.config_changed {
         pool.tree().learn_objects(&config.vdev_tree.children);
     }

@@ -17,7 +17,7 @@
 
 mod write;
 
-pub use write::{LabelUpdate, clear_labels, init_device};
+pub use write::{LabelUpdate, Labels, clear_labels, init_device};
 
 use cenote_boxed::boxed;
 use cenote_codec::checksum::{Checksum, Stored, embedded::label_verifier};

@@ -16,6 +16,7 @@
 pub mod alloc;
 mod batches;
 mod buffers;
+mod by_range;
 mod check;
 pub mod config;
 mod context;
@@ -37,21 +38,22 @@ pub mod ranges;
 mod read;
 mod read_errors;
 mod read_many;
-mod rebuild;
 mod recorder;
 mod recover;
 mod reflow;
-mod removal;
 mod second;
 mod status;
 mod suspend;
 mod tunables;
-mod unused;
 pub mod vdev;
 pub mod verify;
 pub mod write;
 pub mod zbookmark;
 
+pub use by_range::{
+    ByRange,
+    unused::{Pass, Stuck},
+};
 pub use config::{PoolConfig, PoolState, VdevClass, VdevConfig, VdevKind, least_leaf_bytes};
 pub use context::{Form, InLog, ReadContext};
 pub use crypt::DatasetKey;
@@ -68,11 +70,10 @@ pub use leaf_io::{LeafIo, LeafIoTable};
 pub use pool::{Counters, LeavesInUse, Pool, Tree, Trusted};
 pub use read_errors::ReadErrors;
 pub use recorder::{Recorder, Recording};
-pub use reflow::{reachable, reflow_end, reflow_info};
+pub use reflow::{Expansion, reachable, reflow_end, reflow_info};
 pub use second::{Offer, SecondLevel, Secondary};
 pub use suspend::state::{FailMode, Standstill, Suspended, Suspension, Waits};
 pub use tunables::{BadSetting, Tunable, Tunables};
-pub use unused::{Pass, Stuck};
 pub use vdev::VdevTree;
 pub use vdev::leaf::Probe;
 pub use vdev::queue::{ClassLoad, IoClass, Moved, QueueSettings, Transfer};

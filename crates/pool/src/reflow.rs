@@ -71,15 +71,26 @@ enum Target {
     Scratch,
 }
 
+/// The expansion of a RAID-Z, if one runs.
+#[derive(Clone, Copy)]
+pub struct Expansion<'a>(&'a Pool);
+
 impl Pool {
+    /// The expansion of a RAID-Z.
+    pub fn expansion(&self) -> Expansion<'_> {
+        Expansion(self)
+    }
+}
+
+impl Expansion<'_> {
     /// Progress of the expansion; meaningless if none runs.
-    pub fn reflowed(&self) -> Reflowed {
-        self.tree().reflow().at()
+    pub fn progress(&self) -> Reflowed {
+        self.0.tree().reflow().at()
     }
 
     /// That progress as encoded in the next txg's uberblock.
-    pub fn reflow_info(&self) -> u64 {
-        match self.reflowed() {
+    pub fn uberblock_info(&self) -> u64 {
+        match self.progress() {
             at if at.scratch_is_valid => Uberblock::reflow_info(Scratch::Valid as u64, at.synced_bytes),
             at if at.synced_bytes == 0 => 0,
             at => reflow_info(at.synced_bytes),
@@ -87,30 +98,30 @@ impl Pool {
     }
 
     /// Begins an expansion: nothing has been copied.
-    pub fn begin_reflow(&self) {
-        self.tree().reflow().restart();
+    pub fn begin(&self) {
+        self.0.tree().reflow().restart();
     }
 
     /// Why a vdev can't be copied now; `None` if it can.
-    pub fn reflow_waits_for(&self, vdev: VdevId) -> Option<String> {
-        Expanding::of(self, &self.tree().vdevs(), vdev).err()
+    pub fn waits_for(&self, vdev: VdevId) -> Option<String> {
+        Expanding::of(self.0, &self.0.tree().vdevs(), vdev).err()
     }
 
     /// Copies the first rows by way of the scratch area. Afterwards the last txg's uberblocks record this,
-    /// and the next txg's must too ([`Pool::reflow_info`]). No txg may be synced meanwhile.
+    /// and the next txg's must too ([`Expansion::uberblock_info`]). No txg may be synced meanwhile.
     ///
     /// Memory: a few MiB for each child.
     ///
     /// # Errors
     /// A child is missing, incomplete or failing. Nothing is lost; the caller may retry.
     #[boxed]
-    pub async fn reflow_scratch(&self, vdev: VdevId, last: &Uberblock, txg: Txg) -> Result<()> {
-        let failed = |why: String| self.reflow_failed(vdev, why);
-        let vdevs = self.tree().vdevs();
-        let expanding = Expanding::of(self, &vdevs, vdev).map_err(failed)?;
+    pub async fn copy_by_scratch(&self, vdev: VdevId, last: &Uberblock, txg: Txg) -> Result<()> {
+        let failed = |why: String| self.failed(vdev, why);
+        let vdevs = self.0.tree().vdevs();
+        let expanding = Expanding::of(self.0, &vdevs, vdev).map_err(failed)?;
         let each_bytes = VDEV_BOOT_SIZE >> expanding.raidz.ashift << expanding.raidz.ashift;
         let all_bytes = each_bytes * expanding.leaves.len() as u64;
-        let alone = self.tree().reflow().alone(0..all_bytes).await;
+        let alone = self.0.tree().reflow().alone(0..all_bytes).await;
         let step_bytes =
             STEP_BYTES.next_multiple_of(1 << expanding.raidz.ashift) * expanding.leaves.len() as u64;
         for from in (0..all_bytes).step_by(step_bytes as usize) {
@@ -120,7 +131,7 @@ impl Pool {
         expanding.flush().await.map_err(failed)?;
         expanding.check().map_err(failed)?;
         // From here on the first rows are read in the scratch area after a power cut.
-        let valid = self.write_reflowed(last, Scratch::Valid, all_bytes).await?;
+        let valid = self.write_progress(last, Scratch::Valid, all_bytes).await?;
         alone.set(Reflowed::of(&valid));
         drop(alone);
         self.leave_scratch(vdev, &valid, Scratch::Synced, txg).await
@@ -134,9 +145,9 @@ impl Pool {
     #[boxed]
     pub async fn settle_scratch(&self, last: &Uberblock, txg: Txg) -> Result<bool> {
         let expanding =
-            (0..).zip(self.tree().vdevs().tops()).find(|(_, top)| top.raidz_expanding).map(|(id, _)| id);
+            (0..).zip(self.0.tree().vdevs().tops()).find(|(_, top)| top.raidz_expanding).map(|(id, _)| id);
         match expanding {
-            Some(id) if self.reflowed().scratch_is_valid => {
+            Some(id) if self.progress().scratch_is_valid => {
                 self.leave_scratch(VdevId(id), last, Scratch::SyncedOnImport, txg).await?;
                 Ok(true)
             }
@@ -145,19 +156,19 @@ impl Pool {
     }
 
     async fn leave_scratch(&self, vdev: VdevId, last: &Uberblock, state: Scratch, txg: Txg) -> Result<()> {
-        let failed = |why: String| self.reflow_failed(vdev, why);
-        let vdevs = self.tree().vdevs();
+        let failed = |why: String| self.failed(vdev, why);
+        let vdevs = self.0.tree().vdevs();
         let top = vdevs.layout_of(vdev).ok_or_else(|| failed("the pool has no such vdev".into()))?;
-        let all_bytes = self.reflowed().synced_bytes;
+        let all_bytes = self.progress().synced_bytes;
         let each_bytes = (all_bytes / top.slots().len().max(1) as u64).min(VDEV_BOOT_SIZE);
-        let alone = self.tree().reflow().alone(0..all_bytes).await;
+        let alone = self.0.tree().reflow().alone(0..all_bytes).await;
         let mut lost = 0;
         let settled = join_all(top.slots().iter().map(|slot| {
             let leaf = slot.leaves.iter().find(|leaf| !leaf.is_out_of_use());
-            async move { settle(leaf?, each_bytes, (txg, self.tree().missed())).await.ok() }
+            async move { settle(leaf?, each_bytes, (txg, self.0.tree().missed())).await.ok() }
         }));
         for (slot, settled) in top.slots().iter().zip(settled.await) {
-            let lacks = |leaf| self.tree().missed().note_all(leaf, (TXG_INITIAL, txg));
+            let lacks = |leaf| self.0.tree().missed().note_all(leaf, (TXG_INITIAL, txg));
             slot.absent.iter().copied().for_each(lacks);
             let has_it = |leaf: &&Arc<Leaf>| settled.is_some() && !leaf.is_out_of_use();
             let first = slot.leaves.iter().find(has_it).map(|leaf| leaf.guid);
@@ -168,7 +179,7 @@ impl Pool {
         if lost > top.config.parity {
             return Err(failed("too many of its devices are missing or fail".into()));
         }
-        let settled = self.write_reflowed(last, state, all_bytes).await?;
+        let settled = self.write_progress(last, state, all_bytes).await?;
         alone.set(Reflowed::of(&settled));
         Ok(())
     }
@@ -181,47 +192,47 @@ impl Pool {
     /// # Errors
     /// A child is missing, incomplete or failing: then nothing is recorded as copied.
     #[boxed]
-    pub async fn reflow(&self, vdev: VdevId, all: Range<u64>, ranges: Vec<Range<u64>>) -> Result<()> {
-        let failed = |why: String| self.reflow_failed(vdev, why);
-        let vdevs = self.tree().vdevs();
-        let expanding = Expanding::of(self, &vdevs, vdev).map_err(failed)?;
-        let alone = self.tree().reflow().alone(all.clone()).await;
+    pub async fn copy(&self, vdev: VdevId, all: Range<u64>, ranges: Vec<Range<u64>>) -> Result<()> {
+        let failed = |why: String| self.failed(vdev, why);
+        let vdevs = self.0.tree().vdevs();
+        let expanding = Expanding::of(self.0, &vdevs, vdev).map_err(failed)?;
+        let alone = self.0.tree().reflow().alone(all.clone()).await;
         let copies = ranges.into_iter().map(|range| expanding.copy(range, Target::Place));
         // All of them end before other I/O enters the range.
         join_all(copies).await.into_iter().collect::<Result<(), String>>().map_err(failed)?;
         expanding.check().map_err(failed)?;
-        alone.set(Reflowed { next_bytes: all.end, ..self.reflowed() });
+        alone.set(Reflowed { next_bytes: all.end, ..self.progress() });
         Ok(())
     }
 
     /// The uberblock on disk records the copies: from now on they are read at their new place.
     #[boxed]
-    pub async fn reflow_is_synced(&self, upto_bytes: u64) {
-        let at = self.reflowed();
-        let alone = self.tree().reflow().alone(at.synced_bytes..upto_bytes).await;
+    pub async fn note_synced(&self, upto_bytes: u64) {
+        let at = self.progress();
+        let alone = self.0.tree().reflow().alone(at.synced_bytes..upto_bytes).await;
         alone.set(Reflowed { synced_bytes: upto_bytes, ..at });
     }
 
     /// Copies that the uberblock on disk does not record will be repeated.
     #[boxed]
-    pub async fn reflow_anew(&self) {
-        let at = self.reflowed();
+    pub async fn forget_unsynced(&self) {
+        let at = self.progress();
         if at.next_bytes > at.synced_bytes {
-            let alone = self.tree().reflow().alone(at.synced_bytes..at.next_bytes).await;
+            let alone = self.0.tree().reflow().alone(at.synced_bytes..at.next_bytes).await;
             alone.set(Reflowed { next_bytes: at.synced_bytes, ..at });
         }
     }
 
     /// Readers prefer the newer of two uberblocks.
-    async fn write_reflowed(&self, last: &Uberblock, state: Scratch, upto_bytes: u64) -> Result<Uberblock> {
+    async fn write_progress(&self, last: &Uberblock, state: Scratch, upto_bytes: u64) -> Result<Uberblock> {
         let raidz_reflow_info = Uberblock::reflow_info(state as u64, upto_bytes);
         let newer = Uberblock { timestamp_s: last.timestamp_s + 1, raidz_reflow_info, ..*last };
-        self.write_uberblock(&newer).await?;
+        self.0.labels().write_uberblock(&newer).await?;
         Ok(newer)
     }
 
-    fn reflow_failed(&self, vdev: VdevId, why: String) -> PoolError {
-        PoolError::Unavailable { pool: self.name().into(), vdev, why: why.into() }
+    fn failed(&self, vdev: VdevId, why: String) -> PoolError {
+        PoolError::Unavailable { pool: self.0.name().into(), vdev, why: why.into() }
     }
 }
 

@@ -164,7 +164,7 @@ async fn survive(cut: Cut<'_>) -> Result<(), String> {
         return left.end(&[], &[]).await.map_err(|why| format!("{lost:?} is back: {why}"));
     }
     let Opened { disks, pool, expected, .. } = cut.open().await?;
-    let before = pool.engine.pool().reflowed();
+    let before = pool.engine.pool().expansion().progress();
     let said = |what: &str, why: String| format!("{before:?}, {what}: {why}");
     drop(pool);
     if at % 3 == 1 {

@@ -63,22 +63,33 @@ enum Step {
     Uberblock,
 }
 
+/// The labels of a pool.
+#[derive(Clone, Copy)]
+pub struct Labels<'a>(&'a Pool);
+
 impl Pool {
+    /// The labels of all leaves.
+    pub fn labels(&self) -> Labels<'_> {
+        Labels(self)
+    }
+}
+
+impl Labels<'_> {
     /// Makes a txg the pool's state: flushes its blocks, writes labels and uberblocks ([`Pool::at`]).
     ///
     /// # Errors
     /// [`PoolError::Unavailable`]: too few devices accept it, and the pool does not wait for them
     /// (`suspend`). The txg may or may not be the pool's state then.
     #[boxed]
-    pub async fn write_labels(&self, update: &LabelUpdate<'_>) -> Result<()> {
+    pub async fn write(&self, update: &LabelUpdate<'_>) -> Result<()> {
         let txg = update.uberblock.txg;
-        self.flush_tree(txg).await?;
+        self.0.flush_tree(txg).await?;
         for step in [Step::Configs(EVEN), Step::Uberblock, Step::Configs(ODD)] {
-            let mut tries = self.begin_tries();
+            let mut tries = self.0.begin_tries();
             while let Err(error) = self.put_step(update, step).await {
-                self.wait_out(&mut tries, txg, error).await?;
+                self.0.wait_out(&mut tries, txg, error).await?;
             }
-            self.end_tries(tries);
+            self.0.end_tries(tries);
         }
         Ok(())
     }
@@ -98,7 +109,7 @@ impl Pool {
     #[boxed]
     pub async fn write_config(&self, config: &PoolConfig) -> Result<()> {
         let tops: Vec<VdevId> = config.vdev_tree.children.iter().map(|top| VdevId(top.id)).collect();
-        let update = LabelUpdate { config, uberblock: self.uberblock(), dirty: &tops };
+        let update = LabelUpdate { config, uberblock: self.0.uberblock(), dirty: &tops };
         self.put_configs(&update, EVEN).await?;
         self.put_configs(&update, ODD).await
     }
@@ -108,13 +119,13 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Unavailable`]: no device accepts it.
     pub(crate) async fn write_uberblock(&self, uberblock: &Uberblock) -> Result<()> {
-        let vdevs = self.tree().vdevs();
+        let vdevs = self.0.tree().vdevs();
         self.put_uberblock_on(uberblock, self.uberblock_tops(&vdevs, false)).await
     }
 
     /// Whether a device in use was found without the newest uberblock.
     pub fn is_uneven(&self) -> bool {
-        let (found, vdevs) = (self.tree().found(), self.tree().vdevs());
+        let (found, vdevs) = (self.0.tree().found(), self.0.tree().vdevs());
         let newest = found.uberblocks.first().map_or(Txg(0), |newest| newest.txg);
         let mut in_use = vdevs.leaves().iter().filter(|leaf| !leaf.is_out_of_use());
         in_use.any(|leaf| found.devices.get(&leaf.guid).is_some_and(|device| device.uberblock_txg < newest))
@@ -122,7 +133,7 @@ impl Pool {
 
     /// Writes to every leaf of the dirty vdevs.
     async fn put_configs(&self, update: &LabelUpdate<'_>, labels: [u32; 2]) -> Result<()> {
-        let (vdevs, mut writing) = (self.tree().vdevs(), Vec::new());
+        let (vdevs, mut writing) = (self.0.tree().vdevs(), Vec::new());
         for &id in update.dirty {
             let Some(top) = vdevs.layout_of(id).filter(|top| top.has_leaves()) else { continue };
             let config = update.config.vdev_tree.children.iter().find(|config| config.id == id.0);
@@ -131,7 +142,7 @@ impl Pool {
             for leaf in top.writable_leaves() {
                 let Some(vdev) = config.leaves().find(|vdev| vdev.guid == leaf.guid) else { continue };
                 let list = update.config.for_leaf(config, vdev).encode();
-                let area = encode_config_nvlist(&list).ok_or_else(|| too_long(self.name()))?;
+                let area = encode_config_nvlist(&list).ok_or_else(|| too_long(self.0.name()))?;
                 writes.push(self.put(leaf, update.uberblock.txg, labels, VDEV_PHYS_OFFSET, area));
             }
             writing.push(async move { (id, top, join_all(writes).await) });
@@ -145,7 +156,7 @@ impl Pool {
     }
 
     async fn put_uberblock(&self, update: &LabelUpdate<'_>) -> Result<()> {
-        let vdevs = self.tree().vdevs();
+        let vdevs = self.0.tree().vdevs();
         self.put_uberblock_on(update.uberblock, self.uberblock_tops(&vdevs, update.dirty.is_empty())).await
     }
 
@@ -167,7 +178,7 @@ impl Pool {
         if few {
             tops.retain(|top| top.config.class != VdevClass::Log);
             let count = tops.len().max(1);
-            tops.rotate_left((self.runtime().random_u64() % count as u64) as usize % count);
+            tops.rotate_left((self.0.runtime().random_u64() % count as u64) as usize % count);
             tops.truncate(SPA_SYNC_MIN_VDEVS);
         }
         tops
@@ -187,15 +198,15 @@ impl Pool {
         let parts: Option<Vec<_>> =
             labels.iter().map(|&label| sealed(size_bytes, label, at, &part)).collect();
         let parts = parts.ok_or_else(|| too_small(leaf.device.describe()))?;
-        let mark = self.tree().missed().mark();
+        let mark = self.0.tree().missed().mark();
         let write = |(offset, bytes)| leaf.write(IoClass::SyncWrite, Stake::alone(txg), offset, bytes);
         let written = join_all(parts.into_iter().map(write)).await;
-        let flushed = leaf.flush_since(mark, self.tree().missed()).await;
+        let flushed = leaf.flush_since(mark, self.0.tree().missed()).await;
         Ok(written.into_iter().chain([flushed]).collect::<Result<(), _>>()?)
     }
 
     fn label_error(&self, vdev: VdevId, why: &str) -> PoolError {
-        PoolError::Unavailable { pool: self.name().into(), vdev, why: why.into() }
+        PoolError::Unavailable { pool: self.0.name().into(), vdev, why: why.into() }
     }
 }
 
@@ -234,7 +245,7 @@ fn sealed(size_bytes: u64, label: u32, at: u64, part: &[u8]) -> Option<(u64, Byt
 }
 
 /// Writes a device's first labels: configuration, empty boot settings, an empty ring. `config` has txg 0
-/// until a txg includes the device ([`Pool::write_labels`]).
+/// until a txg includes the device ([`Labels::write`]).
 ///
 /// # Errors
 /// The device fails, is too small, or the configuration is too long for a label.

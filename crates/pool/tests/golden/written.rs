@@ -81,7 +81,7 @@ async fn write_txg(rt: &Runtime, found: &FoundPool, data: &Bytes) -> Blkptr {
     let config = LabelPool { txg, ..configuration(found).await };
     let dirty: Vec<VdevId> = (0..found.config.vdevs.len() as u64).map(VdevId).collect();
     let update = LabelUpdate { config: &config, uberblock: &uberblock, dirty: &dirty };
-    pool.write_labels(&update).await.unwrap();
+    pool.labels().write(&update).await.unwrap();
     large
 }
 

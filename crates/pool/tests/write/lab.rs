@@ -222,7 +222,7 @@ impl Lab {
         let uberblock = uberblock(txg, written.bp);
         self.config.txg = txg;
         let update = LabelUpdate { config: &self.config, uberblock: &uberblock, dirty };
-        self.pool.write_labels(&update).await?;
+        self.pool.labels().write(&update).await?;
         self.pool = self.pool.at(&uberblock);
         Ok(())
     }

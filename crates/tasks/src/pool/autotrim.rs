@@ -135,14 +135,15 @@ impl Rounds {
         let (pool, id) = (engine.pool(), VdevId(top.id));
         let leaves = if top.children.is_empty() { std::slice::from_ref(top) } else { &top.children[..] };
         for leaf in leaves.iter().filter(|leaf| leaf.children.is_empty()) {
-            if self.unable.contains(&leaf.guid) || pool.top_with_free_space(leaf.guid) != Some(id) {
+            if self.unable.contains(&leaf.guid) || pool.by_range().top_with_free_space(leaf.guid) != Some(id)
+            {
                 continue;
             }
-            for on_leaf in pool.ranges_on(id, leaf.guid, range) {
+            for on_leaf in pool.by_range().ranges_on(id, leaf.guid, range) {
                 if !engine.background().settings().is_worth_trimming(on_leaf.1 - on_leaf.0) {
                     continue;
                 }
-                let trimmed = pool.pass_over(leaf.guid, on_leaf, Pass::Trim, space).await;
+                let trimmed = pool.by_range().pass_over(leaf.guid, on_leaf, Pass::Trim, space).await;
                 if let Err(Stuck::Unsupported) = trimmed {
                     self.unable.insert(leaf.guid);
                 }

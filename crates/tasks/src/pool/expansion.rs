@@ -99,10 +99,10 @@ pub async fn run_expansion(
             pool.tree().earlier_ended().await;
             continue;
         }
-        if let Some(why) = pool.reflow_waits_for(vdev) {
+        if let Some(why) = pool.expansion().waits_for(vdev) {
             return Ok(Expanded::Waits { why });
         }
-        let done = match pool.reflowed().synced_bytes {
+        let done = match pool.expansion().progress().synced_bytes {
             0 => engine.to_end(move |engine| scratch(engine, vdev)).await?,
             all if all >= reflow_end(&top) => {
                 engine.to_end(move |engine| end::finish(engine, vdev)).await?;
@@ -180,11 +180,12 @@ async fn scratch(engine: Engine, vdev: VdevId) -> Result<Slice> {
 async fn scratch_sync(context: &mut SyncContext, vdev: VdevId) -> Result<Result<()>> {
     context.begin_writing().await?;
     let (pool, last) = (context.pool().clone(), context.last_uberblock());
-    let copied = pool.reflow_scratch(vdev, &last, context.txg()).await;
+    let copied = pool.expansion().copy_by_scratch(vdev, &last, context.txg()).await;
     // Even after a failure: the first rows may be in the scratch area.
-    set_reflowed(context, pool.reflow_info());
+    set_reflowed(context, pool.expansion().uberblock_info());
     if copied.is_ok() {
-        let bytes = context.allocator().in_use(vdev, 0, pool.reflowed().synced_bytes).total_bytes();
+        let bytes =
+            context.allocator().in_use(vdev, 0, pool.expansion().progress().synced_bytes).total_bytes();
         add_copied(context, vdev, bytes).await?;
     }
     Ok(copied.map_err(DatasetError::from))

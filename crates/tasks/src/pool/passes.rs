@@ -119,7 +119,7 @@ async fn order_sync(context: &mut SyncContext, leaf: Guid, pass: Pass, order: Pa
     let state = state_in(&fields, &names).await?;
     let done = match (order, &state) {
         (PassOrder::Start { .. }, VdevWorkState::Active) => return refused(names.is_active),
-        (PassOrder::Start { .. }, _) if context.pool().top_with_free_space(leaf).is_none() => {
+        (PassOrder::Start { .. }, _) if context.pool().by_range().top_with_free_space(leaf).is_none() => {
             return refused("it is not in use, a distributed spare, or its RAID-Z is being expanded");
         }
         (PassOrder::Start { rate }, _) => {
@@ -207,7 +207,7 @@ pub async fn run_passes(engine: &Engine, progress: &(dyn Fn(u64) + Send + Sync))
         let slices = active.iter().map(|work| slice(engine, *work, orders.clone(), progress));
         let ends = futures::future::join_all(slices).await;
         for (work, end) in active.iter().zip(ends) {
-            let is_away = engine.pool().top_with_free_space(work.leaf).is_none();
+            let is_away = engine.pool().by_range().top_with_free_space(work.leaf).is_none();
             if is_away || matches!(end, Noted::Suspended(_) | Noted::Unsupported) {
                 failed.insert(work.leaf);
             }
@@ -237,7 +237,8 @@ async fn active(engine: &Engine) -> Result<Vec<Active>> {
     let (mos, mut found) = (engine.mos().await?, Vec::new());
     let config = mos.pool_config();
     for leaf in config.vdevs.iter().flat_map(VdevConfig::leaves).filter(|leaf| leaf.leaf_zap.0 != 0) {
-        if engine.pool().top_with_free_space(leaf.guid).is_none() || is_leaving(engine, leaf.guid) {
+        if engine.pool().by_range().top_with_free_space(leaf.guid).is_none() || is_leaving(engine, leaf.guid)
+        {
             continue;
         }
         let zap = Zap::open_id(mos.objset(), leaf.leaf_zap).await?;
@@ -260,8 +261,10 @@ async fn active(engine: &Engine) -> Result<Vec<Active>> {
 /// Passes pause while their vdev is being removed: the removal may be canceled.
 fn is_leaving(engine: &Engine, leaf: Guid) -> bool {
     let pool = engine.pool();
-    let top =
-        pool.top_with_free_space(leaf).and_then(|top| pool.tree().vdevs().top(top).map(|top| top.removing));
+    let top = pool
+        .by_range()
+        .top_with_free_space(leaf)
+        .and_then(|top| pool.tree().vdevs().top(top).map(|top| top.removing));
     top.unwrap_or(false)
 }
 
@@ -313,7 +316,7 @@ async fn slice(
     progress: &(dyn Fn(u64) + Send + Sync),
 ) -> Noted {
     let pool = engine.pool();
-    let top = pool.top_with_free_space(work.leaf);
+    let top = pool.by_range().top_with_free_space(work.leaf);
     let config = top.and_then(|top| pool.tree().vdevs().top(top).cloned());
     // The leaf is out of use: continue when it is back.
     let (Some(top), Some(config)) = (top, config) else { return Noted::At(work.offset_bytes) };
@@ -321,7 +324,7 @@ async fn slice(
     let mut slice = Slice { engine, pool, work, top, began, orders, at, done_bytes: 0, most_bytes };
     for index in 0..config.asize_bytes.checked_shr(config.metaslab_shift).unwrap_or(0) {
         let (start, len) = metaslab_extent(&config, index);
-        let on_leaf = slice.pool.ranges_on(top, work.leaf, (start, start + len));
+        let on_leaf = slice.pool.by_range().ranges_on(top, work.leaf, (start, start + len));
         let Some((_, last)) = on_leaf.last().copied().filter(|(_, last)| *last > slice.at) else { continue };
         if let Some(end) = slice.over_metaslab(index, start, progress).await {
             return end;
@@ -371,14 +374,16 @@ impl Slice<'_> {
 
     async fn over_range(&mut self, range: (u64, u64), space: &BorrowedSpace) -> Result<(), Noted> {
         let Active { leaf, pass, .. } = self.work;
-        for (first, last) in self.pool.ranges_on(self.top, leaf, range) {
+        for (first, last) in self.pool.by_range().ranges_on(self.top, leaf, range) {
             let first = first.max(self.at);
             let len_bytes = last.saturating_sub(first);
             if pass == Pass::Initialize || self.engine.background().settings().is_worth_trimming(len_bytes) {
-                match self.pool.pass_over(leaf, (first, last), pass, space).await {
+                match self.pool.by_range().pass_over(leaf, (first, last), pass, space).await {
                     Ok(bytes) => self.done_bytes += bytes,
                     Err(Stuck::Unsupported) => return Err(Noted::Unsupported),
-                    Err(Stuck::Fails) if self.engine.pool().top_with_free_space(leaf).is_none() => {
+                    Err(Stuck::Fails)
+                        if self.engine.pool().by_range().top_with_free_space(leaf).is_none() =>
+                    {
                         return Err(Noted::At(self.at));
                     }
                     Err(Stuck::Fails) => return Err(Noted::Suspended(self.at)),

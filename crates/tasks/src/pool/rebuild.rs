@@ -141,7 +141,7 @@ pub async fn active(mos: &Mos) -> Result<Vec<(VdevConfig, RebuildPhys)>> {
 /// Whether a device in use of the vdev lacks data.
 fn is_needed(pool: &Pool, top: &VdevConfig) -> bool {
     let behind = pool.lacking().behind();
-    pool.can_rebuild(VdevId(top.id)) && top.leaves().any(|leaf| behind.contains_key(&leaf.guid))
+    pool.by_range().can_rebuild(VdevId(top.id)) && top.leaves().any(|leaf| behind.contains_key(&leaf.guid))
 }
 
 /// Rebuilds a vdev for a while, from its recorded progress.
@@ -211,8 +211,9 @@ impl Slice<'_> {
             let in_use = metaslab.allocated.iter().map(|(start, end)| (start.max(self.at), end));
             let in_use: Vec<(u64, u64)> = in_use.filter(|(start, end)| start < end).collect();
             let (pool, vdev) = (self.pool.clone(), VdevId(self.top.id));
-            let pieces =
-                in_use.into_iter().flat_map(|range| pool.rebuild_pieces(vdev, range, self.segment_bytes));
+            let pieces = in_use
+                .into_iter()
+                .flat_map(|range| pool.by_range().rebuild_pieces(vdev, range, self.segment_bytes));
             let mut pieces = pieces.peekable();
             while pieces.peek().is_some() {
                 let (mut batch, mut bytes) = (Vec::new(), 0);
@@ -221,7 +222,7 @@ impl Slice<'_> {
                     batch.push(piece);
                 }
                 let batch_end = batch.last().map_or(self.at, |last| last.1);
-                self.healed.add(pool.rebuild_many(vdev, batch).await);
+                self.healed.add(pool.by_range().rebuild(vdev, batch).await);
                 (self.at, self.done_bytes) = (batch_end, self.done_bytes + bytes);
                 if pool.runtime().now() >= until || self.orders.has_changed().unwrap_or(true) {
                     return Ok(false);

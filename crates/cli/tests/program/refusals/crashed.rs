@@ -74,6 +74,6 @@ pub fn mark_exported(folder: &Path) {
         let mos = import(&rt, &found, &ImportOptions::default()).await.unwrap();
         let config = PoolConfig::decode(mos.config()).unwrap();
         let config = PoolConfig { state: PoolState::Exported, txg: mos.uberblock().txg, ..config };
-        mos.pool().write_config(&config).await.unwrap();
+        mos.pool().labels().write_config(&config).await.unwrap();
     });
 }

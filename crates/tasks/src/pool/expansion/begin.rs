@@ -57,7 +57,7 @@ async fn attach_sync(context: &mut SyncContext, vdev: VdevId, device: NewDevice)
         number(&mut top.children);
         top.raidz_expanding = true;
     }
-    context.pool().begin_reflow();
+    context.pool().expansion().begin();
     let joining = BTreeMap::from([(guid, FoundDevice::new(device.device))]);
     take_tree(context, config, joining, None).await?;
     make_vdev_zaps(context).await?;

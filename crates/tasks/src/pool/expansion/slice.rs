@@ -43,7 +43,7 @@ pub(super) enum Slice {
 pub(super) async fn slice(engine: Engine, hold: Hold, vdev: VdevId) -> Result<Slice> {
     let pool = engine.pool();
     let Some(top) = expanding(&pool).filter(|top| VdevId(top.id) == vdev) else { return Ok(Slice::Copied) };
-    let synced = pool.reflowed().synced_bytes;
+    let synced = pool.expansion().progress().synced_bytes;
     let end = reachable(synced, top.children.len(), top.ashift).min(reflow_end(&top));
     let until = engine.runtime().now() + SLICE;
     let (mut next, mut copied_bytes, mut failed) = (synced, 0, None);
@@ -62,11 +62,11 @@ pub(super) async fn slice(engine: Engine, hold: Hold, vdev: VdevId) -> Result<Sl
             Box::pin(async move { note(context, vdev, next, copied_bytes).await })
         });
         task.await?;
-        pool.reflow_is_synced(next).await;
+        pool.expansion().note_synced(next).await;
     }
     match failed {
         Some(error) => {
-            pool.reflow_anew().await;
+            pool.expansion().forget_unsynced().await;
             Ok(Slice::Failed(error))
         }
         None => Ok(Slice::Copied),
@@ -85,7 +85,7 @@ async fn window(engine: &Engine, top: &VdevConfig, from: u64, end: u64) -> Resul
     let in_use = between(&free_in, from..end);
     let (to, ranges) = first_of(&in_use, from..end);
     let bytes = ranges.iter().map(|range| range.end - range.start).sum();
-    engine.pool().reflow(vdev, from..to, joined(&ranges)).await?;
+    engine.pool().expansion().copy(vdev, from..to, joined(&ranges)).await?;
     drop(free);
     Ok((to, bytes))
 }

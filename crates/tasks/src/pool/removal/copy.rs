@@ -179,7 +179,7 @@ impl Copying<'_> {
         let parts: Vec<(u64, Dva)> = self.entries[self.copied..].iter().flat_map(parts).collect();
         let step = |(start, to): (u64, Dva)| {
             let pool = pool.clone();
-            async move { pool.copy_off((from, start), &to, txg).await }
+            async move { pool.by_range().copy_off((from, start), &to, txg).await }
         };
         let mut done = std::pin::pin!(self.engine.runtime().map_bounded(AT_ONCE, parts, step));
         let mut failed: Option<PoolError> = None;

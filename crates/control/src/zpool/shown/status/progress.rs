@@ -178,7 +178,7 @@ async fn expansion(mos: &Mos, usage: &[VdevUsage]) -> Result<Option<Expansion>, 
             end_s: zap.get_u64(vdev_zap::RAIDZ_EXPAND_END_TIME).await?.unwrap_or(0),
             copied_bytes: zap.get_u64(vdev_zap::RAIDZ_EXPAND_BYTES_COPIED).await?.unwrap_or(0),
             allocated_bytes: used.map_or(0, |usage| usage.allocated_bytes),
-            waits: top.raidz_expanding && mos.pool().reflow_waits_for(vdev).is_some(),
+            waits: top.raidz_expanding && mos.pool().expansion().waits_for(vdev).is_some(),
         };
         let rank = |one: &Expansion| (one.state == ScanState::Scanning, one.end_s);
         if found.as_ref().is_none_or(|before| rank(before) < rank(&expansion)) {

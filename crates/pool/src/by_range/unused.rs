@@ -13,8 +13,8 @@
 //! Source: OpenZFS `vdev_initialize.c`, `vdev_trim.c`, `vdev_raidz.c` (`vdev_raidz_xlate`), `vdev_draid.c`
 //! (`vdev_draid_xlate`).
 
+use super::ByRange;
 use crate::alloc::BorrowedSpace;
-use crate::pool::Pool;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::queue::IoClass;
 use crate::vdev::unflushed::Stake;
@@ -51,10 +51,10 @@ const CHUNK_BYTES: u64 = 1 << 20;
 /// `zfs_trim_extent_bytes_max`.
 const MOST_TRIM_BYTES: u64 = 128 << 20;
 
-impl Pool {
+impl ByRange<'_> {
     /// The top-level vdev of a leaf in use, unless it is a distributed spare or below an expanding RAID-Z.
     pub fn top_with_free_space(&self, leaf: Guid) -> Option<VdevId> {
-        let vdevs = self.tree().vdevs();
+        let vdevs = self.0.tree().vdevs();
         let is_in_use = vdevs.leaves().iter().any(|one| one.guid == leaf && !one.is_out_of_use());
         let top = vdevs.all_tops().iter().find(|top| slot_of(top, leaf).is_some())?;
         (is_in_use && on_leaf(top, leaf, (0, 0)).is_some()).then_some(VdevId(top.config.id))
@@ -62,7 +62,7 @@ impl Pool {
 
     /// A top-level range on a leaf, ascending, from the end of the front labels on.
     pub fn ranges_on(&self, top: VdevId, leaf: Guid, range: (u64, u64)) -> Vec<(u64, u64)> {
-        self.tree().vdevs().layout_of(top).and_then(|top| on_leaf(top, leaf, range)).unwrap_or_default()
+        self.0.tree().vdevs().layout_of(top).and_then(|top| on_leaf(top, leaf, range)).unwrap_or_default()
     }
 
     /// Processes a free range of a leaf, from the end of its front labels on, within `space`; returns the
@@ -78,7 +78,7 @@ impl Pool {
         pass: Pass,
         space: &BorrowedSpace,
     ) -> Result<u64, Stuck> {
-        let vdevs = self.tree().vdevs();
+        let vdevs = self.0.tree().vdevs();
         let leaf = vdevs.leaves().iter().find(|one| one.guid == leaf && !one.is_out_of_use());
         let leaf = leaf.ok_or(Stuck::Fails)?;
         let step_bytes = match pass {
@@ -93,7 +93,7 @@ impl Pool {
                 let _space = space;
                 step(&leaf, at + VDEV_LABEL_START_SIZE, len, pass).await
             };
-            self.runtime().to_end(step).await.map_err(|error| match error {
+            self.0.runtime().to_end(step).await.map_err(|error| match error {
                 DeviceError::Unsupported { .. } => Stuck::Unsupported,
                 _ => Stuck::Fails,
             })?;

@@ -14,8 +14,8 @@
 //!
 //! Source: OpenZFS `vdev_removal.c` (`spa_vdev_copy_segment`, `spa_vdev_copy_one_child`).
 
+use super::ByRange;
 use crate::error::{PoolError, Result};
-use crate::pool::Pool;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::queue::IoClass;
 use crate::vdev::unflushed::Stake;
@@ -29,7 +29,7 @@ use cenote_format::units::{Guid, TXG_INITIAL, Txg, VdevId};
 use futures::future::join_all;
 use std::sync::Arc;
 
-impl Pool {
+impl ByRange<'_> {
     /// Copies a range from `start` of a vdev that is being removed to all of `to`, allocated in `txg`. Both
     /// vdevs are disks or mirrors.
     ///
@@ -39,9 +39,9 @@ impl Pool {
     /// No device can read the range, or none takes it.
     #[boxed]
     pub async fn copy_off(&self, (from, start): (VdevId, u64), to: &Dva, txg: Txg) -> Result<()> {
-        let vdevs = self.tree().vdevs();
+        let vdevs = self.0.tree().vdevs();
         let failed = |vdev: VdevId, why: &str| PoolError::Unavailable {
-            pool: self.name().into(),
+            pool: self.0.name().into(),
             vdev,
             why: why.into(),
         };
@@ -71,7 +71,7 @@ impl Pool {
             async move { leaf.write(IoClass::Removal, Stake::copied(txg), at, bytes).await }
         };
         let outcomes = join_all(targets.iter().zip(read.iter().cycle()).map(write)).await;
-        let lacks = |leaf: Guid| self.tree().missed().note_all(leaf, (TXG_INITIAL, txg));
+        let lacks = |leaf: Guid| self.0.tree().missed().note_all(leaf, (TXG_INITIAL, txg));
         new.absent.iter().copied().chain(away.iter().map(|leaf| leaf.guid)).for_each(lacks);
         let (mut is_written, mut why) = (false, String::new());
         for (leaf, outcome) in targets.iter().zip(outcomes) {
