@@ -114,7 +114,7 @@ impl Mos {
     }
 
     /// Configuration with the vdevs of this state, to which its space maps refer. Blocks are read from the
-    /// pool's current vdevs ([`Pool::vdevs`]).
+    /// pool's current vdevs ([`cenote_pool::Tree::vdevs`]).
     pub fn pool_config(&self) -> Arc<PoolConfig> {
         self.0.vdevs.clone().unwrap_or_else(|| self.pool().tree().config())
     }

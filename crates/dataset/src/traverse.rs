@@ -377,7 +377,7 @@ async fn read_sealed(pool: &Pool, bp: &Blkptr, ctx: &ReadContext) -> Result<Byte
         let why = "an encrypted block of dnodes claims to be compressed".into();
         return Err(PoolError::BadPointer { place: ctx.place, why });
     }
-    pool.read_physical(bp, ctx).await
+    pool.as_stored().read(bp, ctx).await
 }
 
 fn nonsense(place: Zbookmark, error: &FormatError) -> Met {

@@ -119,7 +119,7 @@ impl SyncContext {
     /// Enlarges gang headers if the last txg's were too small (`zio_write_gang_block`).
     pub(crate) async fn activate_gang_headers(&mut self) -> Result<()> {
         const NAME: &str = "dynamic_gang_header";
-        let is_wanted = self.pool().take_cramped() && !self.syncing.features.large_gang_headers;
+        let is_wanted = self.pool().txg_writes().take_cramped() && !self.syncing.features.large_gang_headers;
         if !is_wanted || FeatureCounts::of(&self.edit()).count(NAME).await? != Some(0) {
             return Ok(());
         }

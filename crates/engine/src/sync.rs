@@ -9,15 +9,13 @@
 //!   pass 1..     write the MOS, free dead blocks, write space maps: these are objects of the MOS, so it has
 //!                changed again; from pass 2 on blocks of this txg are overwritten in place, and frees are
 //!                left to the next txg
-//!   metadata     all of the txg at once: until now it has addresses only (`Pool::write_later`)
+//!   metadata     all of the txg at once: until now it has addresses only (`TxgWrites::later`)
 //!   labels, uberblock
 //! ```
 //!
 //! Damage is confined. An object that cannot be read stays as it is on disk, a block that cannot be freed
-//! stays allocated, and the pool reports it ([`Pool::take_aside`]). A txg fails only if the MOS is unreadable
-//! or a write fails.
-//!
-//! [`Pool::take_aside`]: cenote_pool::Pool::take_aside
+//! stays allocated, and the pool reports it (`ReadErrors::take_aside`). A txg fails only if the MOS is
+//! unreadable or a write fails.
 //!
 //! The passes end because each can only touch blocks of the MOS that no earlier pass did; blocks touched
 //! again keep their place.
@@ -252,7 +250,7 @@ async fn converge(context: &mut SyncContext) -> Result<()> {
         context.charge_leaks().await?;
         if !context.engine.mos.is_dirty() && context.dead.is_empty() && !has_missed(context) {
             // Devices may miss these writes; this txg must record that.
-            context.syncing.pool.write_kept(context.syncing.txg).await?;
+            context.syncing.pool.txg_writes().finish(context.syncing.txg).await?;
             if !has_missed(context) {
                 return Ok(());
             }

@@ -221,7 +221,7 @@ async fn read_metadata(pool: &Pool, node: &Node) -> Result<Bytes, PoolError> {
         let why = "an encrypted block of dnodes claims to be compressed".into();
         return Err(PoolError::BadPointer { place: node.place, why });
     }
-    pool.read_physical(&node.bp, &context).await
+    pool.as_stored().read(&node.bp, &context).await
 }
 
 impl Node {

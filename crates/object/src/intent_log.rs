@@ -116,7 +116,7 @@ impl Objset {
 
     async fn read_stored(&self, bp: &Blkptr) -> Result<Bytes> {
         let context = ReadContext::of_log(self.place(ObjectId(0), 0, BlockId(0)), false);
-        Ok(self.pool().read_physical(bp, &context).await?)
+        Ok(self.pool().as_stored().read(bp, &context).await?)
     }
 
     /// Reads one block of the chain; `None`: another block is there, the end. Unless it is known to be
@@ -131,7 +131,7 @@ impl Objset {
         };
         let place = self.place(ObjectId(0), 0, BlockId(bp.checksum()[ZIL_ZC_SEQ]));
         let context = ReadContext::of_log(place, is_claimed).with_key(self.key().cloned());
-        let block: Bytes = self.pool().read_log_block(bp, &context).await?;
+        let block: Bytes = self.pool().log_blocks().read(bp, &context).await?;
         let block = LogBlock::decode(&block, layout).map_err(|source| self.format(ObjectId(0), source))?;
         Ok(block.continues(bp).then_some(block))
     }

@@ -346,7 +346,7 @@ impl Objset {
         let block = match &self.tree.key {
             None if bp.is_encrypted() => {
                 let ctx = self.context(META_DNODE_OBJECT, 0, block_id);
-                self.pool().read_physical(&bp, &ctx).await?
+                self.pool().as_stored().read(&bp, &ctx).await?
             }
             _ => meta.read_metadata(0, block_id, &bp).await?,
         };
@@ -384,7 +384,7 @@ impl Objset {
         let mut blocks = Vec::with_capacity(requests.len());
         for (bp, ctx) in &requests {
             blocks.push(if bp.is_encrypted() {
-                self.pool().read_physical(bp, ctx).await
+                self.pool().as_stored().read(bp, ctx).await
             } else {
                 self.pool().read(bp, ctx).await
             });

@@ -8,15 +8,12 @@
 //! Bounds: the pieces of a header add up to the block's size, so the total read is at most that times the
 //! depth.
 
-use crate::check::Check;
 use crate::context::ReadContext;
-use crate::error::{PoolError, Result};
+use crate::error::Result;
 use crate::pool::Pool;
 use crate::read::{bad_pointer, checked_psize};
 use bytes::{Bytes, BytesMut};
-use cenote_boxed::boxed;
 use cenote_format::blkptr::Blkptr;
-use cenote_format::gang::GangHeader;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -36,7 +33,7 @@ impl Pool {
                 let why = "gang headers are nested too deeply";
                 return Err(bad_pointer(ctx.place, why.into()));
             }
-            let header = self.read_gang_header(bp, ctx).await?;
+            let header = self.as_stored().gang_header(bp, ctx).await?;
             if !header.fits(psize as u64) {
                 let why = format!("the pieces of its gang do not add up to {psize} bytes");
                 return Err(bad_pointer(ctx.place, why));
@@ -45,26 +42,12 @@ impl Pool {
             for piece in header.pieces() {
                 let bytes = match piece.is_gang() {
                     true => self.read_gang(piece, ctx, depth + 1).await?,
-                    false => self.read_physical(piece, ctx).boxed().await?,
+                    false => self.as_stored().read(piece, ctx).boxed().await?,
                 };
                 block.extend_from_slice(&bytes);
             }
             Ok(block.freeze())
         }
         .boxed()
-    }
-
-    /// Reads the header. Check that it [fits](GangHeader::fits) before following its pieces.
-    #[boxed]
-    pub async fn read_gang_header(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<GangHeader> {
-        let place = ctx.place;
-        let check = Check::gang_header(bp)
-            .ok_or_else(|| bad_pointer(place, "a gang block without an address".into()))?;
-        let room_bytes = self.tree().vdevs().gang_header_bytes(bp.dvas());
-        let bytes = self.read_copies(bp, room_bytes, &check, ctx).await?;
-        let what = || format!("{place}: gang header").into();
-        let header_bytes = check.gang_header_bytes(&bytes).unwrap_or(bytes.len());
-        GangHeader::decode(&bytes[..header_bytes.min(bytes.len())])
-            .map_err(|source| PoolError::Format { what: what(), source })
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   paths --discover--> FoundPool --assemble--> Pool --read(bp)--> bytes
 //!           labels,       config, uberblocks,     vdev tree
-//!           uberblocks    devices by guid         pipeline  --write(bytes)--> bp --write_labels--> on disk
+//!           uberblocks    devices by guid         pipeline  --write(bytes)--> bp --labels().write--> on disk
 //! ```
 //!
 //! This crate knows no objects: a block pointer comes in, a block or a typed error goes out. `read` and
@@ -14,6 +14,7 @@
 //! (placement), [`write`], [`label`] (making a txg the pool's state).
 
 pub mod alloc;
+mod as_stored;
 mod batches;
 mod buffers;
 mod by_range;
@@ -50,6 +51,7 @@ pub mod verify;
 pub mod write;
 pub mod zbookmark;
 
+pub use as_stored::AsStored;
 pub use by_range::{
     ByRange,
     unused::{Pass, Stuck},
@@ -81,5 +83,5 @@ pub use vdev::reflow::Reflowed;
 pub use vdev::unflushed::FlushMark;
 pub use vdev::write::Durable;
 pub use verify::{Fault, Finding, VerifyItem};
-pub use write::{Kept, Restored, WriteProps, Written};
+pub use write::{Kept, LogBlocks, Restored, TxgWrites, WriteProps, Written};
 pub use zbookmark::{SPILL_BLOCK, Zbookmark};

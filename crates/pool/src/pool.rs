@@ -3,6 +3,25 @@
 //! A pool is assembled twice. The labels alone give a tree that can read the MOS. The MOS holds the trusted
 //! configuration, from which the same devices are assembled again.
 //!
+//! Idea: the pool itself reads, writes, frees and verifies blocks. Everything else is behind a face that
+//! borrows it:
+//!
+//! ```text
+//!   tree()         vdevs, configuration, devices that come and go      pool/tree
+//!   counters()     errors and load of each leaf                        pool/counters
+//!   devices()      devices that hang, are cut short or not the leaf's  devices
+//!   lacking()      leaves that lack data                               lacking
+//!   repair()       heals, scrubs, restores blocks                      heal
+//!   by_range()     copies and fills ranges, blind to blocks            by_range
+//!   expansion()    of a RAID-Z                                         reflow
+//!   labels()       makes a txg the pool's state                        label/write
+//!   txg_writes()   the steps of a txg's writes                         write/steps
+//!   log_blocks()   blocks of intent logs                               write/log
+//!   as_stored()    blocks not decoded                                  as_stored
+//!   suspension()   waits for devices                                   suspend
+//!   read_errors()  faults met, to be handled later                     read_errors
+//! ```
+//!
 //! Locking: a [`Pool`] may be cloned and used from any task. Its parts synchronise themselves.
 
 mod counters;

@@ -40,7 +40,7 @@ use cenote_boxed::boxed;
 use cenote_codec::checksum::ChecksumError;
 use cenote_codec::compress::Compression;
 use cenote_device::DeviceError;
-use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
+use cenote_format::blkptr::{Blkptr, Dva};
 use cenote_format::units::{PhysicalBirth, SPA_MAXBLOCKSIZE, Txg};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -54,39 +54,16 @@ impl Pool {
     /// [`Form`]. A hole reads as zeros.
     #[boxed]
     pub async fn read(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
-        let stored = self.read_physical(bp, ctx).await?;
+        let stored = self.as_stored().read(bp, ctx).await?;
         self.decode(bp, stored, ctx).await
     }
 
-    /// Reads a block as stored: verified, neither decrypted nor decompressed; `psize` bytes.
-    #[boxed]
-    pub async fn read_physical(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
-        let place = ctx.place;
-        match bp.kind() {
-            BlkptrKind::Hole => Ok(Bytes::new()),
-            BlkptrKind::Embedded => Ok(bp.embedded_payload().into()),
-            BlkptrKind::Redacted => Err(PoolError::Redacted { place }),
-            BlkptrKind::Normal if bp.is_gang() => self.read_gang(bp, ctx, 0).await,
-            BlkptrKind::Normal => {
-                let psize = checked_psize(bp, place)?;
-                let check = Check::of(bp, self.salt()).map_err(|source| damaged(bp, place, source))?;
-                if let Some(stored) = self.kept(bp).filter(|stored| check.verify(stored).is_ok()) {
-                    return Ok(stored);
-                }
-                let Some(second) = self.second_level() else {
-                    return self.read_copies(bp, psize, &check, ctx).await;
-                };
-                if let Some(stored) = self.read_second(&*second, bp, &check).await {
-                    return Ok(stored);
-                }
-                let stored = self.read_copies(bp, psize, &check, ctx).await?;
-                self.offer(&*second, bp, &stored, ctx.secondary);
-                Ok(stored)
-            }
-        }
-    }
-
-    async fn read_second(&self, second: &dyn SecondLevel, bp: &Blkptr, check: &Check<'_>) -> Option<Bytes> {
+    pub(crate) async fn read_second(
+        &self,
+        second: &dyn SecondLevel,
+        bp: &Blkptr,
+        check: &Check<'_>,
+    ) -> Option<Bytes> {
         let stored = second.read(bp)?.await?;
         self.runtime().work(check.work(), stored.len() as u64).await;
         if check.verify(&stored).is_err() {
@@ -103,15 +80,6 @@ impl Pool {
         let class = bp.dvas().next().and_then(|dva| self.tree().vdevs().class_of(dva.vdev));
         let is_special = class == Some(VdevClass::Special);
         second.offer(bp, stored, Offer { is_ahead: secondary == Secondary::Ahead, is_special });
-    }
-
-    /// Reads an intent-log block, decrypted if its pointer says so and a key is given. If its checksum is not
-    /// the announced one, the block was never written and the chain ends: [`PoolError::Checksum`], counted
-    /// only if the log was claimed with the block ([`ReadContext::of_log`]).
-    #[boxed]
-    pub async fn read_log_block(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
-        let stored = self.read_physical(bp, ctx).await?;
-        if bp.is_encrypted() { crypt::decrypt(bp, stored, ctx) } else { Ok(stored) }
     }
 
     /// From stored bytes to the owner's bytes.
@@ -401,7 +369,7 @@ pub(crate) fn bad_pointer(place: Zbookmark, why: String) -> PoolError {
     PoolError::BadPointer { place, why: why.into() }
 }
 
-fn damaged(bp: &Blkptr, place: Zbookmark, source: ChecksumError) -> PoolError {
+pub(crate) fn damaged(bp: &Blkptr, place: Zbookmark, source: ChecksumError) -> PoolError {
     PoolError::Checksum { place, at: addresses(bp), source }
 }
 

@@ -30,7 +30,7 @@ use crate::vdev::leaf::Probe;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{Txg, VdevId};
 use futures::future::join_all;
-use state::{FailMode, Standstill, State, Suspended, Waits};
+use state::{FailMode, State, Suspended, Waits};
 use std::time::Duration;
 use tokio::sync::watch;
 

@@ -31,15 +31,14 @@ mod pack;
 mod place;
 mod restore;
 pub(crate) mod retained;
+mod steps;
 
 use crate::alloc::{AllocClass, Allocator};
-use crate::check::{Check, checksum_work, native_endian};
+use crate::check::{checksum_work, native_endian};
 use crate::crypt::{self, DatasetKey};
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::vdev::Layout;
-use crate::vdev::queue::IoClass;
-use crate::vdev::unflushed::FlushMark;
 use crate::vdev::write::{Asked, NotWritten};
 use crate::zbookmark::Zbookmark;
 pub use as_it_came::StoredBlock;
@@ -50,10 +49,10 @@ use cenote_codec::compress::{Compression, ZstdLevel};
 use cenote_format::blkptr::{Blkptr, BlkptrKind, BlockIdentity, Dva, SPA_DVAS_PER_BP};
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::{Lsize, Psize, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg, VdevId};
-use pack::Packed;
-use place::Placing;
+pub use log::LogBlocks;
 pub use restore::{Kept, Restored};
 use std::sync::Arc;
+pub use steps::{Prepared, TxgWrites};
 
 /// `zfs_sync_pass_rewrite`: later passes overwrite blocks of the same txg in place.
 const SYNC_PASS_REWRITE: u32 = 2;
@@ -155,20 +154,6 @@ pub struct Written {
     pub keeps_place: bool,
 }
 
-/// A prepared block.
-#[derive(Debug)]
-pub enum Prepared {
-    /// It needs no address, or has one already.
-    Written(Written),
-    /// It needs an address.
-    Block {
-        /// Its pointer without addresses.
-        bp: Blkptr,
-        /// Its bytes as stored.
-        stored: Bytes,
-    },
-}
-
 impl Pool {
     /// Writes a block of 512 bytes to 16 MiB in whole sectors, in txg `txg`. The caller frees the previous
     /// block unless [`Written::keeps_place`].
@@ -183,76 +168,10 @@ impl Pool {
         props: &WriteProps,
         txg: Txg,
     ) -> Result<Written> {
-        match self.prepare(data, props, txg).await? {
+        match self.txg_writes().prepare(data, props, txg).await? {
             Prepared::Written(written) => Ok(written),
-            Prepared::Block { bp, stored } => self.store(space, bp, &stored, props, txg).await,
+            Prepared::Block { bp, stored } => self.txg_writes().store(space, bp, &stored, props, txg).await,
         }
-    }
-
-    /// The first half of [`Pool::write`]: everything that needs no address.
-    ///
-    /// # Errors
-    /// An impossible request.
-    #[boxed]
-    pub async fn prepare(&self, data: Bytes, props: &WriteProps, txg: Txg) -> Result<Prepared> {
-        check_request(&data, props)?;
-        let identity = props.identity(data.len() as u64, txg);
-        let new = |bp| Prepared::Written(Written { bp, keeps_place: false });
-        let (stored, compression) = match self.pack(&data, props, txg).await? {
-            Packed::Hole if props.hole_birth && props.previous.logical_birth() != Txg(0) => {
-                return Ok(new(Blkptr::hole(&identity)));
-            }
-            Packed::Hole => return Ok(new(Blkptr::HOLE)),
-            Packed::Embedded(bp) => return Ok(new(bp)),
-            Packed::Stored { bytes, compression } => (bytes, compression),
-        };
-        let psize = Psize(stored.len() as u64);
-        let bp = Blkptr::block(&identity, psize, compression as u8, props.checksum as u8, props.fill);
-        let (bp, stored) = self.protect(bp, stored, &data, props).await?;
-        let bp = self.with_checksum_of(bp, &stored, props).await?;
-        debug_assert!(Check::of(&bp, self.salt()).is_ok_and(|check| check.verify(&stored).is_ok()));
-        if props.nop_write && self.is_unchanged(&bp, props) {
-            return Ok(Prepared::Written(Written { bp: props.previous, keeps_place: true }));
-        }
-        Ok(Prepared::Block { bp, stored })
-    }
-
-    /// The second half of [`Pool::write`].
-    ///
-    /// # Errors
-    /// Those of [`Pool::write`].
-    #[boxed]
-    pub async fn store(
-        &self,
-        space: &Allocator,
-        bp: Blkptr,
-        stored: &Bytes,
-        props: &WriteProps,
-        txg: Txg,
-    ) -> Result<Written> {
-        let psize = Psize(stored.len() as u64);
-        if self.may_overwrite(&bp, psize, props, txg)
-            && let Some(bp) = self.overwrite(bp, &props.previous, stored, props.place).await
-        {
-            return Ok(Written { bp, keeps_place: true });
-        }
-        let mut tries = self.begin_tries();
-        let bp = loop {
-            let mut placing = Placing::new(space, props, &bp, txg);
-            let error = match self.place(&mut placing, bp, stored).await {
-                Ok(bp) => break bp,
-                Err(error) => error,
-            };
-            self.forget_retained(placing.taken());
-            placing.give_all_back();
-            if self.writes() == IoClass::SyncWrite {
-                return Err(error);
-            }
-            self.wait_out(&mut tries, txg, error).await?;
-        };
-        self.end_tries(tries);
-        assert_eq!(bp.psize(), psize, "{}: the pointer has another size", props.place);
-        Ok(Written { bp, keeps_place: false })
     }
 
     /// Makes all earlier writes durable. A device that fails has missed txg `txg`.
@@ -262,20 +181,6 @@ impl Pool {
     #[boxed]
     pub async fn flush(&self, txg: Txg) -> Result<()> {
         self.flush_only(None, Asked::Tree(txg)).await
-    }
-
-    /// A mark before writes for [`Pool::flush_vdevs`].
-    pub fn flush_mark(&self) -> FlushMark {
-        self.tree().missed().mark()
-    }
-
-    /// Makes writes to some vdevs since a mark durable, in txgs first to last: for intent logs.
-    ///
-    /// # Errors
-    /// As [`Pool::flush`]; also if another caller's flush has failed since.
-    #[boxed]
-    pub async fn flush_vdevs(&self, vdevs: &[VdevId], since: FlushMark, txgs: (Txg, Txg)) -> Result<()> {
-        self.flush_only(Some(vdevs), Asked::Since(since, txgs)).await
     }
 
     async fn flush_only(&self, only: Option<&[VdevId]>, asked: Asked) -> Result<()> {

@@ -162,7 +162,7 @@ impl Extract {
         if bp.is_hole() {
             return;
         }
-        if let Ok(block) = objset.pool().read_log_block(bp, ctx).await {
+        if let Ok(block) = objset.pool().log_blocks().read(bp, ctx).await {
             self.keep_whole("zil", &block, LONGEST_WHOLE);
             self.keep_whole("crypt_layout", &block, LONGEST_WHOLE);
             self.keep_whole("embedded_checksum", &block, LONGEST_WHOLE);
@@ -176,7 +176,7 @@ impl Extract {
         }
         let Ok(bp) = object.blkptr(0, BlockId(0)).await else { return };
         if bp.is_gang()
-            && let Ok(header) = object.objset().pool().read_gang_header(&bp, &context(object)).await
+            && let Ok(header) = object.objset().pool().as_stored().gang_header(&bp, &context(object)).await
         {
             self.keep("gang", &header.encode());
         }
@@ -224,7 +224,7 @@ impl Extract {
         if bp.uses_crypt() {
             return;
         }
-        if let Ok(raw) = object.objset().pool().read_physical(bp, &context(object)).await {
+        if let Ok(raw) = object.objset().pool().as_stored().read(bp, &context(object)).await {
             self.keep_whole(target, &raw, LONGEST);
         }
     }

@@ -168,7 +168,7 @@ async fn log_blocks(mos: &Mos) -> Vec<Block> {
         while let Ok(Some(block)) = objset.read_log_block(&bp, false).await {
             let Some(dva) = bp.dvas().next() else { break };
             let context = objset.context(ObjectId(0), 0, Default::default());
-            let Ok(bytes) = mos.pool().read_physical(&bp, &context).await else { break };
+            let Ok(bytes) = mos.pool().as_stored().read(&bp, &context).await else { break };
             let offset_bytes = VDEV_LABEL_START_SIZE + dva.offset_bytes;
             blocks.push(Block { offset_bytes, bytes: bytes.into(), pointers: Vec::new(), log: Some(bp) });
             bp = block.next;

@@ -76,7 +76,7 @@ impl Log {
                 let Some((bp, place)) = data.filter(|(bp, _)| seen.insert(bp.dvas().next())) else {
                     continue;
                 };
-                let is_lost = pool.read_physical(&bp, &ReadContext::of_log(place, true)).await.is_err();
+                let is_lost = pool.as_stored().read(&bp, &ReadContext::of_log(place, true)).await.is_err();
                 found.lost.extend(is_lost.then_some(place));
                 found.live.push((bp, place));
             }
@@ -102,6 +102,6 @@ impl Log {
 /// block, only damage is possible.
 async fn read_block(pool: &Pool, bp: &Blkptr, place: Zbookmark, is_claimed: bool) -> Option<LogBlock> {
     let layout = LogLayout::of_checksum(bp.checksum_id())?;
-    let bytes = pool.read_physical(bp, &ReadContext::of_log(place, is_claimed)).await.ok()?;
+    let bytes = pool.as_stored().read(bp, &ReadContext::of_log(place, is_claimed)).await.ok()?;
     LogBlock::decode(&bytes, layout).ok().filter(|block| block.continues(bp))
 }

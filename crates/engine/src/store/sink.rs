@@ -98,7 +98,7 @@ impl PoolSink {
     ) -> Result<Written> {
         let SyncingTxg { pool, allocator, txg, .. } = &self.syncing;
         let props = WriteProps { checksum: dedup.checksum, nop_write: false, ..props };
-        let (bp, stored) = match pool.prepare(data.clone(), &props, *txg).await? {
+        let (bp, stored) = match pool.txg_writes().prepare(data.clone(), &props, *txg).await? {
             Prepared::Written(written) => return Ok(written),
             Prepared::Block { bp, stored } => (bp, stored),
         };
@@ -114,7 +114,7 @@ impl PoolSink {
                 return Ok(Written { bp: found, keeps_place: false });
             }
         }
-        let written = pool.store(allocator, bp, &stored, &props, *txg).await?;
+        let written = pool.txg_writes().store(allocator, bp, &stored, &props, *txg).await?;
         if !matches!(alike, Alike::None) {
             return Ok(written);
         }
@@ -212,7 +212,7 @@ impl BlockSink for PoolSink {
         let written = match (self.dedup(&new), &syncing.tables) {
             (Some(dedup), Some(tables)) => self.write_once(tables, dedup, new.data, props).await?,
             _ if new.is_metadata() => {
-                syncing.pool.write_later(&syncing.allocator, new.data, &props, syncing.txg).await?
+                syncing.pool.txg_writes().later(&syncing.allocator, new.data, &props, syncing.txg).await?
             }
             _ => syncing.pool.write(&syncing.allocator, new.data, &props, syncing.txg).await?,
         };
@@ -237,7 +237,7 @@ impl BlockSink for PoolSink {
         let (syncing, old) = (&self.syncing, new.old);
         let props = self.props(&new);
         let _room = syncing.in_flight.enter(block.bytes.len()).await;
-        let written = syncing.pool.write_as_it_came(&syncing.allocator, &block, &props, syncing.txg).await?;
+        let written = syncing.pool.as_stored().write(&syncing.allocator, &block, &props, syncing.txg).await?;
         if !new.is_metadata() {
             self.ledger.lock().features.extend(features_of_block(&written.bp));
         }

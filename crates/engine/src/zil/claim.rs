@@ -109,7 +109,7 @@ impl FoundLog {
     pub(crate) async fn claim(&mut self, objset: &Objset, space: &Allocator, first: Txg) -> Result<()> {
         let context = ReadContext::new(Zbookmark { dataset: objset.dataset_id(), ..Zbookmark::default() });
         for bp in &self.unclaimed {
-            objset.pool().claim(space, bp, &context, first).await?;
+            objset.pool().log_blocks().claim(space, bp, &context, first).await?;
         }
         (self.claimed, self.touched) = (first, Txg(first.0 + 1));
         Ok(())

@@ -72,7 +72,7 @@ impl<'a> LogWriter<'a> {
         let burst_bytes = notes.iter().map(|(_, note)| note_bytes(note)).sum();
         let (window, vdevs) = Default::default();
         let (filled, left_bytes) = (Vec::new(), burst_bytes);
-        let since = (engine.pool().flush_mark(), block.physical_birth().txg());
+        let since = (engine.pool().log_blocks().mark(), block.physical_birth().txg());
         Ok(LogWriter {
             log,
             engine,
@@ -120,7 +120,7 @@ impl<'a> LogWriter<'a> {
             self.write_window(Durable::Flushed).await?;
             let vdevs: Vec<VdevId> = self.vdevs.iter().copied().collect();
             let (mark, first) = self.since;
-            self.engine.pool().flush_vdevs(&vdevs, mark, (first, self.engine.open_txg())).await?;
+            self.engine.pool().log_blocks().flush(&vdevs, mark, (first, self.engine.open_txg())).await?;
         }
         self.log.0.chain.lock().all_written();
         Ok(true)
@@ -218,7 +218,7 @@ impl<'a> LogWriter<'a> {
         self.vdevs.extend(window.iter().flat_map(|(bp, _)| bp.dvas()).map(|dva| dva.vdev));
         let place = |bp: &Blkptr| self.log.place_of(bp);
         let write = async |(bp, bytes): (Blkptr, Bytes)| {
-            pool.write_log_block(&bp, bytes, key, place(&bp), durable).await
+            pool.log_blocks().write(&bp, bytes, key, place(&bp), durable).await
         };
         try_join_all(window.into_iter().map(write)).await.map_err(DatasetError::from)?;
         Ok(())
@@ -226,7 +226,7 @@ impl<'a> LogWriter<'a> {
 }
 
 async fn make_ready(engine: &Engine, next: &Blkptr) {
-    if !engine.pool().is_log_block_in_hole(next).await {
+    if !engine.pool().log_blocks().is_in_hole(next).await {
         return;
     }
     let (engine, next) = (engine.clone(), *next);
@@ -234,7 +234,7 @@ async fn make_ready(engine: &Engine, next: &Blkptr) {
         let engine = engine.clone();
         async move {
             if let Ok(hold) = engine.hold().await {
-                engine.pool().fill_behind_log_block(engine.allocator(), &next, hold.txg()).await;
+                engine.pool().log_blocks().fill_behind(engine.allocator(), &next, hold.txg()).await;
             }
         }
     };
@@ -250,7 +250,7 @@ impl Log {
             key: engine.policy_of(self.0.dataset).and_then(|policy| policy.key.clone()),
             ..WriteProps::new(place, ObjectType::INTENT_LOG)
         };
-        Ok(engine.pool().allocate_log_block(engine.allocator(), len, words, &props, hold.txg())?)
+        Ok(engine.pool().log_blocks().allocate(engine.allocator(), len, words, &props, hold.txg())?)
     }
 
     fn place_of(&self, bp: &Blkptr) -> Zbookmark {

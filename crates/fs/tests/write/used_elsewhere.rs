@@ -92,7 +92,7 @@ async fn unreadable(rt: &Runtime, side: &Arc<MemoryDevice>) -> usize {
             let Met::Block { bp, place } = one else { continue };
             for dva in bp.dvas() {
                 let copy = bp.with_dvas(&[dva]);
-                bad += usize::from(pool.read_physical(&copy, &ReadContext::new(place)).await.is_err());
+                bad += usize::from(pool.as_stored().read(&copy, &ReadContext::new(place)).await.is_err());
             }
         }
         if !tree.step(&mut met).await {

@@ -91,7 +91,11 @@ pub async fn read(mos: &Mos, address: &Address) -> Result<Bytes> {
         | sectors(address.psize_bytes) << 16
         | sectors(address.lsize_bytes);
     words[10] = birth.0;
-    Ok(mos.pool().read_physical(&Blkptr::from_words(words), &ReadContext::new(Zbookmark::default())).await?)
+    Ok(mos
+        .pool()
+        .as_stored()
+        .read(&Blkptr::from_words(words), &ReadContext::new(Zbookmark::default()))
+        .await?)
 }
 
 /// Decompresses stored bytes with the named algorithm; `None` tries all and takes the first that succeeds.

@@ -105,7 +105,7 @@ impl Census {
                 continue;
             }
             // Without a valid header, verification reports the block as lost.
-            let header = match self.pool.read_gang_header(&bp, &ReadContext::new(place)).await {
+            let header = match self.pool.as_stored().gang_header(&bp, &ReadContext::new(place)).await {
                 Ok(header) if header.fits(bp.psize().0) => header,
                 _ => continue,
             };

@@ -143,7 +143,7 @@ async fn read_all(objset: &Objset) {
     while tree.step(&mut met).await {}
     for met in met {
         if let Met::Block { bp, place } = met {
-            objset.pool().read_physical(&bp, &ReadContext::new(place)).await.unwrap();
+            objset.pool().as_stored().read(&bp, &ReadContext::new(place)).await.unwrap();
         }
     }
 }

@@ -220,7 +220,7 @@ async fn dnode_block(old: &Objset, id: BlockId) -> Result<BytesMut> {
             if bp.is_hole() {
                 return Ok(BytesMut::zeroed(DNODE_BLOCK_BYTES));
             }
-            (old.pool().read_physical(&bp, &old.context(META_DNODE_OBJECT, 0, id)).await?, bp.endian())
+            (old.pool().as_stored().read(&bp, &old.context(META_DNODE_OBJECT, 0, id)).await?, bp.endian())
         }
     };
     if endian != Endian::NATIVE {

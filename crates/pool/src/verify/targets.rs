@@ -66,7 +66,7 @@ impl Pool {
                 collected.add_copies(index, item.place, &bp, psize);
                 if bp.kind() == BlkptrKind::Normal && bp.is_gang() && depth < MAX_GANG_DEPTH {
                     let ctx = ReadContext::new(item.place);
-                    match self.read_gang_header(&bp, &ctx).await {
+                    match self.as_stored().gang_header(&bp, &ctx).await {
                         Ok(header) if header.fits(bp.psize().0) => {
                             pointers.extend(header.pieces().map(|piece| (*piece, depth + 1)));
                         }

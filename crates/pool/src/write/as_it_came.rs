@@ -15,6 +15,7 @@ use cenote_format::units::{Lsize, Psize, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg
 
 use super::{WriteProps, Written, refused};
 use crate::alloc::Allocator;
+use crate::as_stored::AsStored;
 use crate::error::Result;
 use crate::pool::Pool;
 
@@ -46,20 +47,20 @@ impl StoredBlock {
     }
 }
 
-impl Pool {
+impl AsStored<'_> {
     /// Writes a block as it came. The caller has validated it, unless it is encrypted.
     ///
     /// # Errors
     /// Those of [`Pool::write`].
     #[boxed]
-    pub async fn write_as_it_came(
+    pub async fn write(
         &self,
         space: &Allocator,
         block: &StoredBlock,
         props: &WriteProps,
         txg: Txg,
     ) -> Result<Written> {
-        let stored = self.whole_units(block, props)?;
+        let stored = self.0.whole_units(block, props)?;
         let identity = props.identity(block.lsize.0, txg);
         let (psize, compression) = (Psize(stored.len() as u64), block.compression as u8);
         let mut bp = Blkptr::block(&identity, psize, compression, props.checksum as u8, props.fill)
@@ -68,10 +69,12 @@ impl Pool {
             let is_encrypted = props.object_type.is_encrypted();
             bp = if is_encrypted { bp.with_crypt(params) } else { bp.with_mac(Some(params.mac)) };
         }
-        let bp = self.with_checksum_of(bp, &stored, props).await?;
-        self.store(space, bp, &stored, props, txg).await
+        let bp = self.0.with_checksum_of(bp, &stored, props).await?;
+        self.0.txg_writes().store(space, bp, &stored, props, txg).await
     }
+}
 
+impl Pool {
     /// Padded to units that vdevs can store, unless encrypted: a MAC covers the bytes.
     fn whole_units(&self, block: &StoredBlock, props: &WriteProps) -> Result<Bytes> {
         let len = block.bytes.len() as u64;

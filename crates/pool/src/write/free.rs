@@ -1,5 +1,4 @@
-//! Frees the space of a block, including a gang's pieces; and claims it, for blocks written before the pool
-//! was opened.
+//! Frees the space of a block, including a gang's pieces.
 //!
 //! A checkpoint keeps space by its physical birth. OpenZFS (`metaslab_free`) uses the logical birth, and so
 //! frees a checkpoint's block if its last pointer is a later clone.
@@ -40,17 +39,8 @@ impl Pool {
         self.each_address(bp, ctx, leaks, |dva, birth| space.free(dva, birth, txg)).await
     }
 
-    /// Allocates, in txg `txg`, the exact address of an intent-log block that no space map contains.
-    ///
-    /// # Errors
-    /// The space is taken; or a gang's header can't be read.
-    #[boxed]
-    pub async fn claim(&self, space: &Allocator, bp: &Blkptr, ctx: &ReadContext, txg: Txg) -> Result<()> {
-        self.each_address(bp, ctx, |lost, _| Err(lost), |dva, _| space.claim(dva, txg)).await
-    }
-
     /// Calls `act` with each address and its birth. `lost` handles an unreadable gang header.
-    async fn each_address(
+    pub(super) async fn each_address(
         &self,
         bp: &Blkptr,
         ctx: &ReadContext,
@@ -64,7 +54,7 @@ impl Pool {
             }
             if bp.is_gang() {
                 let header = match depth < MAX_GANG_DEPTH {
-                    true => self.read_gang_header(&bp, ctx).await,
+                    true => self.as_stored().gang_header(&bp, ctx).await,
                     false => Err(bad_pointer(ctx.place, "gang headers are nested too deeply".into())),
                 };
                 match header {

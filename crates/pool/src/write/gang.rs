@@ -8,7 +8,7 @@
 //! Idea: a piece takes the longest free range of half, a quarter... of the rest. If no range is long enough
 //! for the pieces to suffice, the piece becomes a gang itself. A larger header (feature
 //! `dynamic_gang_header`) has room for shorter pieces. If one would have helped, that is noted, and the
-//! engine activates the feature in the next txg ([`Pool::take_cramped`]).
+//! engine activates the feature in the next txg ([`TxgWrites::take_cramped`]).
 //!
 //! The pointer to a gang has the checksum of the whole block; the header's own checksum is inside it. Pieces
 //! have neither type nor MAC: they are checked as stored. The size in a gang's address includes, besides the
@@ -16,7 +16,8 @@
 //!
 //! Source: OpenZFS `zio_write_gang_block`, `zio_write_gang_member_ready`, `zio_rewrite_gang`.
 
-use super::{Placing, refused};
+use super::place::Placing;
+use super::{TxgWrites, refused};
 use crate::check::native_endian;
 use crate::context::ReadContext;
 use crate::error::Result;
@@ -37,12 +38,14 @@ use std::sync::atomic::Ordering;
 
 const NOT_SEALED: EmbeddedChecksum = EmbeddedChecksum { endian: Endian::NATIVE, checksum: [0; 4] };
 
-impl Pool {
+impl TxgWrites<'_> {
     /// Whether a larger gang header would have helped since the last call.
     pub fn take_cramped(&self) -> bool {
-        self.cramped().swap(false, Ordering::Relaxed)
+        self.0.cramped().swap(false, Ordering::Relaxed)
     }
+}
 
+impl Pool {
     fn note_cramped(&self) {
         self.cramped().store(true, Ordering::Relaxed);
     }
@@ -131,7 +134,7 @@ impl Pool {
         place: Zbookmark,
     ) -> BoxFuture<'a, Result<()>> {
         async move {
-            let mut header = self.read_gang_header(&bp, &ReadContext::new(place)).await?;
+            let mut header = self.as_stored().gang_header(&bp, &ReadContext::new(place)).await?;
             header.tail = NOT_SEALED;
             let txg = bp.physical_birth().txg();
             let mut rest = stored.clone();

@@ -25,7 +25,8 @@
 
 pub(crate) mod blocks;
 
-use super::{Placing, Prepared, WriteProps, Written};
+use super::place::Placing;
+use super::{Prepared, TxgWrites, WriteProps, Written};
 use crate::alloc::Allocator;
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
@@ -41,14 +42,14 @@ use futures::{StreamExt, stream};
 const LATER_BYTES_MAX: u64 = 32 << 20;
 const WRITES_AT_ONCE: usize = 1024;
 
-impl Pool {
-    /// Prepares a block and allocates its addresses, as [`Pool::write`]; [`Pool::write_kept`] writes it, at
+impl TxgWrites<'_> {
+    /// Prepares a block and allocates its addresses, as [`Pool::write`]; [`TxgWrites::finish`] writes it, at
     /// the latest.
     ///
     /// # Errors
     /// Those of [`Pool::write`].
     #[boxed]
-    pub async fn write_later(
+    pub async fn later(
         &self,
         space: &Allocator,
         data: Bytes,
@@ -60,17 +61,17 @@ impl Pool {
             Prepared::Block { bp, stored } => (bp, stored),
         };
         let previous = &props.previous;
-        if self.may_overwrite(&bp, Psize(stored.len() as u64), props, txg) && !previous.is_gang() {
+        if self.0.may_overwrite(&bp, Psize(stored.len() as u64), props, txg) && !previous.is_gang() {
             let bp = bp.with_dvas(&previous.dvas().collect::<Vec<_>>());
-            self.keep(&bp, stored, props.place, txg).await?;
+            self.0.keep(&bp, stored, props.place, txg).await?;
             return Ok(Written { bp, keeps_place: true });
         }
         let mut placing = Placing::new(space, props, &bp, txg);
-        placing.avoid_all(self.tree().vdevs().unwritable());
+        placing.avoid_all(self.0.tree().vdevs().unwritable());
         match placing.allocate(stored.len(), placing.copies) {
             Ok(dvas) => {
                 let bp = bp.with_dvas(&dvas);
-                self.keep(&bp, stored, props.place, txg).await?;
+                self.0.keep(&bp, stored, props.place, txg).await?;
                 Ok(Written { bp, keeps_place: false })
             }
             // As a gang, or on fewer vdevs.
@@ -82,10 +83,12 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::NotWritten`]: no copy of a block can be written, and the pool does not wait (`suspend`).
-    pub async fn write_kept(&self, txg: Txg) -> Result<()> {
-        self.write_if_more_than(0, txg).await
+    pub async fn finish(&self, txg: Txg) -> Result<()> {
+        self.0.write_if_more_than(0, txg).await
     }
+}
 
+impl Pool {
     pub(crate) fn is_all_written(&self) -> bool {
         self.retained().later.blocks.lock().is_empty()
     }

@@ -1,4 +1,4 @@
-//! Writes intent-log blocks. Each is allocated before its content is known, because the previous block must
+//! Blocks of intent logs. Each is allocated before its content is known, because the previous block must
 //! point to it.
 //!
 //! Its checksum and, if encrypted, its MAC are inside; salt and IV are chosen with its address and used for
@@ -6,29 +6,61 @@
 //!
 //! Source: OpenZFS `zio_alloc_zil`, `zio_encrypt`, `zio_checksum_compute`.
 
-use super::{Placing, WriteProps, refused};
+use super::place::Placing;
+use super::{WriteProps, refused};
 use crate::alloc::Allocator;
 use crate::check::native_endian;
+use crate::context::ReadContext;
 use crate::crypt::{self, DatasetKey};
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
-use crate::vdev::write::Durable;
+use crate::vdev::unflushed::FlushMark;
+use crate::vdev::write::{Asked, Durable};
 use crate::zbookmark::Zbookmark;
 use bytes::Bytes;
 use cenote_boxed::boxed;
 use cenote_codec::checksum::{Checksum, Stored};
 use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
-use cenote_format::units::{Psize, Txg};
+use cenote_format::units::{Psize, Txg, VdevId};
 
 /// Bytes prepared at a time.
 const READY_BYTES: usize = 1 << 20;
 
+/// Blocks of a pool's intent logs.
+#[derive(Clone, Copy)]
+pub struct LogBlocks<'a>(&'a Pool);
+
 impl Pool {
+    /// Blocks of intent logs.
+    pub fn log_blocks(&self) -> LogBlocks<'_> {
+        LogBlocks(self)
+    }
+}
+
+impl LogBlocks<'_> {
+    /// Reads an intent-log block, decrypted if its pointer says so and a key is given. If its checksum is not
+    /// the announced one, the block was never written and the chain ends: [`PoolError::Checksum`], counted
+    /// only if the log was claimed with the block ([`ReadContext::of_log`]).
+    #[boxed]
+    pub async fn read(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
+        let stored = self.0.as_stored().read(bp, ctx).await?;
+        if bp.is_encrypted() { crypt::decrypt(bp, stored, ctx) } else { Ok(stored) }
+    }
+
+    /// Allocates, in txg `txg`, the exact address of an intent-log block that no space map contains.
+    ///
+    /// # Errors
+    /// The space is taken; or a gang's header can't be read.
+    #[boxed]
+    pub async fn claim(&self, space: &Allocator, bp: &Blkptr, ctx: &ReadContext, txg: Txg) -> Result<()> {
+        self.0.each_address(bp, ctx, |lost, _| Err(lost), |dva, _| space.claim(dva, txg)).await
+    }
+
     /// Allocates a log block of `len` bytes in txg `txg`. `chain` identifies it: two random words of the log,
     /// the object set, the sequence number. Of `props`, class, copies, key and place are used; the type must
     /// be the log's.
-    pub fn allocate_log_block(
+    pub fn allocate(
         &self,
         space: &Allocator,
         len: u64,
@@ -39,7 +71,7 @@ impl Pool {
         let identity = props.identity(len, txg);
         let bp = Blkptr::block(&identity, Psize(len), Compression::Off as u8, Checksum::Zilog2 as u8, 0);
         let bp = match &props.key {
-            Some(key) => bp.with_crypt(&crypt::fresh_params(self.runtime(), key)),
+            Some(key) => bp.with_crypt(&crypt::fresh_params(self.0.runtime(), key)),
             None => bp,
         };
         let dvas = Placing::new(space, props, &bp, txg).allocate(len as usize, props.copies_of(&bp))?;
@@ -47,9 +79,9 @@ impl Pool {
     }
 
     /// Whether the host file system must still allocate part of a log block.
-    pub async fn is_log_block_in_hole(&self, bp: &Blkptr) -> bool {
+    pub async fn is_in_hole(&self, bp: &Blkptr) -> bool {
         for dva in bp.dvas() {
-            if self.tree().vdevs().has_hole(&dva, bp.psize(), bp.physical_birth()).await {
+            if self.0.tree().vdevs().has_hole(&dva, bp.psize(), bp.physical_birth()).await {
                 return true;
             }
         }
@@ -60,12 +92,12 @@ impl Pool {
     /// after a commit of the host's journal, which costs more than the write; this way one commit serves a
     /// hundred blocks. The caller keeps txg `txg` open and must not be cancelled.
     #[boxed]
-    pub async fn fill_behind_log_block(&self, space: &Allocator, bp: &Blkptr, txg: Txg) {
+    pub async fn fill_behind(&self, space: &Allocator, bp: &Blkptr, txg: Txg) {
         for dva in bp.dvas() {
             let Some(behind) = space.claim_behind(&dva, Psize(READY_BYTES as u64), txg) else { continue };
             let zeros = Bytes::from(vec![0; READY_BYTES]);
             // A failure here will recur where it matters.
-            drop(self.write_copies(&[behind], &zeros, txg, self.for_log(txg, Durable::AtOnce)).await);
+            drop(self.0.write_copies(&[behind], &zeros, txg, self.0.for_log(txg, Durable::AtOnce)).await);
             let undone = space.unallocate(&behind, txg);
             debug_assert!(undone.is_ok(), "{undone:?}: it was claimed above");
         }
@@ -76,7 +108,7 @@ impl Pool {
     /// # Errors
     /// [`PoolError::NotWritten`] if any copy could not be written.
     #[boxed]
-    pub async fn write_log_block(
+    pub async fn write(
         &self,
         bp: &Blkptr,
         block: Bytes,
@@ -104,6 +136,20 @@ impl Pool {
         debug_assert!(Checksum::Zilog2.verify_embedded(&block, bp.checksum(), holds).is_ok());
         let dvas: Vec<Dva> = bp.dvas().collect();
         let txg = bp.physical_birth().txg();
-        self.overwrite_copies(&dvas, &block.into(), txg, place, self.for_log(txg, durable)).await
+        self.0.overwrite_copies(&dvas, &block.into(), txg, place, self.0.for_log(txg, durable)).await
+    }
+
+    /// A mark before writes for [`LogBlocks::flush`].
+    pub fn mark(&self) -> FlushMark {
+        self.0.tree().missed().mark()
+    }
+
+    /// Makes writes to some vdevs since a mark durable, in txgs first to last.
+    ///
+    /// # Errors
+    /// As [`Pool::flush`]; also if another caller's flush has failed since.
+    #[boxed]
+    pub async fn flush(&self, vdevs: &[VdevId], since: FlushMark, txgs: (Txg, Txg)) -> Result<()> {
+        self.0.flush_only(Some(vdevs), Asked::Since(since, txgs)).await
     }
 }

@@ -4,7 +4,7 @@
 //! be made again from the content. Only bytes that match the checksum are written. Compressors differ between
 //! versions; bytes that are still compressed, as a sender of `zfs send -c` has them, always match.
 //!
-//! Invariant: as for [`Pool::heal_many`], the view keeps the block's space firmly.
+//! Invariant: as for [`Repair::heal`], the view keeps the block's space firmly.
 //!
 //! Source: OpenZFS `dmu_recv.c` (`do_corrective_recv`).
 
@@ -150,7 +150,7 @@ impl Pool {
         place: Zbookmark,
         depth: u32,
     ) -> Result<Vec<(Blkptr, Bytes)>> {
-        let header = self.read_gang_header(bp, &ReadContext::new(place)).await?;
+        let header = self.as_stored().gang_header(bp, &ReadContext::new(place)).await?;
         let (mut rest, mut pieces) = (stored.clone(), Vec::new());
         for piece in header.pieces() {
             let len = usize::try_from(piece.psize().0).unwrap_or(usize::MAX);

@@ -27,7 +27,7 @@ async fn depth(lab: &Lab, bp: &Blkptr) -> u32 {
     if !bp.is_gang() {
         return 0;
     }
-    let header = lab.pool.read_gang_header(bp, &ReadContext::default()).await.unwrap();
+    let header = lab.pool.as_stored().gang_header(bp, &ReadContext::default()).await.unwrap();
     let mut deepest = 0;
     for piece in header.pieces() {
         deepest = deepest.max(Box::pin(depth(lab, piece)).await);
@@ -49,7 +49,7 @@ fn a_block_that_fits_nowhere_is_written_in_pieces_and_again_in_place() {
             let before = lab.allocated_bytes();
             let bp = lab.write(&data, &props(), FIRST_TXG).await.bp;
             assert!(bp.is_gang() && bp.dvas().count() == 2, "{bp:?}");
-            let header = lab.pool.read_gang_header(&bp, &ReadContext::default()).await.unwrap();
+            let header = lab.pool.as_stored().gang_header(&bp, &ReadContext::default()).await.unwrap();
             let sector = if matches!(layout, Layout::Draid(..)) { 8192 } else { 4096 };
             if large_gang_headers {
                 // All pieces are in one header, which fills its allocated space.
@@ -57,7 +57,7 @@ fn a_block_that_fits_nowhere_is_written_in_pieces_and_again_in_place() {
             } else {
                 assert!(header.header_bytes() == 512 && depth(&lab, &bp).await >= 2);
             }
-            assert_eq!(lab.pool.take_cramped(), !large_gang_headers, "{layout:?}");
+            assert_eq!(lab.pool.txg_writes().take_cramped(), !large_gang_headers, "{layout:?}");
             check_all(&lab, &[(bp, data)], &ReadContext::default()).await;
 
             // The first address counts all headers and pieces, the second only the headers' second copies.

@@ -14,7 +14,7 @@ async fn later(lab: &Lab, data: &Bytes, props: &WriteProps) -> Written {
 }
 
 async fn later_through(pool: &Pool, lab: &Lab, data: &Bytes, props: &WriteProps) -> Written {
-    pool.write_later(&lab.space, data.clone(), props, FIRST_TXG).await.unwrap()
+    pool.txg_writes().later(&lab.space, data.clone(), props, FIRST_TXG).await.unwrap()
 }
 
 async fn assert_reads(pool: &Pool, blocks: &[(Blkptr, Bytes)], when: &str) {
@@ -57,7 +57,7 @@ fn blocks_are_read_before_they_are_written_and_the_newest_version_is_written_onc
             }
             assert_eq!(written_bytes(&lab), before, "nor in later passes");
             assert_reads(&lab.pool, &blocks, "in a later pass").await;
-            lab.pool.write_kept(FIRST_TXG).await.unwrap();
+            lab.pool.txg_writes().finish(FIRST_TXG).await.unwrap();
             let written = written_bytes(&lab) - before;
             for (_, data) in &blocks {
                 lab.write(data, &props(), FIRST_TXG).await;
@@ -65,7 +65,7 @@ fn blocks_are_read_before_they_are_written_and_the_newest_version_is_written_onc
             assert_eq!(written_bytes(&lab) - before, 2 * written, "{layout:?}: as much as one version takes");
             assert_reads(&lab.pool, &blocks, "after it is written").await;
             assert_reads(&lab.without(&[]).await, &blocks, "by another").await;
-            lab.pool.write_kept(FIRST_TXG).await.unwrap();
+            lab.pool.txg_writes().finish(FIRST_TXG).await.unwrap();
             assert_eq!(written_bytes(&lab) - before, 2 * written, "it is written again");
         });
     }
@@ -83,7 +83,7 @@ fn much_metadata_is_written_on_its_way() {
         let written = written_bytes(&lab);
         assert!(written > 2 * (32 << 20), "{written} bytes are written, the rest is kept");
         assert_reads(&lab.pool, &blocks, "written or not").await;
-        lab.pool.write_kept(FIRST_TXG).await.unwrap();
+        lab.pool.txg_writes().finish(FIRST_TXG).await.unwrap();
         assert_reads(&lab.without(&[]).await, &blocks, "by another").await;
     });
 }
@@ -100,7 +100,7 @@ fn a_copy_that_cannot_be_written_is_left_behind_and_new_ones_go_elsewhere() {
         }
         let lost = *lab.disks.keys().next().unwrap();
         lab.disks[&lost].faulty.add(Fault::error(Op::Write));
-        lab.pool.write_kept(FIRST_TXG).await.unwrap();
+        lab.pool.txg_writes().finish(FIRST_TXG).await.unwrap();
         assert!(lab.pool.lacking().all().contains_key(&lost), "{:?}", lab.pool.lacking().all());
         assert_reads(&lab.without(&[lost]).await, &blocks, "from the other copy").await;
 
@@ -109,6 +109,6 @@ fn a_copy_that_cannot_be_written_is_left_behind_and_new_ones_go_elsewhere() {
             let bp = later_through(&pool, &lab, &noise(&mut rng, 8 << 10), &two).await.bp;
             assert!(bp.dvas().all(|dva| dva.vdev != VdevId(0)), "{bp:?}");
         }
-        pool.write_kept(FIRST_TXG).await.unwrap();
+        pool.txg_writes().finish(FIRST_TXG).await.unwrap();
     });
 }

@@ -29,28 +29,30 @@ fn a_log_block_is_written_where_its_pointer_says() {
                 cipher.map(|cipher| Arc::new(DatasetKey::new(MasterKey::new(cipher, 7, &[3; 32], &[4; 64]))));
             let object_type = ObjectType::INTENT_LOG;
             let props = WriteProps { object_type, class: AllocClass::Log, key: key.clone(), ..props() };
-            let bp = lab.pool.allocate_log_block(&lab.space, 8192, CHAIN, &props, FIRST_TXG).unwrap();
+            let bp = lab.pool.log_blocks().allocate(&lab.space, 8192, CHAIN, &props, FIRST_TXG).unwrap();
             assert_eq!((bp.checksum(), bp.psize().0, bp.is_encrypted()), (CHAIN, 8192, key.is_some()));
             let ctx = ReadContext::default().with_key(key.clone());
             let place = Zbookmark::default();
             // The chain ends at an unwritten block.
-            assert!(matches!(lab.pool.read_log_block(&bp, &ctx).await, Err(PoolError::Checksum { .. })));
+            assert!(matches!(lab.pool.log_blocks().read(&bp, &ctx).await, Err(PoolError::Checksum { .. })));
             assert_eq!(lab.checksum_errors(), 0, "a disk was blamed");
 
             let text: &[u8; 96] = &std::array::from_fn(|index| b'a' + (index % 26) as u8);
             let block = log_block(text);
             lab.pool
-                .write_log_block(&bp, block.clone(), key.as_deref(), place, Durable::AtOnce)
+                .log_blocks()
+                .write(&bp, block.clone(), key.as_deref(), place, Durable::AtOnce)
                 .await
                 .unwrap();
-            let read = lab.pool.read_log_block(&bp, &ctx).await.unwrap();
+            let read = lab.pool.log_blocks().read(&bp, &ctx).await.unwrap();
             assert!(read[..144] == block[..144] && read[184..] == block[184..]);
-            let stored = lab.pool.read_physical(&bp, &ctx).await.unwrap();
+            let stored = lab.pool.as_stored().read(&bp, &ctx).await.unwrap();
             assert_eq!(stored[216..312] == *text, key.is_none());
 
             let wrong = lab
                 .pool
-                .write_log_block(&bp, block.slice(..4096), key.as_deref(), place, Durable::AtOnce)
+                .log_blocks()
+                .write(&bp, block.slice(..4096), key.as_deref(), place, Durable::AtOnce)
                 .await;
             assert!(matches!(wrong, Err(PoolError::BadWrite { .. })));
         });

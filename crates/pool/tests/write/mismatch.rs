@@ -89,9 +89,9 @@ fn a_log_that_was_claimed_with_a_block_has_it_or_is_damaged() {
         let lab = Lab::of(&rt, Layout::Mirror(2), 12).await;
         let bp = overwritten(&lab, 0).await;
         let content = |is_claimed| ReadContext::of_log(Zbookmark::default(), is_claimed);
-        assert!(lab.pool.read_physical(&bp, &content(false)).await.is_err());
+        assert!(lab.pool.as_stored().read(&bp, &content(false)).await.is_err());
         assert_eq!(lab.checksum_errors(), 0, "what a torn log names was promised to nobody");
-        assert!(lab.pool.read_physical(&bp, &content(true)).await.is_err());
+        assert!(lab.pool.as_stored().read(&bp, &content(true)).await.is_err());
         assert_eq!(lab.checksum_errors(), 2);
     });
     simulate(421, async |rt| {
@@ -99,7 +99,8 @@ fn a_log_that_was_claimed_with_a_block_has_it_or_is_damaged() {
         let bp = overwritten(&lab, 1).await;
         for is_claimed in [false, true] {
             lab.pool
-                .read_physical(&bp, &ReadContext::of_log(Zbookmark::default(), is_claimed))
+                .as_stored()
+                .read(&bp, &ReadContext::of_log(Zbookmark::default(), is_claimed))
                 .await
                 .unwrap();
         }

@@ -9,7 +9,7 @@
 //!   cancel    no device lacks data any more: the new one has left
 //! ```
 //!
-//! Idea: a rebuild reads no block pointers ([`cenote_pool::Pool::rebuild_many`]). Its reads are long and
+//! Idea: a rebuild reads no block pointers ([`cenote_pool::ByRange::rebuild`]). Its reads are long and
 //! sequential, so redundancy is back sooner than after a resilver, but only the scrub verifies the copies.
 //! Progress is recorded with the vdev, in OpenZFS's form: a rebuild continues after an export or power cut,
 //! here or in OpenZFS, whichever began it.

@@ -102,7 +102,7 @@ fn gang_headers_become_larger_once_a_block_had_too_many_pieces() {
                 let bp = write_block(&engine, seed).await;
                 assert!(bp.is_gang(), "{bp:?}");
                 let pool = engine.pool();
-                let header = pool.read_gang_header(&bp, &ReadContext::default()).await.unwrap();
+                let header = pool.as_stored().gang_header(&bp, &ReadContext::default()).await.unwrap();
                 let sector = pool.tree().vdevs().gang_header_bytes(bp.dvas());
                 sizes.push((header.header_bytes(), sector));
                 assert_eq!(pool.read(&bp, &ReadContext::default()).await.unwrap().len(), 128 << 10);
