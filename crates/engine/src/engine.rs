@@ -11,10 +11,10 @@ use cenote_dataset::keys::Keyring;
 use cenote_dataset::{Credentials, Mos};
 use cenote_format::label::PoolConfig;
 use cenote_format::nvlist::Nvlist;
-use cenote_format::units::{DatasetId, Guid, Txg, VdevId};
+use cenote_format::units::{DatasetId, Guid, Txg};
 use cenote_l2arc::CacheDevices;
 use cenote_object::{DatasetError, LiveObjset, Objset, Result};
-use cenote_pool::alloc::{AllocClass, Allocator, BorrowedSpace};
+use cenote_pool::alloc::{AllocClass, Allocator};
 use cenote_pool::{Pool, Waits};
 use cenote_runtime::Runtime;
 use futures::future::BoxFuture;
@@ -318,16 +318,6 @@ impl Engine {
         &self.0.cache
     }
 
-    /// See [`Allocator::borrow_free`].
-    pub fn borrow_free(&self, vdev: VdevId, metaslab: u64, from: u64, most_bytes: u64) -> BorrowedSpace {
-        self.0.allocator.borrow_free(vdev, metaslab, from, most_bytes)
-    }
-
-    /// See [`Allocator::borrow_untrimmed`].
-    pub fn borrow_untrimmed(&self, vdev: VdevId, metaslab: u64, most_bytes: u64) -> BorrowedSpace {
-        self.0.allocator.borrow_untrimmed(vdev, metaslab, most_bytes)
-    }
-
     /// Sets the listener for configuration changes (devices, names, guids), called once the labels have them.
     /// It must not block. Only the first call counts.
     pub fn on_config(&self, listener: impl Fn() + Send + Sync + 'static) {
@@ -335,7 +325,7 @@ impl Engine {
     }
 
     /// Allocated and free space.
-    pub fn allocator(&self) -> &Allocator {
+    pub fn allocator(&self) -> &Arc<Allocator> {
         &self.0.allocator
     }
 }

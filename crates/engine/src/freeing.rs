@@ -48,10 +48,21 @@ impl Shared {
     }
 }
 
+/// Destroyed datasets that are still being freed.
+#[derive(Clone, Copy)]
+pub struct Frees<'a>(&'a Engine);
+
 impl Engine {
+    /// Destroyed datasets that are still being freed.
+    pub fn frees(&self) -> Frees<'_> {
+        Frees(self)
+    }
+}
+
+impl Frees<'_> {
     /// Whether destroyed datasets are still being freed.
-    pub fn is_freeing(&self) -> bool {
-        self.0.frees_now()
+    pub fn is_pending(&self) -> bool {
+        self.0.0.frees_now()
     }
 
     /// Writes txgs until all destroyed datasets are freed, or blocked by damage.
@@ -59,16 +70,16 @@ impl Engine {
     /// # Errors
     /// A txg could not be written.
     #[boxed]
-    pub async fn finish_freeing(&self) -> Result<()> {
-        while self.is_freeing() {
-            self.sync_all().await?;
+    pub async fn finish(&self) -> Result<()> {
+        while self.is_pending() {
+            self.0.sync_all().await?;
         }
         Ok(())
     }
 
     /// Sets about how many blocks a txg frees.
-    pub fn set_frees_per_txg(&self, blocks: u64) {
-        self.0.freeing.blocks_per_txg.store(blocks, Ordering::Relaxed);
+    pub fn set_per_txg(&self, blocks: u64) {
+        self.0.0.freeing.blocks_per_txg.store(blocks, Ordering::Relaxed);
     }
 }
 

@@ -32,10 +32,21 @@ const ZONE: &str = "linux";
 /// For events without details; an empty string would count as missing.
 pub const NO_DETAILS: &str = " ";
 
+/// A pool's history.
+#[derive(Clone, Copy)]
+pub struct History<'a>(&'a Engine);
+
 impl Engine {
+    /// The pool's history.
+    pub fn history(&self) -> History<'_> {
+        History(self)
+    }
+}
+
+impl History<'_> {
     /// Sets the listener for records, called when their txg is written. Only the first call counts.
-    pub fn on_history(&self, listener: impl Fn(&Nvlist) + Send + Sync + 'static) {
-        drop(self.0.told.history_listener.set(Box::new(listener)));
+    pub fn listen(&self, listener: impl Fn(&Nvlist) + Send + Sync + 'static) {
+        drop(self.0.0.told.history_listener.set(Box::new(listener)));
     }
 
     /// Records a command of user `uid`; on disk with the open txg or the next.
@@ -49,7 +60,7 @@ impl Engine {
                 let _ = context.log(record).await;
             })
         });
-        self.0.tasks.lock().rest.push(task);
+        self.0.0.tasks.lock().rest.push(task);
     }
 }
 

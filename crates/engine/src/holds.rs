@@ -9,12 +9,12 @@ use std::sync::atomic::Ordering;
 
 use cenote_boxed::boxed;
 use cenote_format::units::{DatasetId, ObjectId};
-use cenote_object::{DatasetError, Edit, LiveObjset, Result, Traffic};
+use cenote_object::{DatasetError, Edit, LiveObjset, Result};
 use cenote_pool::alloc::AllocClass;
 use cenote_runtime::AbortOnDrop;
 
 use crate::engine::{Engine, Shared};
-use crate::kstat::{DmuTx, Kstats};
+use crate::kstat::DmuTx;
 use crate::room::{ASIZE_INFLATION, Accounts, Asked, Need, PATIENCE, PoolRoom, RoomState, Verdict};
 use crate::throttle::{SYNC_FINISHED_BYTES, SYNC_PERCENT, TXG_TIMEOUT, delay};
 use crate::txgs::Hold;
@@ -86,12 +86,12 @@ impl Engine {
 
     pub(crate) fn has_more_room_soon(&self) -> bool {
         let deferred = self.0.allocator.class_space(AllocClass::Normal).deferred_bytes;
-        deferred > 0 || self.dirty_bytes() > 0
+        deferred > 0 || self.0.throttle.dirty.bytes() > 0
     }
 
     /// Reserves room, or says why not.
     fn ask(&self, dataset: DatasetId, need: Need) -> Result<Asked, Verdict> {
-        let dirty_of_all = self.dirty_bytes();
+        let dirty_of_all = self.0.throttle.dirty.bytes();
         let mut state = self.0.room.0.lock();
         // A dataset opened just now has no accounts: its first change passes.
         if let Some(accounts) = state.accounts.get(&dataset) {
@@ -161,27 +161,6 @@ impl Engine {
 }
 
 impl Engine {
-    /// Limits dirty data (`zfs_dirty_data_max`), including that of the syncing txg.
-    pub fn set_dirty_bytes_max(&self, bytes: u64) {
-        self.0.throttle.max_bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    /// Statistics.
-    pub fn kstats(&self) -> &Kstats {
-        &self.0.kstats
-    }
-
-    /// Traffic of each open dataset.
-    pub fn traffic(&self) -> Vec<(DatasetId, Arc<Traffic>)> {
-        let datasets = self.0.datasets.lock();
-        datasets.iter().map(|(id, dataset)| (*id, dataset.objset.traffic())).collect()
-    }
-
-    /// Bytes changed and not yet on disk.
-    pub fn dirty_bytes(&self) -> u64 {
-        self.0.throttle.dirty.bytes()
-    }
-
     /// Writes txgs every five seconds or as memory fills, until all returned handles are dropped.
     pub fn sync_in_background(&self) -> Arc<AbortOnDrop<()>> {
         let mut running = self.0.throttle.background.lock();
@@ -208,7 +187,7 @@ impl Engine {
     pub(crate) async fn wait_for_memory(&self) -> Result<()> {
         let throttle = &self.0.throttle;
         loop {
-            let (dirty, max) = (self.dirty_bytes(), throttle.max_bytes.load(Ordering::Relaxed));
+            let (dirty, max) = (self.0.throttle.dirty.bytes(), throttle.max_bytes.load(Ordering::Relaxed));
             if dirty > max / 100 * SYNC_PERCENT || throttle.dirty.finished_bytes() > SYNC_FINISHED_BYTES {
                 throttle.due.notify_one();
             }

@@ -1,7 +1,7 @@
 //! Where the engine meets intent logs: opening datasets, writing txgs, closing the pool.
 //!
 //! ```text
-//!   start      claim unreplayed logs and open their datasets; `logs_to_replay` hands them out. A log that
+//!   start      claim unreplayed logs and open their datasets; `Logs::awaiting_replay` hands them out. A log that
 //!              cannot be read to its end keeps the engine from starting, unless its end is given up
 //!   dataset    each open dataset has a log
 //!   sync       write the log's header to the head, free covered blocks, then drop records
@@ -149,12 +149,6 @@ impl Engine {
         datasets.iter().filter_map(with_log).collect()
     }
 
-    /// Ends all logs but those that await replay: the next txg covers their records.
-    #[boxed]
-    pub async fn end_logs(&self) -> Result<()> {
-        self.end_logs_of(|_| true).await
-    }
-
     pub(crate) async fn end_logs_of(&self, is_meant: impl Fn(DatasetId) -> bool) -> Result<()> {
         for opened in self.opened_logs().into_iter().filter(|opened| is_meant(opened.dataset)) {
             // An abandoned commit may still run and wait for a txg: take its turn before the hold.
@@ -182,6 +176,25 @@ impl Engine {
             tables: None,
             in_flight: InFlight::default(),
         }
+    }
+}
+
+/// The intent logs of a pool.
+#[derive(Clone, Copy)]
+pub struct Logs<'a>(pub(crate) &'a Engine);
+
+impl Engine {
+    /// Intent logs.
+    pub fn logs(&self) -> Logs<'_> {
+        Logs(self)
+    }
+}
+
+impl Logs<'_> {
+    /// Ends all logs but those that await replay: the next txg covers their records.
+    #[boxed]
+    pub async fn end(&self) -> Result<()> {
+        self.0.end_logs_of(|_| true).await
     }
 }
 

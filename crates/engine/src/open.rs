@@ -43,14 +43,14 @@ const SPACE_MAPS: &str = "list of space maps";
 
 impl Engine {
     /// Starts an engine on a pool whose devices are open for writing and exclusively owned. Claims unreplayed
-    /// logs; their datasets can be opened after replay ([`Engine::logs_to_replay`]).
+    /// logs; their datasets can be opened after replay ([`crate::Logs::awaiting_replay`]).
     ///
     /// # Errors
     /// [`DatasetError::Unchangeable`]: lost metadata, or features that can't be written here;
     /// [`DatasetError::LogUnreadable`]. Nothing was written.
     #[boxed]
     pub async fn start(mos: &Mos) -> Result<Engine> {
-        let engine = Engine::load(mos).await?;
+        let engine = Engine::loaded(mos).await?;
         engine.claim_logs(mos, None).await?;
         Ok(engine)
     }
@@ -61,7 +61,7 @@ impl Engine {
     /// Those of [`Engine::start`], except for logs.
     #[boxed]
     pub async fn start_without_lost_logs(mos: &Mos) -> Result<(Engine, Vec<LostLog>)> {
-        let (engine, mut lost) = (Engine::load(mos).await?, Vec::new());
+        let (engine, mut lost) = (Engine::loaded(mos).await?, Vec::new());
         engine.claim_logs(mos, Some(&mut lost)).await?;
         Ok((engine, lost))
     }
@@ -73,13 +73,13 @@ impl Engine {
     /// Those of [`Engine::start`], except for logs.
     #[boxed]
     pub async fn start_without_logs(mos: &Mos) -> Result<Engine> {
-        let engine = Engine::load(mos).await?;
+        let engine = Engine::loaded(mos).await?;
         engine.give_up_logs(mos).await?;
         Ok(engine)
     }
 
     /// All but the logs; writes nothing.
-    pub(crate) async fn load(mos: &Mos) -> Result<Engine> {
+    pub(crate) async fn loaded(mos: &Mos) -> Result<Engine> {
         let without = |part| DatasetError::stops_changes(mos.pool().name(), part);
         writable::check(mos).await.map_err(without(FEATURES))?;
         let pool = mos.pool().clone();

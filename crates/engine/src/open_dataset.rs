@@ -72,7 +72,7 @@ impl Engine {
     #[boxed]
     pub async fn dataset(&self, name: &str) -> Result<OpenDataset> {
         // BehindGate its log and features is not a change by the opener.
-        self.prepare(self.open_dataset(name)).await
+        self.ownership().prepare(self.open_dataset(name)).await
     }
 
     /// Opens a dataset found by name.
@@ -100,8 +100,8 @@ impl Engine {
         raw: Option<Arc<RawHead>>,
     ) -> Result<OpenDataset> {
         let opened = match raw {
-            Some(raw) => self.prepare(self.open_raw(name, raw)).await?,
-            None => self.prepare(self.open_head(name)).await?,
+            Some(raw) => self.ownership().prepare(self.open_raw(name, raw)).await?,
+            None => self.ownership().prepare(self.open_head(name)).await?,
         };
         match opened.live().dataset_id() == id {
             true => Ok(opened),

@@ -126,7 +126,7 @@ impl Successor {
             uberblock.timestamp_s = rt.unix_time_ns() / 1_000_000_000;
         }
         let mos = import_at(rt, found, &uberblock, options).await?;
-        let engine = Engine::load(&mos).await?;
+        let engine = Engine::loaded(&mos).await?;
         Ok(Successor { uberblock, is_new, mos, engine })
     }
 

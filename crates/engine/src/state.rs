@@ -20,20 +20,6 @@ use crate::import_export::{BehindGate, OpenState};
 use crate::sync::write_config;
 use crate::zil::log::Log;
 
-impl Engine {
-    /// Writes a txg whose labels give the state and `host`. Any state but active ends all intent logs.
-    ///
-    /// # Errors
-    /// The txg could not be written.
-    #[boxed]
-    pub async fn set_state(&self, state: PoolState, host: Host) -> Result<()> {
-        if state != PoolState::Active {
-            self.end_logs().await?;
-        }
-        self.run(move |context| Box::pin(async move { set_state(context, state, host).await })).await
-    }
-}
-
 async fn set_state(context: &mut SyncContext, state: PoolState, host: Host) -> Result<()> {
     {
         let mut config = context.engine.config.lock();
@@ -49,12 +35,23 @@ async fn set_state(context: &mut SyncContext, state: PoolState, host: Host) -> R
     write_config(context).await
 }
 
+/// The owner of a pool, and its first change.
+#[derive(Clone, Copy)]
+pub struct Ownership<'a>(&'a Engine);
+
 impl Engine {
+    /// Ownership, which labels record.
+    pub fn ownership(&self) -> Ownership<'_> {
+        Ownership(self)
+    }
+}
+
+impl Ownership<'_> {
     /// Makes `host` the owner of the pool behind `gate` from its first change on. Call once, before any
     /// change.
     pub fn take(&self, gate: &Gate, host: Host) {
-        let pool = self.pool();
-        let mut config = self.0.config.lock();
+        let pool = self.0.pool();
+        let mut config = self.0.0.config.lock();
         (config.state, config.hostid) = (PoolState::Active, host.hostid());
         config.hostname = Some(host.name.clone());
         let found = pool.tree().found();
@@ -70,7 +67,7 @@ impl Engine {
             is_prepared: AtomicBool::new(false),
         };
         // A second call changes nothing.
-        drop(self.0.told.taking.set(taking));
+        drop(self.0.0.told.taking.set(taking));
     }
 
     /// Runs work that must precede changes. It is written with the first change, or not at all.
@@ -83,19 +80,33 @@ impl Engine {
     ) -> std::result::Result<T, E> {
         // Later changes must not count as preparation; before the first one, only log claims can be pending.
         let is_prepared = |taking: &OpenState| taking.is_prepared.swap(true, Ordering::AcqRel);
-        let taking = self.0.told.taking.get().filter(|taking| !is_prepared(taking) || !self.has_changed());
+        let taking = self.0.0.told.taking.get().filter(|taking| !is_prepared(taking) || !self.has_changed());
         let Some(taking) = taking else { return work.await };
         let _preparing = BehindGate::of(taking);
         let done = work.await;
-        self.sync_all().await?;
+        self.0.sync_all().await?;
         done
     }
 
     /// Whether anything has changed since the pool was opened.
     pub fn has_changed(&self) -> bool {
-        !self.0.is_untouched() || self.0.is_dirty()
+        !self.0.0.is_untouched() || self.0.0.is_dirty()
     }
 
+    /// Writes a txg whose labels give the state and `host`. Any state but active ends all intent logs.
+    ///
+    /// # Errors
+    /// The txg could not be written.
+    #[boxed]
+    pub async fn set_state(&self, state: PoolState, host: Host) -> Result<()> {
+        if state != PoolState::Active {
+            self.0.logs().end().await?;
+        }
+        self.0.run(move |context| Box::pin(async move { set_state(context, state, host).await })).await
+    }
+}
+
+impl Engine {
     /// Writes all changes in a last txg, and leaves the pool in `state`. An unchanged pool in that state
     /// stays as it is, unless some devices lack its newest txg: its state must not depend on which devices
     /// are seen (OpenZFS writes a txg with every import).
@@ -108,8 +119,10 @@ impl Engine {
         self.0.cache.prefetch().end().await;
         match self.0.told.taking.get() {
             None => self.sync_all().await?,
-            Some(taking) if self.has_changed() || taking.found_state != state || taking.is_uneven => {
-                self.set_state(state, taking.host.clone()).await?;
+            Some(taking)
+                if self.ownership().has_changed() || taking.found_state != state || taking.is_uneven =>
+            {
+                self.ownership().set_state(state, taking.host.clone()).await?;
             }
             Some(_) => {}
         }

@@ -33,7 +33,7 @@ impl Engine {
         match pool.suspension().failmode() {
             Some(FailMode::Continue) => match pool.suspension().suspended() {
                 Some(suspended) => Err(suspended_error(&pool, suspended)),
-                None => self.unless_suspended(Duration::ZERO, done).await?,
+                None => self.suspension().unless(Duration::ZERO, done).await?,
             },
             _ => done.await,
         }
@@ -70,17 +70,38 @@ impl Engine {
         }
     }
 
+    /// Refuses a command if the pool is suspended.
+    ///
+    /// # Errors
+    /// [`DatasetError::Suspended`].
+    pub(crate) fn refuse_if_suspended(&self) -> Result<()> {
+        if self.is_of_command() { self.suspension().refuse() } else { Ok(()) }
+    }
+}
+
+/// Work with a pool that waits for its devices, or may.
+#[derive(Clone, Copy)]
+pub struct Suspension<'a>(&'a Engine);
+
+impl Engine {
+    /// For work that a suspended pool would hold up.
+    pub fn suspension(&self) -> Suspension<'_> {
+        Suspension(self)
+    }
+}
+
+impl Suspension<'_> {
     /// Waits until the pool has been suspended for `patience`.
     ///
     /// # Errors
     /// [`DatasetError::Suspended`].
-    pub async fn unless_suspended<T>(&self, patience: Duration, done: impl Future<Output = T>) -> Result<T> {
-        let pool = self.pool();
+    pub async fn unless<T>(&self, patience: Duration, done: impl Future<Output = T>) -> Result<T> {
+        let pool = self.0.pool();
         let too_long = async {
             loop {
                 let Some(suspended) = pool.suspension().suspended_or_not(true).await else { continue };
-                if self.runtime().timeout(patience, pool.suspension().suspended_or_not(false)).await.is_err()
-                {
+                let resumed = pool.suspension().suspended_or_not(false);
+                if self.0.runtime().timeout(patience, resumed).await.is_err() {
                     return suspended;
                 }
             }
@@ -97,35 +118,33 @@ impl Engine {
     /// # Errors
     /// [`DatasetError::Suspended`]; [`DatasetError::Stopped`].
     pub fn refuse_at_standstill(&self) -> Result<()> {
-        self.synced()?;
-        self.refuse_suspended()
+        self.0.synced()?;
+        self.refuse()
     }
 
     /// Refuses if the pool is suspended.
     ///
     /// # Errors
     /// [`DatasetError::Suspended`].
-    pub fn refuse_suspended(&self) -> Result<()> {
-        let pool = self.pool();
+    pub fn refuse(&self) -> Result<()> {
+        let pool = self.0.pool();
         pool.suspension().suspended().map_or(Ok(()), |suspended| Err(suspended_error(&pool, suspended)))
     }
 
     /// Waits; after `patience`, gives up suspended I/O and unresponsive devices.
-    pub async fn leaving<T>(&self, patience: Duration, left: impl Future<Output = T>) -> T {
-        let pool = self.pool();
+    pub async fn leave<T>(&self, patience: Duration, left: impl Future<Output = T>) -> T {
+        let pool = self.0.pool();
         let giving_up = async {
             loop {
-                self.runtime().sleep(patience / 2).await;
-                pool.devices()
-                    .unanswering()
-                    .into_iter()
-                    .for_each(|(leaf, _)| pool.devices().give_up_on(leaf));
+                self.0.runtime().sleep(patience / 2).await;
+                let devices = pool.devices();
+                devices.unanswering().into_iter().for_each(|(leaf, _)| devices.give_up_on(leaf));
                 if pool.suspension().suspended().is_none() {
                     continue;
                 }
                 pool.suspension().resume();
-                if self.runtime().timeout(patience, pool.suspension().suspended_or_not(false)).await.is_err()
-                {
+                let resumed = pool.suspension().suspended_or_not(false);
+                if self.0.runtime().timeout(patience, resumed).await.is_err() {
                     pool.suspension().give_up();
                 }
             }
@@ -135,14 +154,6 @@ impl Engine {
             left = left => left,
             () = giving_up => unreachable!("it gives up whatever comes"),
         }
-    }
-
-    /// Refuses a command if the pool is suspended.
-    ///
-    /// # Errors
-    /// [`DatasetError::Suspended`].
-    pub(crate) fn refuse_if_suspended(&self) -> Result<()> {
-        if self.is_of_command() { self.refuse_suspended() } else { Ok(()) }
     }
 }
 

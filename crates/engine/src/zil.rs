@@ -17,7 +17,7 @@
 //! - `fs.commit(Some(object)).await` is `fsync`, `fs.commit(None).await` is `sync` of one file system. **Not
 //!   under a hold**: the log itself needs one, and a dataset's first commit writes a txg.
 //! - [`Log::is_always`]: property `sync=always` asks for a commit after each operation.
-//! - Replay after a power cut: [`crate::engine::Engine::logs_to_replay`].
+//! - Replay after a power cut: [`crate::Logs::awaiting_replay`].
 //!
 //! Order: records about names enter the log in order. Records about one object's content or attributes wait
 //! until that object or all are committed, or a record about names depends on them ([`Log::append_after`]);

@@ -53,7 +53,7 @@ fn main() {
         let seconds = (rt.now() - started).as_secs_f64();
         println!("{what} {count} made in {seconds:.2} s");
         let host = Host { id: 0, name: "many".into() };
-        engine.set_state(PoolState::Exported, host).await.unwrap();
+        engine.ownership().set_state(PoolState::Exported, host).await.unwrap();
     });
 }
 

@@ -39,7 +39,7 @@ async fn replayed_for_good(rt: &Runtime, golden: &Golden, folder: &Path) -> Mos 
         println!("{name}: {} records replayed, {} skipped", report.applied, report.skipped);
         assert!(report.set_aside == 0, "{name}: {report:?}");
     }
-    engine.set_state(PoolState::Exported, Host { id: 1, name: "here".into() }).await.unwrap();
+    engine.ownership().set_state(PoolState::Exported, Host { id: 1, name: "here".into() }).await.unwrap();
     drop(engine);
     let mos = common::open(rt, folder, KeySource::default()).await;
     let features = mos.features().await.unwrap();

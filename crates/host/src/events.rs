@@ -116,7 +116,7 @@ impl Events {
     /// Posts an event for each record of a pool's history.
     pub fn listen(&self, engine: &Engine, pool: &str) {
         let (events, pool, weak) = (self.clone(), pool.to_owned(), engine.weak());
-        engine.on_history(move |record| {
+        engine.history().listen(move |record| {
             let mut members = Nvlist::new();
             for (shown, name) in [
                 ("history_command", key::CMD),

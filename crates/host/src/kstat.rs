@@ -42,7 +42,7 @@ pub fn names(pools: &Pools) -> Vec<String> {
     let mut names: Vec<String> = OF_ALL.iter().map(|name| (*name).to_owned()).collect();
     for pool in pools.all() {
         names.extend(OF_POOL.map(|name| format!("{}/{name}", pool.name)));
-        let datasets = pool.engine.traffic().into_iter();
+        let datasets = pool.engine.load().traffic().into_iter();
         names.extend(datasets.map(|(id, _)| format!("{}/objset-{:#x}", pool.name, id.0)));
     }
     names
@@ -83,7 +83,7 @@ pub fn counts(pools: &Pools, name: &str) -> Option<Vec<(&'static str, u64)>> {
     let sum = |of: fn(&Kstats) -> Vec<(&'static str, u64)>| {
         let mut sum = of(&Kstats::default());
         for pool in pools.all() {
-            sum.iter_mut().zip(of(pool.engine.kstats())).for_each(|(sum, (_, count))| sum.1 += count);
+            sum.iter_mut().zip(of(pool.engine.load().kstats())).for_each(|(sum, (_, count))| sum.1 += count);
         }
         sum
     };
@@ -112,7 +112,7 @@ pub struct DatasetCounts {
 pub async fn datasets(pool: &OpenPool) -> Vec<DatasetCounts> {
     let Ok(mos) = pool.engine.mos().await else { return Vec::new() };
     let mut datasets = Vec::new();
-    for (id, traffic) in pool.engine.traffic() {
+    for (id, traffic) in pool.engine.load().traffic() {
         // Omit a dataset destroyed meanwhile.
         if let Ok(dataset) = mos.dataset_by_id(id).await {
             let name = dataset.name().to_string();
@@ -162,7 +162,7 @@ fn of_all(pools: &Pools, name: &str) -> Option<Kstat> {
 fn of_pool(pool: &OpenPool, name: &str) -> Option<Kstat> {
     match name {
         "state" => Some(Kstat::State(pool.engine.pool().status().shown_state().to_owned())),
-        "txgs" => Some(Kstat::Txgs(pool.engine.kstats().txgs())),
+        "txgs" => Some(Kstat::Txgs(pool.engine.load().kstats().txgs())),
         _ => None,
     }
 }

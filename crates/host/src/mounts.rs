@@ -143,8 +143,8 @@ impl Mounts {
     /// # Errors
     /// The pool is suspended: mounting or the turn's holder might wait for it.
     async fn turn(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, DatasetError> {
-        self.engine.refuse_suspended()?;
-        self.engine.unless_suspended(Duration::ZERO, self.turn.lock()).await
+        self.engine.suspension().refuse()?;
+        self.engine.suspension().unless(Duration::ZERO, self.turn.lock()).await
     }
 
     /// The table, without externally unmounted entries.
@@ -362,7 +362,7 @@ impl Mounts {
         let _turn = self.turn().await?;
         self.take_down_below(name, force).await?;
         // As with OpenZFS, earlier writes are accounted for now (`written`).
-        self.engine.unless_suspended(Duration::ZERO, self.engine.sync_all()).await.ok();
+        self.engine.suspension().unless(Duration::ZERO, self.engine.sync_all()).await.ok();
         Ok(())
     }
 

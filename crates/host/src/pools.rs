@@ -123,7 +123,7 @@ impl OpenPool {
         engine.on_config(move || record.has_changed());
         let watched = Watched::new(name, devices.clone(), pools.search.clone(), pools.events.clone());
         let health = engine.runtime().spawn(keep_healthy(engine.weak(), watched)).abort_on_drop();
-        let feeding = engine.runtime().spawn(engine.feed_cache_devices()).abort_on_drop();
+        let feeding = engine.runtime().spawn(engine.l2arc().feed()).abort_on_drop();
         let passing = engine.runtime().spawn(keep_passing(engine.weak())).abort_on_drop();
         let trimming = engine.runtime().spawn(keep_autotrimming(engine.weak())).abort_on_drop();
         let (events, pool) = (pools.events.clone(), name.to_owned());
@@ -165,7 +165,7 @@ impl OpenPool {
     #[boxed]
     pub async fn rest(&self) {
         self.at_work.lock().take();
-        self.engine.cache_devices().end().await;
+        self.engine.l2arc().devices().end().await;
         // Unrecorded damage will be found again.
         mend(&self.engine).await.ok();
     }
@@ -186,8 +186,8 @@ impl OpenPool {
     /// A file system or volume is in use; the pool is suspended or has stopped.
     #[boxed]
     pub async fn leave(&self, state: PoolState, in_use: InUse) -> Result<(), ExportError> {
-        self.engine.refuse_at_standstill()?;
-        let left = self.engine.unless_suspended(LEAVING_PATIENCE, self.leave_whole(state, in_use)).await?;
+        self.engine.suspension().refuse_at_standstill()?;
+        let left = self.engine.suspension().unless(LEAVING_PATIENCE, self.leave_whole(state, in_use)).await?;
         left?;
         self.engine.pool().tree().let_go_of_devices();
         Ok(())
@@ -206,12 +206,12 @@ impl OpenPool {
     ) -> Result<Option<DatasetError>, ExportError> {
         let left = async {
             let left = self.leave_whole(state, in_use).await;
-            match (&left, self.engine.refuse_at_standstill()) {
+            match (&left, self.engine.suspension().refuse_at_standstill()) {
                 (Err(ExportError::Mounts(_)), Err(_)) => self.leave_whole(state, InUse::Goes).await,
                 _ => left,
             }
         };
-        let lost = match self.engine.leaving(LEAVING_PATIENCE, left).await {
+        let lost = match self.engine.suspension().leave(LEAVING_PATIENCE, left).await {
             Ok(()) => None,
             Err(ExportError::Dataset(lost)) => Some(lost),
             Err(error) => return Err(error),
@@ -437,7 +437,7 @@ impl Pools {
         let pools = self.all();
         let held = pools.iter().map(|pool| {
             let engine = &pool.engine;
-            engine.cache().bytes() + engine.dirty_bytes() + engine.cache_devices().memory_bytes()
+            engine.cache().bytes() + engine.load().dirty_bytes() + engine.l2arc().devices().memory_bytes()
         });
         let held_bytes: u64 = held.sum();
         let target_bytes = self.tuning.balance(held_bytes, memory.left_bytes);
@@ -453,12 +453,12 @@ impl Pools {
     /// Divides the target among the caches, less recent peaks of dirty data and of the process's other
     /// memory.
     fn share(&self, pools: &[Arc<OpenPool>], target_bytes: u64, beside_bytes: u64) {
-        let dirty_bytes: u64 = pools.iter().map(|pool| pool.engine.dirty_bytes()).sum();
+        let dirty_bytes: u64 = pools.iter().map(|pool| pool.engine.load().dirty_bytes()).sum();
         let taken = self.dirty.note(dirty_bytes) + held_back(target_bytes, self.beside.note(beside_bytes));
         let each = target_bytes.saturating_sub(taken).max(LEAST_CACHE_BYTES) / pools.len().max(1) as u64;
         for pool in pools {
             // `l2arc_meta_percent`: the index of cache devices counts, too.
-            let devices = pool.engine.cache_devices();
+            let devices = pool.engine.l2arc().devices();
             devices.set_index_bytes(each / 3);
             let left = each.saturating_sub(devices.memory_bytes()).max(each / 2);
             pool.engine.cache().set_budget(usize::try_from(left).unwrap_or(usize::MAX));

@@ -202,12 +202,12 @@ impl Tuning {
         if cache.policy() != values.policy {
             cache.set_policy(values.policy);
         }
-        engine.set_dirty_bytes_max(values.pool_dirty_bytes());
+        engine.load().set_dirty_bytes_max(values.pool_dirty_bytes());
         let Tables { queues, prefetch, scans, cache_devices } = &self.tables;
         let (pool, ahead) = (engine.pool(), cache.prefetch().settings());
         bring(queues.all(), |name, value| pool.devices().queue_settings().set(name, value));
         bring(prefetch.all(), |name, value| ahead.set(name, value));
-        bring(cache_devices.all(), |name, value| engine.cache_devices().settings().set(name, value));
+        bring(cache_devices.all(), |name, value| engine.l2arc().devices().settings().set(name, value));
         if engine.background().settings().all() != scans.all() {
             bring(scans.all(), |name, value| engine.background().settings().set(name, value));
             engine.background().scans.order();

@@ -139,7 +139,7 @@ async fn change(engine: &Engine, command: u8) {
         }
     };
     consume(done);
-    consume(engine.finish_freeing().await);
+    consume(engine.frees().finish().await);
 }
 
 async fn upgrade(engine: &Engine) -> cenote_object::Result<()> {

@@ -79,7 +79,7 @@ pub fn receive(data: &[u8]) {
 async fn leaks(engine: &Engine) -> Vec<verify::Extent> {
     let done = async {
         engine.sync_all().await?;
-        engine.finish_freeing().await?;
+        engine.frees().finish().await?;
         engine.mos().await
     };
     let mos = done.await.unwrap_or_else(|error| panic!("the pool can't be written: {error}"));

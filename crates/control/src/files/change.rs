@@ -33,7 +33,7 @@ pub(super) async fn putter(
         putter.clean_up().await?;
         Ok(putter)
     };
-    engine.prepare(opened).await
+    engine.ownership().prepare(opened).await
 }
 
 /// Runs `work`; after an interrupt, operations in progress still complete. Returns whether there was an

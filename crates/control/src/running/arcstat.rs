@@ -56,7 +56,7 @@ impl Verb for Arcstat {
         };
         let sample = |pool: &OpenPool| {
             let cache = pool.engine.cache();
-            let (stats, second) = (cache.stats(), pool.engine.cache_devices().stats());
+            let (stats, second) = (cache.stats(), pool.engine.l2arc().devices().stats());
             let outlook = self.outlook.then(|| Outlook::of(cache, &stats, &second));
             Sample { pool: pool.name.clone(), stats, second, outlook }
         };

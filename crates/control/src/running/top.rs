@@ -47,8 +47,8 @@ impl Verb for Top {
             seen.push(Seen {
                 counted: Counted::now(&pool).await?,
                 cache: pool.engine.cache().stats(),
-                second: pool.engine.cache_devices().stats(),
-                dirty_bytes: pool.engine.dirty_bytes(),
+                second: pool.engine.l2arc().devices().stats(),
+                dirty_bytes: pool.engine.load().dirty_bytes(),
             });
         }
         Ok(seen.into())

@@ -80,7 +80,7 @@ impl Session {
     pub(super) async fn as_found(&self, pool: &OpenPool) -> Result<FoundPool, ControlError> {
         // The queries below read the txg on disk.
         if self.options().sees_all {
-            pool.engine.refuse_suspended()?;
+            pool.engine.suspension().refuse()?;
             let engine = pool.engine.acting_for(self.caller().who.uid);
             engine.sync_all().await?;
         }
@@ -132,7 +132,7 @@ impl Session {
         new: NewDatasets,
         work: impl AsyncFnOnce(&Engine) -> Result<T, ControlError>,
     ) -> Result<Outcome, ControlError> {
-        pool.engine.refuse_suspended()?;
+        pool.engine.suspension().refuse()?;
         let engine = match self.caller().delegated() {
             Some(who) => pool.engine.acting_for_delegated(who.clone(), self.note_names(pool)),
             None => pool.engine.acting_for(self.caller().who.uid),
@@ -197,7 +197,7 @@ impl Session {
                     pool.mounts.settled().await;
                     followed
                 };
-                let followed = pool.engine.unless_suspended(FOLLOWING_PATIENCE, follow).await?;
+                let followed = pool.engine.suspension().unless(FOLLOWING_PATIENCE, follow).await?;
                 let failures = followed.map_err(refused)?;
                 for failure in &failures {
                     match &done {
@@ -394,7 +394,7 @@ impl Session {
         let is_at_any_cost = force && !destroyed;
         self.caller().whole(async {
             // Before unmounting, and before blocking other opens and closes.
-            if let Err(error) = pool.engine.refuse_at_standstill()
+            if let Err(error) = pool.engine.suspension().refuse_at_standstill()
                 && !is_at_any_cost
             {
                 return Err(refused(format!(
@@ -442,7 +442,7 @@ impl Session {
         let mos = self.import(&found, &self.newest(&found)).await?;
         let engine = Engine::start(&mos).await?;
         self.begin(&engine, &gate).await?;
-        engine.set_state(PoolState::Active, this_host()).await?;
+        engine.ownership().set_state(PoolState::Active, this_host()).await?;
         // Replay used the keys available then; from now on keys must be loaded explicitly.
         engine.close_datasets(encrypted(&engine.mos().await?).await?).await?;
         engine.keys().restart(KeySource::default()).await;

@@ -13,7 +13,7 @@ impl Session {
         let open = self.pools().and_then(|pools| pools.by_guid(engine.pool().tree().guid()));
         let Some(pool) = open else { return Ok(()) };
         let mut wanted = engine.mos().await?.cache_devices().await?;
-        let used = engine.cache_devices().devices();
+        let used = engine.l2arc().devices().devices();
         wanted.retain(|vdev| !used.contains(&vdev.guid));
         if wanted.is_empty() {
             return Ok(());
@@ -35,7 +35,7 @@ impl Session {
                     continue;
                 }
             };
-            if !engine.use_cache_device(vdev.guid, vdev.ashift, opened).await {
+            if !engine.l2arc().add(vdev.guid, vdev.ashift, opened).await {
                 self.caller().note(format!(
                     "pool '{}' does without its cache device {path}: it can't be used",
                     pool.name

@@ -174,8 +174,8 @@ impl Session {
 
     /// Takes a pool and replays its logs.
     pub(super) async fn begin(&self, engine: &Engine, gate: &Gate) -> Result<(), ControlError> {
-        engine.take(gate, this_host());
-        for (dataset, report) in engine.prepare(replay_logs(engine, now(self.runtime()))).await? {
+        engine.ownership().take(gate, this_host());
+        for (dataset, report) in engine.ownership().prepare(replay_logs(engine, now(self.runtime()))).await? {
             self.say_replayed(&dataset, &report);
         }
         Ok(())
@@ -183,7 +183,7 @@ impl Session {
 
     /// Takes a pool for one command, on behalf of its user.
     async fn take(&self, engine: Engine, gate: &Gate) -> Result<Engine, ControlError> {
-        engine.set_dirty_bytes_max(DIRTY_BYTES_MAX);
+        engine.load().set_dirty_bytes_max(DIRTY_BYTES_MAX);
         self.begin(&engine, gate).await?;
         Ok(engine.acting_for(self.caller().who.uid))
     }
@@ -210,14 +210,14 @@ impl Session {
             done => done,
         };
         let succeeded = matches!(done, Ok(Outcome::Done));
-        if !succeeded && !engine.has_changed() {
+        if !succeeded && !engine.ownership().has_changed() {
             return done;
         }
         // Work done before an interruption stays on the pool.
         if succeeded || matches!(done, Err(ControlError::Stopped(_))) {
             self.note_command(engine);
         }
-        if engine.has_changed() {
+        if engine.ownership().has_changed() {
             // Mends errors that reads found. On failure, the next read finds them again.
             cenote_tasks::mend(engine).await.ok();
         }
@@ -229,7 +229,7 @@ impl Session {
 
     /// Records the command line in the pool's history.
     pub fn note_command(&self, engine: &Engine) {
-        engine.note_command(self.command_line(), self.caller().who.uid.into());
+        engine.history().note_command(self.command_line(), self.caller().who.uid.into());
     }
 
     /// The newest state. The daemon follows the pool's stored key locations only if no one else can have

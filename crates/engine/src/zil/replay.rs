@@ -9,8 +9,7 @@ use cenote_boxed::boxed;
 use cenote_format::zil::LogRecord;
 use cenote_object::{DatasetError, Edit, Result};
 
-use crate::engine::Engine;
-use crate::logs::OpenedLog;
+use crate::logs::{Logs, OpenedLog};
 use crate::open_dataset::OpenDataset;
 use crate::zil::log::Log;
 
@@ -65,19 +64,19 @@ impl PendingReplay {
     }
 }
 
-impl Engine {
+impl Logs<'_> {
     /// Logs that await replay by `cenote_fs::replay_logs`.
     ///
     /// # Errors
     /// A dataset can't be looked up.
     #[boxed]
-    pub async fn logs_to_replay(&self) -> Result<Vec<PendingReplay>> {
+    pub async fn awaiting_replay(&self) -> Result<Vec<PendingReplay>> {
         let mut pending = Vec::new();
-        for OpenedLog { dataset, objset, log } in self.opened_logs() {
+        for OpenedLog { dataset, objset, log } in self.0.opened_logs() {
             if !log.needs_replay() {
                 continue;
             }
-            let name = self.mos().await?.dataset_by_id(dataset).await?.name().to_owned();
+            let name = self.0.mos().await?.dataset_by_id(dataset).await?.name().to_owned();
             let records = objset.on_disk().intent_log().await.records;
             pending.push(PendingReplay::new(name, OpenDataset::with_log(objset, log.clone()), records, log));
         }

@@ -44,7 +44,7 @@ const RECORDS_PER_GROUP: usize = 512;
 #[boxed]
 pub async fn replay_logs(engine: &Engine, now: Timestamp) -> Result<Vec<(String, ReplayReport)>> {
     let mut reports = Vec::new();
-    let pending = engine.logs_to_replay().await?;
+    let pending = engine.logs().awaiting_replay().await?;
     if !pending.is_empty() {
         // The claim must be on disk before any log block is freed.
         engine.sync_all().await?;

@@ -148,7 +148,7 @@ const HOST: (u64, &str) = (1, "here");
 
 pub async fn export(engine: &Engine) {
     let host = Host { id: HOST.0, name: HOST.1.into() };
-    engine.set_state(PoolState::Exported, host).await.unwrap();
+    engine.ownership().set_state(PoolState::Exported, host).await.unwrap();
 }
 
 /// Opens a pool after a cut, replays, and leaves it exported; it must equal the model and have no log.

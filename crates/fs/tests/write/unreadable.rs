@@ -352,7 +352,7 @@ fn a_gang_block_whose_header_is_lost_stops_nobody_when_it_is_freed() {
         for metaslab in 0..top.asize_bytes >> top.metaslab_shift {
             let mut from = metaslab << top.metaslab_shift;
             loop {
-                let piece = engine.borrow_free(VdevId(0), metaslab, from, 64 << 10);
+                let piece = engine.allocator().borrow_free(VdevId(0), metaslab, from, 64 << 10);
                 let Some(last) = piece.ranges().last().copied() else { break };
                 from = last.1 + (64 << 10);
                 held.push(piece);

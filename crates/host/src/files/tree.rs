@@ -70,7 +70,7 @@ impl Tree {
     #[boxed]
     pub async fn commit_all(&self) -> Result<()> {
         match self {
-            Tree::Live(engine, _) => engine.unless_suspended(Duration::ZERO, self.commit(None)).await?,
+            Tree::Live(engine, _) => engine.suspension().unless(Duration::ZERO, self.commit(None)).await?,
             Tree::Fixed(_) | Tree::Snapshot(..) => Ok(()),
         }
     }

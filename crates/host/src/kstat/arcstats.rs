@@ -54,7 +54,7 @@ pub(super) fn of(pools: &Pools) -> Vec<(&'static str, u64)> {
     for pool in pools.all() {
         let own = pool.engine.cache().stats();
         stats.add(&own);
-        second = second.zip(&pool.engine.cache_devices().stats(), |sum, own| sum + own);
+        second = second.zip(&pool.engine.l2arc().devices().stats(), |sum, own| sum + own);
         for (name, value) in own.gauges {
             *adapted.entry(name).or_default() += value;
         }

@@ -26,7 +26,7 @@ pub async fn everything(engine: &Engine) {
         if gone == 0 {
             // Damage and logs prevent some.
             left.iter().for_each(|why| println!("not destroyed: {why}"));
-            engine.finish_freeing().await.unwrap();
+            engine.frees().finish().await.unwrap();
             return;
         }
     }

@@ -75,7 +75,7 @@ impl Copy {
         let engine = Engine::start(&import(rt, &found, &self.options()).await?).await?;
         let now = Timestamp { seconds: 1_700_000_000, nanoseconds: 7 };
         replay_logs(&engine, now).await.unwrap();
-        engine.set_state(PoolState::Active, host()).await?;
+        engine.ownership().set_state(PoolState::Active, host()).await?;
         Ok(engine)
     }
 
@@ -124,7 +124,7 @@ async fn change(rt: &Runtime, copy: &Copy, rng: &mut Rng) {
     for round in 0..2 {
         work::work(&engine, &mut expected, rng, round).await;
     }
-    engine.set_state(PoolState::Exported, host()).await.unwrap();
+    engine.ownership().set_state(PoolState::Exported, host()).await.unwrap();
     drop(engine);
     copy.assert_clean(rt, "after work").await;
     expected.compare(&copy.open(rt).await).await;
@@ -136,7 +136,7 @@ async fn change(rt: &Runtime, copy: &Copy, rng: &mut Rng) {
     let has_checkpoint =
         cenote_tasks::take_checkpoint(&engine).await.is_ok() || copy.golden.name() == "checkpoint";
     work::work(&engine, &mut expected, rng, 2).await;
-    engine.set_state(PoolState::Exported, host()).await.unwrap();
+    engine.ownership().set_state(PoolState::Exported, host()).await.unwrap();
     drop(engine);
     copy.assert_clean(rt, "after work with a checkpoint").await;
     expected.compare(&copy.open(rt).await).await;
@@ -149,7 +149,7 @@ async fn change(rt: &Runtime, copy: &Copy, rng: &mut Rng) {
         "{}",
         copy.golden.name()
     );
-    engine.set_state(PoolState::Exported, host()).await.unwrap();
+    engine.ownership().set_state(PoolState::Exported, host()).await.unwrap();
     drop(engine);
     copy.assert_clean(rt, "after all was destroyed").await;
 }

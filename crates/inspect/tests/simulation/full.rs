@@ -246,18 +246,18 @@ fn groups_write_themselves_and_memory_keeps_its_bound() {
         "groups_write_themselves_and_memory_keeps_its_bound",
         (Disk, 0, 1, Normal),
         async |rt, disks, engine| {
-            engine.set_dirty_bytes_max(MAX);
+            engine.load().set_dirty_bytes_max(MAX);
             let groups = engine.sync_in_background();
             let mut files = Files::of(&rt, &engine, POOL).await;
             let begun = engine.mos().await.unwrap().uberblock().txg.0;
             for _ in 0..150 {
                 files.make(100_000).await.unwrap();
-                let dirty = engine.dirty_bytes();
+                let dirty = engine.load().dirty_bytes();
                 assert!(dirty < MAX + 300_000, "{dirty} bytes");
             }
             assert!(engine.mos().await.unwrap().uberblock().txg.0 > begun + 5);
             rt.sleep(Duration::from_secs(11)).await;
-            assert_eq!(engine.dirty_bytes(), 0, "everything was synced automatically");
+            assert_eq!(engine.load().dirty_bytes(), 0, "everything was synced automatically");
             drop(groups);
             check(&rt, &disks).await;
         },
@@ -273,7 +273,7 @@ fn txgs_are_written_as_long_as_anybody_wants_it() {
             drop(wants);
             files.make(10_000).await.unwrap();
             rt.sleep(Duration::from_secs(11)).await;
-            assert_eq!(engine.dirty_bytes() == 0, is_written);
+            assert_eq!(engine.load().dirty_bytes() == 0, is_written);
         }
     });
 }
@@ -288,7 +288,7 @@ fn a_group_is_written_though_nobody_waits_for_it_any_more() {
             assert!(rt.timeout(Duration::from_micros(300), engine.sync_all()).await.is_err());
         }
         engine.sync_all().await.unwrap();
-        assert_eq!(engine.dirty_bytes(), 0);
+        assert_eq!(engine.load().dirty_bytes(), 0);
         check(&rt, &disks).await;
     });
 }

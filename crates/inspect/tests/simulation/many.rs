@@ -104,7 +104,7 @@ impl Stage {
     /// Checks that memory stays within its bounds.
     async fn watch(&self) {
         while !self.is_over() {
-            let (dirty, cached) = (self.engine.dirty_bytes(), self.engine.cache().bytes());
+            let (dirty, cached) = (self.engine.load().dirty_bytes(), self.engine.cache().bytes());
             assert!(dirty <= DIRTY_BYTES_MAX + IN_FLIGHT_BYTES, "{dirty} bytes are dirty");
             assert!(cached <= CACHE_BYTES, "{cached} bytes are cached");
             self.rt.sleep(Duration::from_millis(10)).await;
@@ -140,7 +140,7 @@ async fn work(rt: Runtime, layout: &Layout, victim: usize) -> Left {
     let disks = Disks::new(&rt, layout.shape(), layout.blank());
     let devices = Devices::new(&rt, &disks, victim);
     let engine = create(&rt, layout, &devices.all()).await;
-    engine.set_dirty_bytes_max(DIRTY_BYTES_MAX);
+    engine.load().set_dirty_bytes_max(DIRTY_BYTES_MAX);
     let at = now(&rt);
     for head in 0..HEADS {
         let fill = Box::new(move |live| -> futures::future::BoxFuture<'static, _> {

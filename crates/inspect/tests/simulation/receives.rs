@@ -265,7 +265,7 @@ fn survive(seed: u64, layout: &Layout, images: Vec<Image>, run: &Recorded, at: M
         complete(&engine, (&old, "2"), increment, second, at >= run.increment_done).await?;
         complete(&engine, (&new, "1"), full, first, at >= run.new_done).await?;
         engine.sync_all().await.map_err(|error| error.to_string())?;
-        engine.finish_freeing().await.map_err(|error| error.to_string())?;
+        engine.frees().finish().await.map_err(|error| error.to_string())?;
         check_sound(&engine.mos().await.map_err(|error| error.to_string())?).await
     })
 }

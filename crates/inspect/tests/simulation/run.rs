@@ -96,7 +96,7 @@ async fn replay(rt: &Runtime, mos: Mos) -> Result<Recovered, String> {
     // If the power failed between uberblocks, only the next txg brings the newest state to every disk; and
     // labels may describe a vdev tree that was never committed.
     let host = Host { id: 1, name: "here".into() };
-    engine.set_state(PoolState::Active, host).await.map_err(|error| error.to_string())?;
+    engine.ownership().set_state(PoolState::Active, host).await.map_err(|error| error.to_string())?;
     Ok(Recovered { engine, found, replayed })
 }
 

@@ -56,7 +56,7 @@ impl Scratch {
     }
 
     pub async fn close(&self, engine: Engine) {
-        engine.finish_freeing().await.unwrap();
+        engine.frees().finish().await.unwrap();
         engine.close(PoolState::Exported).await.unwrap();
     }
 

@@ -96,6 +96,6 @@ pub(crate) async fn open(rt: &Runtime, devices: Vec<Arc<dyn Device>>, cache: Cac
     let found = found.open_for_writing(rt).await?;
     let mos = import(rt, &found, &ImportOptions { cache, ..ImportOptions::default() }).await?;
     let engine = Engine::start(&mos).await?;
-    engine.set_dirty_bytes_max(DIRTY_BYTES);
+    engine.load().set_dirty_bytes_max(DIRTY_BYTES);
     Ok(engine)
 }

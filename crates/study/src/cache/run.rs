@@ -105,14 +105,14 @@ impl Load for Loaded {
             bench.reads(working_set_bytes, reads, 1).await?;
             bench.reads(working_set_bytes, reads, 2).await?;
             drop(feeding);
-            bench.engine.cache_devices().end().await;
+            bench.engine.l2arc().devices().end().await;
             bench.close().await?;
         }
         let bench = devices.open_pool().await?;
         let feeding = match case {
             Case::Reads { second: Second::Cold | Second::Warm, .. } => {
                 let feeding = devices.feed(&bench).await?;
-                bench.engine.cache_devices().rebuild().await;
+                bench.engine.l2arc().devices().rebuild().await;
                 Some(feeding)
             }
             _ => None,
@@ -124,7 +124,7 @@ impl Load for Loaded {
             Case::Durable { clients, .. } => bench.durable_writes(clients, reads).await?,
         };
         let seen = meter.look(&bench);
-        let L2Stats { hits, misses, .. } = bench.engine.cache_devices().stats();
+        let L2Stats { hits, misses, .. } = bench.engine.l2arc().devices().stats();
         drop((feeding, background));
         let [p50_ns, p99_ns] = [50, 99].map(|percent| took.percentile(percent).as_nanos() as u64);
         Ok(Run {
@@ -193,11 +193,11 @@ impl Devices {
     async fn feed(&self, bench: &Bench) -> Result<AbortOnDrop<()>> {
         let engine = &bench.engine;
         // By default, so small a device is cold after an import.
-        engine.cache_devices().settings().set("l2arc_rebuild_blocks_min_l2size", 0)?;
+        engine.l2arc().devices().settings().set("l2arc_rebuild_blocks_min_l2size", 0)?;
         let flash = Delayed::new(self.second.clone(), FLASH, &self.rt);
-        if !engine.use_cache_device(SECOND, SECOND_ASHIFT, Arc::new(flash)).await {
+        if !engine.l2arc().add(SECOND, SECOND_ASHIFT, Arc::new(flash)).await {
             return Err(StudyError::Bench("the cache device is of no use"));
         }
-        Ok(self.rt.spawn(engine.feed_cache_devices()).abort_on_drop())
+        Ok(self.rt.spawn(engine.l2arc().feed()).abort_on_drop())
     }
 }

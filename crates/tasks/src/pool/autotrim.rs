@@ -121,7 +121,7 @@ impl Rounds {
             if !engine.allocator().trims() {
                 return false;
             }
-            let borrowed = engine.borrow_untrimmed(VdevId(top.id), index, BORROWED_BYTES);
+            let borrowed = engine.allocator().borrow_untrimmed(VdevId(top.id), index, BORROWED_BYTES);
             if borrowed.ranges().is_empty() {
                 return true;
             }

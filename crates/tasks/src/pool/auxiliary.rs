@@ -46,7 +46,7 @@ impl Role {
     }
 }
 
-/// Adds cache devices; [`Engine::use_cache_device`] opens them.
+/// Adds cache devices; [`cenote_engine::L2arc::add`] opens them.
 ///
 /// # Errors
 /// A device fails.
@@ -75,7 +75,7 @@ pub async fn add_spares(engine: &Engine, devices: Vec<NewDevice>) -> Result<()> 
 #[boxed]
 pub async fn remove_beside(engine: &Engine, guid: Guid) -> Result<()> {
     engine.run(move |context| Box::pin(async move { remove_sync(context, guid).await })).await?;
-    engine.cache_devices().remove(guid);
+    engine.l2arc().devices().remove(guid);
     engine.pool().tree().forget_beside(guid);
     Ok(())
 }

@@ -117,7 +117,7 @@ pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
             }
         };
         // Started work continues in its txg.
-        engine.unless_suspended(Duration::ZERO, work).await.ok();
+        engine.suspension().unless(Duration::ZERO, work).await.ok();
     }
 }
 

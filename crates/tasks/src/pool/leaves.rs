@@ -81,7 +81,7 @@ pub async fn take_out(engine: &Engine, leaf: Guid, how: Away) -> Result<()> {
         log.iter().for_each(|log| engine.allocator().set_allocates(*log, false));
         let done = async {
             if log.is_some() {
-                engine.end_logs().await?;
+                engine.logs().end().await?;
             }
             engine.run(move |context| Box::pin(take_out_sync(context, leaf, how))).await
         };

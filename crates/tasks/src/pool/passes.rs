@@ -356,7 +356,7 @@ impl Slice<'_> {
         progress: &(dyn Fn(u64) + Send + Sync),
     ) -> Option<Noted> {
         loop {
-            let borrowed = self.engine.borrow_free(self.top, index, from, self.most_bytes);
+            let borrowed = self.engine.allocator().borrow_free(self.top, index, from, self.most_bytes);
             from = borrowed.ranges().last()?.1;
             let before_bytes = self.done_bytes;
             for range in borrowed.ranges() {

@@ -24,7 +24,7 @@ pub async fn change_guid(engine: &Engine, guid: Option<Guid>) -> Result<()> {
             Box::pin(async move { change_guid_sync(context, guid).await })
         })
         .await?;
-    engine.cache_devices().set_pool(engine.pool().tree().guid()).await;
+    engine.l2arc().devices().set_pool(engine.pool().tree().guid()).await;
     Ok(())
 }
 

@@ -44,7 +44,7 @@ pub async fn remove_log(engine: &Engine, vdev: VdevId) -> Result<()> {
 }
 
 async fn empty_and_remove(engine: &Engine, vdev: VdevId) -> Result<Vec<FoundDevice>> {
-    engine.end_logs().await?;
+    engine.logs().end().await?;
     // The chains' blocks are free once their txgs are on disk and a few more have followed.
     for _ in 0..TXG_CONCURRENT_STATES as usize + TXG_DEFER_SIZE {
         if is_empty(engine, vdev) {

@@ -32,18 +32,18 @@ fn a_destroyed_dataset_goes_bit_by_bit_and_never_twice() {
         engine.sync_all().await.unwrap();
         // Txgs follow each other immediately while there is something to free: any number may pass before
         // this thread checks again.
-        engine.set_frees_per_txg(0);
+        engine.frees().set_per_txg(0);
         cenote_tasks::destroy_dataset(&engine, "made/gone").await.unwrap();
-        assert!(engine.is_freeing(), "all went before the pool was opened anew");
+        assert!(engine.frees().is_pending(), "all went before the pool was opened anew");
         drop(engine);
 
         let mut txgs = 0;
         loop {
             let engine = reopen_to_write(&rt, folder.path()).await;
-            if !engine.is_freeing() {
+            if !engine.frees().is_pending() {
                 break;
             }
-            engine.set_frees_per_txg(10 + rng.below(30));
+            engine.frees().set_per_txg(10 + rng.below(30));
             for _ in 0..TXGS {
                 // Freed space is reused at once.
                 work(&engine, POOL, &mut kept, &mut rng, Load { steps: 5, ..LOAD }).await;

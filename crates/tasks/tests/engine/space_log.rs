@@ -71,7 +71,7 @@ fn metaslabs_take_turns_and_logs_go_that_serve_none() {
         work(&engine, POOL, &mut model, &mut rng, LOAD).await;
         engine.sync_all().await.unwrap();
         work(&engine, POOL, &mut model, &mut rng, LOAD).await;
-        engine.set_state(PoolState::Exported, Host { id: 1, name: "here".into() }).await.unwrap();
+        engine.ownership().set_state(PoolState::Exported, Host { id: 1, name: "here".into() }).await.unwrap();
         drop(engine);
         let (all, txgs) = metaslabs(&rt, folder).await;
         assert_eq!(txgs.len(), 1, "only the last txg's changes are still in the log");

@@ -45,7 +45,7 @@ async fn look(rt: &Runtime, folder: &Path) {
     let found = discover(rt, &[PathBuf::from(folder)]).await;
     let found = found.pools[0].open_for_writing(rt).await.unwrap().behind(&gate);
     let engine = Engine::start(&import(rt, &found, &ImportOptions::default()).await.unwrap()).await.unwrap();
-    engine.take(&gate, host());
+    engine.ownership().take(&gate, host());
     engine.close(PoolState::Exported).await.unwrap();
 }
 
@@ -55,9 +55,9 @@ fn what_one_disk_alone_knows_all_know_once_the_pool_was_taken() {
     rt.block_on(async {
         let folder = tempfile::tempdir().unwrap();
         let engine = create(&rt, folder.path(), &(VdevKind::Mirror, 0, 2)).await;
-        engine.set_state(PoolState::Active, host()).await.unwrap();
+        engine.ownership().set_state(PoolState::Active, host()).await.unwrap();
         let before = read(disk(folder.path(), 1)).unwrap();
-        engine.set_state(PoolState::Exported, host()).await.unwrap();
+        engine.ownership().set_state(PoolState::Exported, host()).await.unwrap();
         drop(engine);
         put_rings_back(&disk(folder.path(), 1), &before);
         let txgs = [newest(&rt, &disk(folder.path(), 0)).await, newest(&rt, &disk(folder.path(), 1)).await];

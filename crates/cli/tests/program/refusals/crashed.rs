@@ -46,7 +46,7 @@ pub fn make_pool(folder: &Path) -> String {
     rt.block_on(async {
         let mos = import(&rt, &open(&rt, folder).await, &ImportOptions::default()).await.unwrap();
         let engine = Engine::start(&mos).await.unwrap();
-        engine.set_state(PoolState::Active, this_host()).await.unwrap();
+        engine.ownership().set_state(PoolState::Active, this_host()).await.unwrap();
         let dataset = engine.dataset(POOL).await.unwrap();
         let fs = FsWriter::open(dataset.clone(), FsOptions::default()).await.unwrap();
         // The first commit syncs a txg, which leads to the log.

@@ -219,7 +219,7 @@ impl Destroy {
     /// Waits until the data is freed: after this program ends, no other process continues.
     async fn free(&self, session: &Session, engine: &Engine) -> Result<(), ControlError> {
         let (caller, total_bytes) = (session.caller(), engine.mos().await?.freeing_bytes().await?);
-        while engine.is_freeing() {
+        while engine.frees().is_pending() {
             let left_bytes = engine.mos().await?.freeing_bytes().await?;
             let done_bytes = total_bytes.saturating_sub(left_bytes);
             caller.console.progress(Some(Progress { what: "freeing", done_bytes, total_bytes }));

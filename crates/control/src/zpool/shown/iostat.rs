@@ -95,7 +95,7 @@ impl Counted {
             space.extend(own.map(|own| (top.guid, own)));
         }
         space.insert(health.root.guid, sum(&health.root, &usage));
-        for device in pool.engine.cache_devices().usage() {
+        for device in pool.engine.l2arc().devices().usage() {
             let free_bytes = device.capacity_bytes.saturating_sub(device.used_bytes);
             space.insert(device.vdev, Space { allocated_bytes: device.used_bytes, free_bytes });
             traffic.insert(device.vdev, Traffic::of_device(&device.counters));

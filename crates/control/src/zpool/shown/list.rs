@@ -148,7 +148,7 @@ impl List {
         let held = session.held(found);
         let properties = Properties::with_usage(&mos, &health, &usage, held.as_deref()).await?;
         let head = Head::of(&mos);
-        let cache = held.map(|pool| pool.engine.cache_devices().usage()).unwrap_or_default().into_iter();
+        let cache = held.map(|pool| pool.engine.l2arc().devices().usage()).unwrap_or_default().into_iter();
         let cache = cache.map(|device| CacheUsage {
             vdev: device.vdev,
             capacity_bytes: device.capacity_bytes,

@@ -137,7 +137,7 @@ impl Create {
             cenote_tasks::add_cache(&engine, cache).await?;
         }
         session.note_command(&engine);
-        engine.set_state(PoolState::Exported, this_host()).await?;
+        engine.ownership().set_state(PoolState::Exported, this_host()).await?;
         let Some(pools) = session.pools() else { return Ok(Outcome::Done) };
         // Closing the devices releases their locks.
         let keys = engine.keys().known().await;

@@ -65,7 +65,7 @@ impl History {
             engine.background().settings().set(name, value).unwrap();
         }
         engine.background().settings().set("zfs_remove_max_segment", 16 << 10).unwrap();
-        engine.set_frees_per_txg(20 + rng.below(200));
+        engine.frees().set_per_txg(20 + rng.below(200));
         if rng.below(2) == 0 {
             set_property(&engine, POOL, "dedup", Value::Number(SHA256)).await.unwrap();
         }

@@ -79,7 +79,7 @@ async fn window(engine: &Engine, top: &VdevConfig, from: u64, end: u64) -> Resul
     let (start, len) = metaslab_extent(top, index);
     let end = end.min(from + WINDOW_BYTES).min(start + len.max(1 << top.ashift));
     // Space allocated here later counts as copied.
-    let free = engine.borrow_free(vdev, index, from, end - from);
+    let free = engine.allocator().borrow_free(vdev, index, from, end - from);
     let free_in: Vec<Range<u64>> =
         free.ranges().iter().map(|&(start, end_of)| start..end_of.min(end)).collect();
     let in_use = between(&free_in, from..end);

@@ -61,8 +61,8 @@ fn allocates(engine: &Engine, vdev: VdevId) -> bool {
 
 async fn begin(engine: &Engine, vdev: VdevId) -> Result<()> {
     // A log's next block may be allocated there, to be written at any time.
-    engine.end_logs().await?;
-    if !engine.logs_to_replay().await?.is_empty() {
+    engine.logs().end().await?;
+    if !engine.logs().awaiting_replay().await?.is_empty() {
         let why = "Mount encrypted datasets to replay logs.";
         return Err(DatasetError::unsuitable(engine.pool().name(), why));
     }
