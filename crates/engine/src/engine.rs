@@ -1,4 +1,18 @@
 //! The engine: a pool opened for writing, and the state its parts share.
+//!
+//! Idea: the engine itself opens datasets, makes changes, runs tasks and writes txgs. Everything else is
+//! behind a face that borrows it:
+//!
+//! ```text
+//!   background()   turns, orders and settings of background work   background
+//!   frees()        destroyed datasets that are still being freed   freeing
+//!   history()      records of commands                             history
+//!   l2arc()        cache devices                                   second
+//!   load()         dirty data, traffic, counters                   load
+//!   logs()         intent logs                                     logs
+//!   ownership()    the owner in the labels, and the first change   state
+//!   suspension()   work while the pool may wait for its devices    suspended
+//! ```
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! Where the engine meets intent logs: opening datasets, writing txgs, closing the pool.
 //!
 //! ```text
-//!   start      claim unreplayed logs and open their datasets; `Logs::awaiting_replay` hands them out. A log that
-//!              cannot be read to its end keeps the engine from starting, unless its end is given up
+//!   start      claim unreplayed logs and open their datasets; `Logs::awaiting_replay` hands them out. A log
+//!              that cannot be read to its end keeps the engine from starting, unless its end is given up
 //!   dataset    each open dataset has a log
 //!   sync       write the log's header to the head, free covered blocks, then drop records
 //!   export     logs end
