@@ -103,12 +103,8 @@ pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
             // A failing pool reports errors to its users; failures here are retried.
             watch.look(&engine, &surroundings).await.ok();
             mend(&engine).await.ok();
-            engine
-                .pool()
-                .read_errors()
-                .take_aside()
-                .into_iter()
-                .for_each(|what| surroundings.set_aside(&engine, what));
+            let aside = engine.pool().read_errors().take_aside();
+            aside.into_iter().for_each(|what| surroundings.set_aside(&engine, what));
             if has_time {
                 look_for_cut_short(&engine).await.ok();
                 look_for_removed(&engine, &surroundings).await.ok();
@@ -128,9 +124,8 @@ async fn give_up_on_silent(engine: WeakEngine) {
         runtime.sleep(LOOK_INTERVAL).await;
         let Ok(pool) = engine.upgrade().map(|engine| engine.pool()) else { return };
         let silent = pool.devices().unanswering().into_iter().filter(|(_, since)| *since >= UNANSWERED_MAX);
-        silent
-            .filter(|(leaf, _)| pool.tree().vdevs().is_expendable(*leaf))
-            .for_each(|(leaf, _)| pool.devices().give_up_on(leaf));
+        let silent = silent.filter(|(leaf, _)| pool.tree().vdevs().is_expendable(*leaf));
+        silent.for_each(|(leaf, _)| pool.devices().give_up_on(leaf));
     }
 }
 

@@ -261,10 +261,8 @@ async fn active(engine: &Engine) -> Result<Vec<Active>> {
 /// Passes pause while their vdev is being removed: the removal may be canceled.
 fn is_leaving(engine: &Engine, leaf: Guid) -> bool {
     let pool = engine.pool();
-    let top = pool
-        .by_range()
-        .top_with_free_space(leaf)
-        .and_then(|top| pool.tree().vdevs().top(top).map(|top| top.removing));
+    let top = pool.by_range().top_with_free_space(leaf);
+    let top = top.and_then(|top| pool.tree().vdevs().top(top).map(|top| top.removing));
     top.unwrap_or(false)
 }
 

@@ -211,9 +211,8 @@ impl Slice<'_> {
             let in_use = metaslab.allocated.iter().map(|(start, end)| (start.max(self.at), end));
             let in_use: Vec<(u64, u64)> = in_use.filter(|(start, end)| start < end).collect();
             let (pool, vdev) = (self.pool.clone(), VdevId(self.top.id));
-            let pieces = in_use
-                .into_iter()
-                .flat_map(|range| pool.by_range().rebuild_pieces(vdev, range, self.segment_bytes));
+            let pieces = |range| pool.by_range().rebuild_pieces(vdev, range, self.segment_bytes);
+            let pieces = in_use.into_iter().flat_map(pieces);
             let mut pieces = pieces.peekable();
             while pieces.peek().is_some() {
                 let (mut batch, mut bytes) = (Vec::new(), 0);
