@@ -20,7 +20,7 @@ from watched import MIB, STALL_S, Fault, exactly, in_process, number, say
 ATTACKERS, ROUNDS = 3, 3
 USER, SECRET = b"host", b"a secret of hosts"
 TARGET = b"iqn.2026-11.org.cenote:tank:"
-GOOD, CHECK, CONFLICT = 0, 2, 0x18
+GOOD, CHECK, CONFLICT, ABORTED = 0, 2, 0x18, 0x40
 LOGIN_REPLY, SCSI_REPLY, DATA_IN, R2T = 0x23, 0x21, 0x25, 0x31
 OPERATIONAL = [b"HeaderDigest=None", b"DataDigest=None", b"ImmediateData=Yes", b"InitialR2T=Yes",
                b"MaxRecvDataSegmentLength=262144", b"MaxBurstLength=262144", b"FirstBurstLength=65536"]
@@ -104,12 +104,13 @@ class Initiator:
                 return None, data
 
     def patient(self, cdb, **more):
-        """The same; news of the target (unit attentions) are heard first."""
+        """The same; news of the target (unit attentions) are heard first. One that another initiator's reset aborts is
+        made again."""
         for _ in range(32):
             status, data = self.command(cdb, **more)
-            if status != CHECK or len(data) < 5 or data[4] & 15 != 6:
+            if status != ABORTED and (status != CHECK or len(data) < 5 or data[4] & 15 != 6):
                 return status, data
-        raise Fault("unit attentions without an end")
+        raise Fault("unit attentions or resets without an end")
 
     def read(self, block, count=1):
         return self.patient(struct.pack(">BBIBHB", 0x28, 0, block, 0, count, 0), length=512 * count)

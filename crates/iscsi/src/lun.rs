@@ -23,7 +23,7 @@ use tokio::sync::{Notify, RwLock, watch};
 use crate::login::Initiator;
 use crate::scsi::reservations::Reservations;
 use crate::target::{Identity, Unit, Units};
-use crate::tasks::Tasks;
+use crate::tasks::{AbortedBy, Tasks};
 
 /// Pending attentions per guest. The oldest are dropped first.
 const ATTENTIONS_MAX: usize = 8;
@@ -172,7 +172,7 @@ impl Drop for Stay {
     fn drop(&mut self) {
         let Guest { nexus, lun, .. } = &*self.guest;
         // Tasks that wait for data would keep the disk open.
-        nexus.tasks.stop(|_, _| true);
+        nexus.tasks.stop(AbortedBy::Own, |_, _| true);
         lun.guests.lock().remove(&nexus.initiator);
         // An SPC-2 reservation ends with its session.
         lun.reserve(|reservations| reservations.leave(&nexus.initiator));
@@ -187,8 +187,9 @@ impl Guest {
     }
 
     /// Aborts the guest's commands to this disk and waits until they end.
-    pub async fn abort(&self) {
-        self.nexus.tasks.abort(|_, lun| lun == Some(self.number)).await;
+    pub async fn abort(&self, by: &Initiator) {
+        let by = if by == self.initiator() { AbortedBy::Own } else { AbortedBy::Another };
+        self.nexus.tasks.abort(by, |_, lun| lun == Some(self.number)).await;
     }
 
     /// Queues a unit attention for the next command.
@@ -298,12 +299,12 @@ impl Lun {
 
     /// LOGICAL UNIT RESET: aborts all commands, drops SPC-2 reservations, resets mode parameters, and
     /// notifies all guests.
-    pub async fn reset(&self) {
+    pub async fn reset(&self, by: &Initiator) {
         self.reserve(Reservations::reset);
         *self.modes.lock() = Modes::default();
         for guest in self.guests() {
             guest.attend(attention::DEVICE_RESET);
-            guest.abort().await;
+            guest.abort(by).await;
         }
     }
 }

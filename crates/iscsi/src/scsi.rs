@@ -41,6 +41,7 @@ pub mod status {
     pub const CHECK_CONDITION: u8 = 0x02;
     pub const RESERVATION_CONFLICT: u8 = 0x18;
     pub const TASK_SET_FULL: u8 = 0x28;
+    pub const TASK_ABORTED: u8 = 0x40;
 }
 
 /// Reason for failing a command.

@@ -29,7 +29,7 @@ use crate::lun::{Guest, Luns, Nexus};
 use crate::pdu::{BHS_BYTES, Bhs, CONTINUES, FINAL, PduReader, RESERVED_TAG, at, opcode};
 use crate::send::{Answers, Number, Outgoing, Window, send};
 use crate::target::{Accounts, Portal, Targets};
-use crate::tasks::After;
+use crate::tasks::{AbortedBy, After};
 use crate::text::{self, Params, RECEIVE_BYTES, TEXT_BYTES_MAX};
 
 /// Time an initiator gets to log out on request.
@@ -139,7 +139,7 @@ pub async fn serve(
                 // No more data can arrive, so waiting commands are aborted. Answers are still sent.
                 let aborting = async {
                     if let Some((nexus, _)) = &stay {
-                        nexus.tasks.abort(|_, _| true).await;
+                        nexus.tasks.abort(AbortedBy::Own, |_, _| true).await;
                     }
                 };
                 let ((), sent) = futures::join!(aborting, sending);
@@ -161,7 +161,7 @@ pub async fn serve(
     };
     // Changes of this session must not land after those of the port's next session.
     if let Some((nexus, _)) = &stay {
-        nexus.tasks.abort(|_, _| true).await;
+        nexus.tasks.abort(AbortedBy::Own, |_, _| true).await;
     }
     ended
 }
@@ -337,16 +337,16 @@ impl Session {
                 if !used.nexus.tasks.has(referenced) {
                     return NO_TASK;
                 }
-                used.nexus.tasks.abort(|itt, _| itt == referenced).await;
+                used.nexus.tasks.abort(AbortedBy::Own, |itt, _| itt == referenced).await;
             }
             // ABORT TASK SET, CLEAR TASK SET: both affect this session only (QUEUE ALGORITHM MODIFIER, TST).
-            (2 | 4, Some(guest)) => guest.abort().await,
+            (2 | 4, Some(guest)) => guest.abort(&used.nexus.initiator).await,
             // LOGICAL UNIT RESET
-            (5, Some(guest)) => guest.lun.reset().await,
+            (5, Some(guest)) => guest.lun.reset(&used.nexus.initiator).await,
             (2 | 4 | 5, None) => return NO_LUN,
             (TARGET_WARM_RESET | TARGET_COLD_RESET, _) => {
                 for guest in used.guests.values() {
-                    guest.lun.reset().await;
+                    guest.lun.reset(&used.nexus.initiator).await;
                 }
             }
             _ => return NOT_SUPPORTED,

@@ -7,8 +7,9 @@
 //! Idea: bursts arrive one after the other and in order, so data is appended to one buffer, straight from the
 //! connection. Unsolicited data excepted, R2T is sent only after memory for the data has been granted.
 //!
-//! An aborted task sends no response. The task that aborts it waits until it has ended, so its changes cannot
-//! land after later commands of the initiator.
+//! A task that its own initiator aborts sends no response; one that another initiator aborts ends with TASK
+//! ABORTED, since its own would otherwise wait until it times out. The task that aborts it waits until it has
+//! ended, so its changes cannot land after later commands of the initiator.
 //!
 //! Locking: the table is locked for one lookup or change.
 
@@ -29,10 +30,19 @@ pub struct Tasks(Mutex<HashMap<u32, Entry>>);
 struct Entry {
     /// Logical unit, if the LUN is valid.
     lun: Option<u8>,
-    is_aborted: bool,
+    aborted: Option<AbortedBy>,
     /// Dropped when the task ends, which wakes the tasks that abort it.
     waiting: Vec<oneshot::Sender<()>>,
     transfer: Option<Transfer>,
+}
+
+/// The initiator that aborted a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AbortedBy {
+    /// Its own.
+    Own,
+    /// Another one, by a reset or PREEMPT AND ABORT.
+    Another,
 }
 
 /// Incoming data of a task.
@@ -80,9 +90,9 @@ impl Tasks {
         }
     }
 
-    /// Removes a task. Returns whether it was aborted.
-    pub fn end(&self, itt: u32) -> bool {
-        self.0.lock().remove(&itt).is_some_and(|entry| entry.is_aborted)
+    /// Removes a task. Returns who aborted it, if anyone did.
+    pub fn end(&self, itt: u32) -> Option<AbortedBy> {
+        self.0.lock().remove(&itt)?.aborted
     }
 
     /// Whether a task is in progress.
@@ -91,20 +101,26 @@ impl Tasks {
     }
 
     /// Aborts the chosen tasks (by tag and unit) and waits until they end.
-    pub async fn abort(&self, chosen: impl Fn(u32, Option<u8>) -> bool) {
-        for end in self.stop(chosen) {
+    pub async fn abort(&self, by: AbortedBy, chosen: impl Fn(u32, Option<u8>) -> bool) {
+        for end in self.stop(by, chosen) {
             end.await.ok();
         }
     }
 
     /// Aborts the chosen tasks without waiting: the receivers resolve when they end. Stopped tasks stop
     /// waiting for data.
-    pub fn stop(&self, chosen: impl Fn(u32, Option<u8>) -> bool) -> Vec<oneshot::Receiver<()>> {
+    pub fn stop(
+        &self,
+        by: AbortedBy,
+        chosen: impl Fn(u32, Option<u8>) -> bool,
+    ) -> Vec<oneshot::Receiver<()>> {
         let mut table = self.0.lock();
         let chosen = table.iter_mut().filter(|(itt, entry)| chosen(**itt, entry.lun));
         let abort = |(_, entry): (&u32, &mut Entry)| {
             let (waiting, end) = oneshot::channel();
-            entry.is_aborted = true;
+            if entry.aborted != Some(AbortedBy::Own) {
+                entry.aborted = Some(by);
+            }
             entry.transfer = None;
             entry.waiting.push(waiting);
             end

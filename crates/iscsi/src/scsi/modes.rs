@@ -18,6 +18,8 @@ const ALL: u8 = 0x3f;
 const D_SENSE: u8 = 0x04;
 /// Control page, fifth byte.
 const SWP: u8 = 0x08;
+/// Control page, sixth byte: commands aborted by another initiator end with TASK ABORTED.
+const TAS: u8 = 0x40;
 
 /// Requested values of a page (PC).
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,8 +44,8 @@ fn page(code: u8, values: Values, modes: Modes) -> Vec<u8> {
         CONTROL => {
             let d_sense = if modes.has_descriptor_sense { D_SENSE } else { 0 };
             let swp = if modes.is_write_protected { SWP } else { 0 };
-            // QUEUE ALGORITHM MODIFIER 1: SIMPLE commands may be reordered. TAS is 0.
-            vec![code, 10, d_sense, fixed(0x10), swp]
+            // QUEUE ALGORITHM MODIFIER 1: SIMPLE commands may be reordered.
+            vec![code, 10, d_sense, fixed(0x10), swp, fixed(TAS)]
         }
         _ => vec![code, 10],
     };

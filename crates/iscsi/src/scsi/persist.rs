@@ -120,7 +120,7 @@ impl Request<'_> {
         }
         if action == 5 {
             for guest in guests.iter().filter(|guest| gone.contains(guest.initiator())) {
-                guest.abort().await;
+                guest.abort(self.guest.initiator()).await;
             }
         }
         Ok(Bytes::new())

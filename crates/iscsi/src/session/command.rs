@@ -16,7 +16,7 @@ use crate::pdu::{Bhs, FINAL, RESERVED_TAG, at, opcode};
 use crate::scsi::cdb::Cdb;
 use crate::scsi::{self, Request, TRANSFER_BYTES_MAX, Trouble, status};
 use crate::send::{Answers, Number, Outgoing};
-use crate::tasks::Coming;
+use crate::tasks::{AbortedBy, Coming};
 
 /// Bits of a command's flags.
 const READS: u8 = 0x40;
@@ -133,7 +133,7 @@ impl Session {
             }
         };
         let outcome = match data {
-            // Aborted, or the data was wrong. If aborted, the response is not sent.
+            // Aborted, or the data was wrong.
             None => Err(Trouble::Sense(scsi::WRONG_DATA)),
             _ if is_full => Err(Trouble::Status(status::TASK_SET_FULL)),
             Some(data) => {
@@ -146,10 +146,12 @@ impl Session {
                 running.await.unwrap_or(Err(Trouble::Sense(scsi::SERVER_FAILED)))
             }
         };
-        if used.nexus.tasks.end(bhs.itt()) {
-            // An aborted command leaves the window without a response.
-            return self.window.answered(answers(&bhs));
-        }
+        let outcome = match used.nexus.tasks.end(bhs.itt()) {
+            None => outcome,
+            // It leaves the window without a response.
+            Some(AbortedBy::Own) => return self.window.answered(answers(&bhs)),
+            Some(AbortedBy::Another) => Err(Trouble::Status(status::TASK_ABORTED)),
+        };
         self.respond(&bhs, &cdb, expected_bytes, outcome, permits.pop());
     }
 

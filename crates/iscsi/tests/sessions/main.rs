@@ -283,6 +283,35 @@ fn a_target_has_several_units() {
 }
 
 #[test]
+fn a_command_that_another_initiator_aborts_is_answered() {
+    let server = Server::new(Accounts::default());
+    let ended = sessions(&server, async |[mut other, mut client]| {
+        let target = format!("TargetName={TARGET}");
+        other.login(1, Some(3), &["InitiatorName=iqn.other", &target, "InitialR2T=Yes"]).await.unwrap();
+        client.enter(&[]).await;
+        // TAS in the control mode page says so.
+        let page = client.ask(&[0x1a, 8, 0x0a, 0, 255, 0], 255, b"", 0).await.data;
+        assert_eq!(page[4 + 5], 0x40);
+        let write = [0x2a, 0, 0, 0, 0, 0, 0, 0, 16, 0];
+        let mut command = Bhs::new(opcode::SCSI_COMMAND, FINAL | 0x20).with(at::ITT, 77);
+        command.0[at::CDB..at::CDB + 10].copy_from_slice(&write);
+        let command = command.with(at::EXPECTED_BYTES, 16 * 512).with(at::CMD_SN, other.cmd_sn);
+        other.cmd_sn += 1;
+        other.send(command, b"").await;
+        assert_eq!(other.next().await.unwrap().0.opcode(), opcode::R2T, "the data is awaited");
+        let reset = Bhs::new(opcode::TASK_MANAGEMENT | IMMEDIATE, FINAL | 5).with(at::CMD_SN, client.cmd_sn);
+        client.send(reset, b"").await;
+        assert_eq!(client.next().await.unwrap().0.0[2], 0);
+        let (reply, _) = other.next().await.unwrap();
+        assert_eq!((reply.opcode(), reply.itt(), reply.0[3]), (opcode::SCSI_RESPONSE, 77, 0x40));
+        // News of the reset follow, and then all is as before.
+        assert_eq!(other.read(0, 1).await.sense, sense(6, 0x2903));
+        assert_eq!(other.read(0, 1).await, good(&[0; 512]));
+    });
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+}
+
+#[test]
 fn a_cold_reset_is_answered_before_all_sessions_end() {
     let server = Server::new(Accounts::default());
     let ended = sessions(&server, async |[mut other, mut client]| {
