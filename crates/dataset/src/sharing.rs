@@ -93,6 +93,17 @@ impl Mos {
 }
 
 impl Brt {
+    /// Whether the block at an offset of its vdev has been cloned.
+    ///
+    /// # Errors
+    /// A damaged table.
+    pub async fn has(&self, offset_bytes: u64) -> Result<bool> {
+        match &self.zap {
+            Some(zap) => Ok(zap.lookup_words(&[offset_bytes]).await?.is_some()),
+            None => Ok(false),
+        }
+    }
+
     /// All entries in unordered batches.
     pub fn entries(&self) -> BrtEntries {
         BrtEntries { entries: self.zap.as_ref().map(Zap::entries), endian: self.phys.endian() }

@@ -233,7 +233,8 @@ pub(crate) fn features_of_block(bp: &Blkptr) -> impl Iterator<Item = &'static st
         ("compression", u64::from(bp.compression_id())),
         ("recordsize", bp.lsize().0),
     ];
-    asked.into_iter().filter_map(|(property, number)| feature_of(property, number))
+    let of_birth = bp.is_rewritten().then_some("physical_rewrite");
+    asked.into_iter().filter_map(|(property, number)| feature_of(property, number)).chain(of_birth)
 }
 
 /// The feature that a property's value needs.

@@ -43,5 +43,5 @@ pub use path::PathFinder;
 pub use replay::{ReplayReport, SetAside};
 pub use userspace::{Counted, OwnerSpace, SpaceBy, default_limit};
 pub use volume::{Volume, VolumeSource, VolumeWriter};
-pub use write::{Change, FsOptions, FsWriter, replay_logs};
+pub use write::{Change, FsOptions, FsWriter, Rewrite, replay_logs};
 pub use xattr::Xattr;

@@ -29,6 +29,7 @@ mod errno;
 mod ioctl;
 mod node;
 mod replace;
+mod rewrite;
 mod seek;
 mod tell;
 mod tree;

@@ -21,7 +21,6 @@ const ZFS: &[Missing] = &[
         &["program"],
         "Verbs take many datasets: -r, ranges (`zfs destroy DATASET@FIRST%LAST`) or several names",
     ),
-    (&["rewrite"], "Import the pool with OpenZFS 2.4 and rewrite its files there"),
     (&["share", "unshare"], "`cenote cp` copies files out. To share them, import the pool with OpenZFS"),
     (
         &["upgrade"],

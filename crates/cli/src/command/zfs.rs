@@ -14,6 +14,7 @@ mod mount;
 mod project;
 mod receive;
 mod rename;
+mod rewrite;
 mod rollback;
 mod send;
 mod set;
@@ -105,6 +106,8 @@ pub enum Zfs {
     Projectspace(userspace::ProjectSpace),
     /// Show, check or set the projects of files in mounted file systems
     Project(project::Project),
+    /// Store files again, with the present properties and vdevs
+    Rewrite(rewrite::Rewrite),
     /// Wait until removed files are freed
     Wait(wait::Wait),
     /// Show the version of this program
@@ -245,6 +248,7 @@ impl Zfs {
             Zfs::Groupspace(owners) => owners.run(session, userspace::By::Group).await,
             Zfs::Projectspace(owners) => owners.run(session).await,
             Zfs::Project(project) => project.run(session).await,
+            Zfs::Rewrite(rewrite) => rewrite.run(session).await,
             Zfs::Wait(wait) => wait.run(session).await,
             Zfs::Version(version) => version.run(session, OfZfs {}).await,
             Zfs::Other(words) => Err(not_yet::verb::<Zfs>("zfs", &words)),

@@ -111,6 +111,7 @@ const LINES: &str = "\
     zfs groupspace tank/fs
     zfs projectspace tank/fs
     ! zfs project nosuch
+    ! zfs rewrite nosuch
     zfs rollback tank/fs@b
     zfs destroy -nv tank/fs@a%b
     zfs destroy -rv tank/fs

@@ -183,6 +183,7 @@ const ZFS: &[Verb] = &[
     ("release", "tag tank@a", &["-r"]),
     ("rename", "tank/a tank/b", &["-f", "-p", "-u"]),
     ("rename", "tank@a tank@b", &["-r"]),
+    ("rewrite", "file", &["-r", "-v", "-x", "-P", "-C", "-S", "-o 4096 -l 0x1000"]),
     ("rollback", "tank@a", &["-R", "-f", "-r"]),
     (
         "send",

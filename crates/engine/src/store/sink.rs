@@ -11,10 +11,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use bytes::Bytes;
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
-use cenote_format::blkptr::{Blkptr, BlockIdentity, SPA_DVAS_PER_BP};
+use cenote_format::blkptr::{Blkptr, BlkptrKind, BlockIdentity, SPA_DVAS_PER_BP};
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::{BlockId, ObjectId, Psize, Txg};
 use cenote_object::Result;
@@ -88,14 +87,15 @@ impl PoolSink {
         self.policy.dedup.filter(|_| !new.is_metadata())
     }
 
-    /// A known block gets another owner instead.
+    /// A known block gets another owner instead. A rewritten block that is the known one stays.
     async fn write_once(
         &self,
         tables: &Tables,
         dedup: Dedup,
-        data: Bytes,
+        new: &NewBlock,
         props: WriteProps,
     ) -> Result<Written> {
+        let data = &new.data;
         let SyncingTxg { pool, allocator, txg, .. } = &self.syncing;
         let props = WriteProps { checksum: dedup.checksum, nop_write: false, ..props };
         let (bp, stored) = match pool.txg_writes().prepare(data.clone(), &props, *txg).await? {
@@ -107,8 +107,11 @@ impl PoolSink {
         let mos = tables.mos();
         let alike = tables.lock().await.find_alike(&mos, pool, &bp, props.copies).await?;
         if let Alike::Block(found) = alike {
+            if new.keeps_birth && found.with_births_of(&new.old) == new.old {
+                return Ok(Written { bp: new.old, keeps_place: true });
+            }
             let context = ReadContext::new(props.place);
-            if !dedup.verify || pool.read(&found, &context).await.is_ok_and(|known| known == data) {
+            if !dedup.verify || pool.read(&found, &context).await.is_ok_and(|known| known == *data) {
                 tables.lock().await.share(&mos, pool, &found).await?;
                 pool.repair().bring_shared(allocator, &found, props.place, *txg).await;
                 return Ok(Written { bp: found, keeps_place: false });
@@ -120,6 +123,19 @@ impl PoolSink {
         }
         tables.lock().await.enter(&mos, pool, &written.bp).await?;
         Ok(Written { bp: written.bp.with_dedup(true), ..written })
+    }
+
+    /// A rewritten block dates from `old`, unless a pointer can't say so: it is embedded now, or deduplicated.
+    ///
+    /// Source: OpenZFS `zio.c` (`zio_dva_allocate`, `zio_ddt_write`).
+    fn keeping_birth(&self, written: Written, old: &Blkptr) -> Written {
+        let is_block = |bp: &Blkptr| bp.kind() == BlkptrKind::Normal && !bp.is_dedup();
+        if written.keeps_place || !is_block(&written.bp) || old.is_hole() {
+            return written;
+        }
+        let bp = written.bp.as_rewritten(old.logical_birth());
+        self.ledger.lock().features.extend(features_of_block(&bp));
+        Written { bp, ..written }
     }
 
     fn bear(&self, bp: &Blkptr) {
@@ -210,12 +226,13 @@ impl BlockSink for PoolSink {
         let _room = syncing.in_flight.enter(new.data.len()).await;
         let (data, place) = (new.data.clone(), props.place);
         let written = match (self.dedup(&new), &syncing.tables) {
-            (Some(dedup), Some(tables)) => self.write_once(tables, dedup, new.data, props).await?,
+            (Some(dedup), Some(tables)) => self.write_once(tables, dedup, &new, props).await?,
             _ if new.is_metadata() => {
                 syncing.pool.txg_writes().later(&syncing.allocator, new.data, &props, syncing.txg).await?
             }
             _ => syncing.pool.write(&syncing.allocator, new.data, &props, syncing.txg).await?,
         };
+        let written = if new.keeps_birth { self.keeping_birth(written, &old) } else { written };
         // The next txg that changes this tree reads it again.
         if new.object_type != ObjectType::OBJSET {
             syncing.cache.fill(&syncing.pool, &written.bp, &data, (place, self.policy.caching));

@@ -81,6 +81,7 @@ impl Log {
                 fill: 1,
                 checksum_id: head.checksum_id,
                 compression_id: head.compression_id,
+                keeps_birth: false,
             })
             .await?;
         self.0.chain.lock().add_data(bp, hold.txg());

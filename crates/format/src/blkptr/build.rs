@@ -190,6 +190,14 @@ impl Blkptr {
         self
     }
 
+    /// The pointer of a new copy of content that dates from txg `logical` (`BP_SET_REWRITE`).
+    #[must_use]
+    pub fn as_rewritten(mut self, logical: Txg) -> Blkptr {
+        self = self.with_births(logical, self.physical_birth());
+        self.words[PROP2] |= REWRITE_BIT;
+        self
+    }
+
     /// Copies the births of another pointer to the block.
     #[must_use]
     pub fn with_births_of(mut self, other: &Blkptr) -> Blkptr {

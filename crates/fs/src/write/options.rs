@@ -39,6 +39,8 @@ pub struct FsOptions {
     pub logs_xattrs: bool,
     /// Feature `block_cloning` is enabled: files may share blocks.
     pub clones: bool,
+    /// Feature `physical_rewrite` is enabled: rewritten blocks may keep their logical births.
+    pub rewrites_physically: bool,
     /// Property and feature `longname`: names may have up to 1023 bytes.
     pub long_names: bool,
 }
@@ -55,6 +57,7 @@ impl Default for FsOptions {
             projects: true,
             logs_xattrs: true,
             clones: true,
+            rewrites_physically: true,
             long_names: false,
         }
     }
@@ -112,6 +115,7 @@ impl FsOptions {
             projects: enabled.contains("project_quota"),
             logs_xattrs: enabled.contains("zilsaxattr"),
             clones: enabled.contains("block_cloning"),
+            rewrites_physically: enabled.contains("physical_rewrite"),
             long_names: number("longname").await? == Some(1) && enabled.contains("longname"),
         })
     }

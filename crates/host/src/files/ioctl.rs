@@ -1,4 +1,4 @@
-//! Flags and projects by `ioctl`: `lsattr`, `chattr`, `zfs project`.
+//! Operations by `ioctl`: flags and projects (`lsattr`, `chattr`, `zfs project`), and `zfs rewrite`.
 //!
 //! Linux 5.13 and later check the caller's right to change them. Older kernels pass on requests of any
 //! process with the file open; the same rules are then applied here, with uid 0 standing for all
@@ -22,6 +22,9 @@ const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 const FS_IOC_GETVERSION: u32 = 0x8008_7601;
 const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
+
+/// With `zfs_rewrite_args_t`: offset, length, flags, zero (8 each).
+const ZFS_IOC_REWRITE: u32 = 0x4020_8303;
 
 const FS_IMMUTABLE_FL: u32 = 0x10;
 const FS_APPEND_FL: u32 = 0x20;
@@ -69,6 +72,15 @@ impl Files {
                 let flags =
                     XFLAGS.iter().filter(|(xflag, _)| xflags & xflag != 0).map(|(_, flag)| flag).sum();
                 self.set_flags(caller, node, flags, Some(word(input, 12)?)).await?;
+                Ok(Vec::new())
+            }
+            ZFS_IOC_REWRITE => {
+                let args = [0, 8, 16, 24].map(|at| long(input, at));
+                let [offset, len, flags, zero] = args;
+                if zero? != 0 {
+                    return Err(Errno::INVAL);
+                }
+                self.rewrite(caller, node, (offset?, len?), flags?).await?;
                 Ok(Vec::new())
             }
             _ => Err(Errno::NOTTY),
@@ -133,6 +145,11 @@ fn fsxattr(attr: &Attr) -> Vec<u8> {
 fn word(input: &[u8], at: usize) -> Result<u32> {
     let bytes = input.get(at..at + 4).and_then(|bytes| bytes.first_chunk::<4>()).ok_or(Errno::INVAL)?;
     Ok(u32::from_ne_bytes(*bytes))
+}
+
+fn long(input: &[u8], at: usize) -> Result<u64> {
+    let bytes = input.get(at..at + 8).and_then(|bytes| bytes.first_chunk::<8>()).ok_or(Errno::INVAL)?;
+    Ok(u64::from_ne_bytes(*bytes))
 }
 
 #[cfg(test)]

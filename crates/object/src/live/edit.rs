@@ -13,7 +13,7 @@ use cenote_pool::write::StoredBlock;
 
 use crate::error::{DatasetError, Result};
 use crate::live::in_place::Blocks;
-use crate::live::layer::{Changed, Layer};
+use crate::live::layer::{Changed, Layer, Shown};
 use crate::live::{LiveObjset, slots};
 use crate::object::SPILL_BLOCK;
 use crate::objset::Objset;
@@ -274,6 +274,32 @@ impl Edit {
         }
         self.reach(object, &head, block, block).await?;
         self.put(object, head, block, data);
+        Ok(())
+    }
+
+    /// Writes blocks on disk again in this txg, unchanged; those of a layer are being written anyway. With
+    /// `keeps_birth`, their logical births stay. The caller excludes other changes of these blocks.
+    ///
+    /// # Errors
+    /// No such object; unreadable block.
+    #[boxed]
+    pub async fn rewrite(&self, object: ObjectId, blocks: Range<u64>, keeps_birth: bool) -> Result<()> {
+        let Some(last) = blocks.end.checked_sub(1).filter(|last| *last >= blocks.start) else {
+            return Ok(());
+        };
+        let view = self.view();
+        let (head, opened) = (view.head(object).await?, view.object(object).await?);
+        self.reach(object, &head, BlockId(blocks.start), BlockId(last)).await?;
+        for block in opened.read_blocks(blocks).await {
+            let Some(data) = block.data? else { continue };
+            if view.layers().block(object, block.id) != Shown::Below {
+                continue;
+            }
+            self.layer.change(object, Some(head.clone()), |changed| match keeps_birth {
+                true => changed.rewrite(block.id, data),
+                false => changed.put(block.id, data),
+            });
+        }
         Ok(())
     }
 

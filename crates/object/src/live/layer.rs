@@ -49,7 +49,7 @@ pub struct Changed {
     /// Freed in this txg, and perhaps made again: hides everything below.
     pub(crate) fresh: bool,
     pub(crate) blocks: BTreeMap<BlockId, Bytes>,
-    /// Shared or received; none is in `blocks`.
+    /// Shared, received or rewritten; none is in `blocks`.
     pub(crate) clones: BTreeMap<BlockId, Foreign>,
     /// Bytes of `clones` in memory or missing on a disk: these cost as much as writes.
     pub(crate) lacking_bytes: u64,
@@ -70,6 +70,8 @@ pub(crate) enum Foreign {
     Shared(Blkptr),
     /// Received compressed or encrypted.
     Arrived(StoredBlock),
+    /// The content that it has on disk, to be written again with its logical birth.
+    Rewritten(Bytes),
 }
 
 /// Sequential writes within a block.
@@ -217,6 +219,7 @@ impl Changed {
             (Some(data), _) => Shown::Data(data.clone()),
             (None, Some(Foreign::Shared(bp))) => Shown::Stored(*bp),
             (None, Some(Foreign::Arrived(block))) => Shown::Arrived(block.clone()),
+            (None, Some(Foreign::Rewritten(data))) => Shown::Data(data.clone()),
             (None, None) if self.fresh || self.is_punched(block) => Shown::Hole,
             (None, None) => Shown::Below,
         }
@@ -243,6 +246,12 @@ impl Changed {
         if block != SPILL_BLOCK {
             self.reach(block);
         }
+    }
+
+    /// The block is on disk, and in no layer.
+    pub(crate) fn rewrite(&mut self, block: BlockId, data: Bytes) {
+        self.lacking_bytes += data.len() as u64;
+        self.clones.insert(block, Foreign::Rewritten(data));
     }
 
     fn reach(&mut self, block: BlockId) {

@@ -312,6 +312,7 @@ async fn write_head(sink: &impl BlockSink, old: &Objset, phys: &ObjsetPhys, fill
         fill,
         checksum_id: 0,
         compression_id: 0,
+        keeps_birth: false,
     };
     let sink = sink.for_object();
     let bp = sink.write(new).await?;

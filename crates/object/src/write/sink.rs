@@ -31,6 +31,8 @@ pub struct NewBlock {
     pub checksum_id: u8,
     /// The object's own choice; 0: the dataset's.
     pub compression_id: u8,
+    /// Whether its content is that of `old`, whose logical birth it keeps.
+    pub keeps_birth: bool,
 }
 
 impl NewBlock {

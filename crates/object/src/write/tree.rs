@@ -96,7 +96,19 @@ impl<S: BlockSink> TreeWriter<S> {
         let object_type = self.head.object_type;
         let (checksum_id, compression_id) = (self.head.checksum_id, self.head.compression_id);
         let (object, block) = (self.object, BlockId(block));
-        NewBlock { object, object_type, level, block, data, old, fill, checksum_id, compression_id }
+        let keeps_birth = false;
+        NewBlock {
+            object,
+            object_type,
+            level,
+            block,
+            data,
+            old,
+            fill,
+            checksum_id,
+            compression_id,
+            keeps_birth,
+        }
     }
 
     async fn old_pointer(&self, level: u8, block: u64) -> Result<Blkptr> {
@@ -142,6 +154,11 @@ impl<S: BlockSink> TreeWriter<S> {
                         let fill = data_fill(writer.head.object_type, &stored.bytes);
                         let new = writer.block(0, block, stored.bytes.clone(), old, fill);
                         writer.sink.write_stored(new, stored).await?
+                    }
+                    Foreign::Rewritten(data) => {
+                        let fill = data_fill(writer.head.object_type, &data);
+                        let new = writer.block(0, block, data, old, fill);
+                        writer.sink.write(NewBlock { keeps_birth: true, ..new }).await?
                     }
                 };
                 Ok((block, bp))

@@ -1,0 +1,110 @@
+//! Rewriting: stores a file's blocks again, unchanged, where and how a write would store them today.
+//!
+//! Idea: a block is read and becomes part of the open txg's layer. The txg stores it like any other: with the
+//! present compression, checksum and number of copies, on the vdevs that allocate now. Neither content nor
+//! times change, and nothing is logged: after a power cut, a block is in its old place or in its new one.
+//! Holes stay holes; blocks that wait in memory to be written are left alone.
+//!
+//! A *physical* rewrite keeps the logical births of blocks, so that incremental streams omit them. Blocks that
+//! are embedded in their pointers or deduplicated get new ones all the same: their pointers have no room for
+//! both births.
+//!
+//! Source: OpenZFS 2.4 `zfs_vnops.c` (`zfs_rewrite`), `dbuf.c` (`dmu_buf_will_rewrite`), zfs-rewrite(8).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use cenote_boxed::boxed;
+use cenote_dataset::sharing::Brt;
+use cenote_format::sa::ZplAttr;
+use cenote_format::units::{BlockId, ObjectId, Txg};
+use cenote_object::Object;
+
+use super::{Change, FsWriter};
+use crate::error::{Refusal, Result};
+
+/// Bytes after which a call of [`FsWriter::rewrite`] ends with the block that it has reached.
+pub const REWRITE_BYTES: u64 = 8 << 20;
+/// Blocks that a call looks at.
+const LOOKED_AT: u64 = 4096;
+
+/// Which blocks are rewritten, and how.
+#[derive(Debug, Clone, Default)]
+pub struct Rewrite {
+    /// Keeps logical births.
+    pub physical: bool,
+    /// Skips blocks allocated up to this txg, that of the latest snapshot.
+    pub born_after: Txg,
+    /// Skips blocks in these tables of clones.
+    pub cloned: Arc<[Brt]>,
+}
+
+impl FsWriter {
+    /// Rewrites blocks of a range, [`REWRITE_BYTES`] or one block at most. Returns where to continue; `None`:
+    /// there is no more.
+    ///
+    /// # Errors
+    /// It is not a file, or may not be changed; a quota is exhausted; the pool lacks the feature for physical
+    /// rewrites; a block can't be read.
+    #[boxed]
+    pub async fn rewrite(
+        &self,
+        change: Change<'_>,
+        object: ObjectId,
+        range: Range<u64>,
+        how: &Rewrite,
+    ) -> Result<Option<u64>> {
+        let _held = self.0.locks.exclusive(&[object]).await;
+        let node = self.load_to_write(change.edit, object, range.start).await?;
+        if how.physical && !self.options().rewrites_physically {
+            return Err(Refusal::NotSupported.of(object));
+        }
+        self.check_bytes(&node).await?;
+        let opened = change.edit.view().object(object).await?;
+        let block_bytes = opened.block_bytes();
+        let end = range.end.min(node.u64(ZplAttr::Size)?).div_ceil(block_bytes);
+        let most = (REWRITE_BYTES / block_bytes).max(1);
+        let (mut taken, mut looked_at) = (0..0, 0);
+        let mut next = range.start / block_bytes;
+        let rest = loop {
+            let Some(block) = opened.next_data_block(BlockId(next)).await?.filter(|block| block.0 < end)
+            else {
+                break None;
+            };
+            if taken.end - taken.start == most || looked_at == LOOKED_AT {
+                break Some(block.0 * block_bytes);
+            }
+            let is_wanted = how.wants(&opened, block).await?;
+            if taken.is_empty() && is_wanted {
+                taken = block.0..block.0;
+            }
+            // One run a call: its blocks are read together.
+            if !taken.is_empty() && (!is_wanted || block.0 != taken.end) {
+                break Some(block.0 * block_bytes);
+            }
+            taken.end += u64::from(is_wanted);
+            (next, looked_at) = (block.0 + 1, looked_at + 1);
+        };
+        change.edit.rewrite(object, taken, how.physical).await?;
+        Ok(rest)
+    }
+}
+
+impl Rewrite {
+    async fn wants(&self, object: &Object, block: BlockId) -> Result<bool> {
+        if self.born_after == Txg(0) && self.cloned.is_empty() {
+            return Ok(true);
+        }
+        let bp = object.blkptr(0, block).await?;
+        if bp.allocation_birth() <= self.born_after {
+            return Ok(false);
+        }
+        let Some(dva) = bp.dvas().next() else { return Ok(true) };
+        for table in self.cloned.iter().filter(|table| table.vdev == dva.vdev) {
+            if table.has(dva.offset_bytes).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
