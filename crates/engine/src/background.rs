@@ -14,7 +14,7 @@ use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, 
 
 use crate::engine::Engine;
 
-const TABLE: [Tunable; 16] = [
+const TABLE: [Tunable; 19] = [
     ("raidz_expand_max_reflow_bytes", 0, 0, u64::MAX),
     ("zfs_condense_indirect_obsolete_pct", 25, 0, 100),
     ("zfs_condense_indirect_vdevs_enable", 1, 0, 1),
@@ -31,6 +31,9 @@ const TABLE: [Tunable; 16] = [
     ("zfs_scrub_min_time_ms", 5000, 1, 600_000),
     ("zfs_trim_extent_bytes_min", 32 << 10, 0, u32::MAX as u64),
     ("zfs_trim_txg_batch", 32, 1, 1 << 20),
+    ("vdev_raidz_outlier_check_interval_ms", 1000, 1, 3_600_000),
+    ("vdev_raidz_outlier_insensitivity", 50, 1, 1 << 20),
+    ("vdev_read_sit_out_secs", 600, 0, u32::MAX as u64),
 ];
 
 /// Tunables, which may change at any time.
@@ -115,6 +118,21 @@ impl ScanSettings {
     /// Whether a run of free bytes is worth trimming.
     pub fn is_worth_trimming(&self, bytes: u64) -> bool {
         bytes >= self.0.get(14)
+    }
+
+    /// Time between looks for slow disks of RAID-Z and dRAID.
+    pub fn outlier_interval(&self) -> Duration {
+        Duration::from_millis(self.0.get(16))
+    }
+
+    /// Multiple of the range of usual read times beyond which a disk is too slow.
+    pub fn outlier_insensitivity(&self) -> u64 {
+        self.0.get(17)
+    }
+
+    /// How long slow disks sit out reads; zero: not at all.
+    pub fn sit_out(&self) -> Duration {
+        Duration::from_secs(self.0.get(18))
     }
 
     /// Whether scans pause.

@@ -294,7 +294,7 @@ async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Result<B
     if let [row] = &map.rows[..]
         && let [column] = row.data()
     {
-        let leaf = preferred(vdevs, map, row, column).ok_or_else(Vec::new)?;
+        let leaf = preferred(vdevs, map, row, column, class).ok_or_else(Vec::new)?;
         let read = read_column(vdevs, &leaf, row, column, class).await;
         return read.map_err(|_| vec![Some(Version { leaf, bytes: None })]);
     }
@@ -303,7 +303,7 @@ async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Result<B
     let reads: Option<Vec<_>> = columns
         .iter()
         .map(|(row, column)| {
-            let leaf = preferred(vdevs, map, row, column)?;
+            let leaf = preferred(vdevs, map, row, column, class)?;
             Some(async move { (read_column(vdevs, &leaf, row, column, class).await, leaf) })
         })
         .collect();
@@ -337,13 +337,21 @@ pub(crate) async fn read_column(
 }
 
 /// The leaf to read a column from: one that has the block, if possible, and is the least busy. Equal mirrors
-/// share the work by offset.
-pub(crate) fn preferred(vdevs: &VdevTree, map: &BlockMap, row: &Row, column: &Column) -> Option<Arc<Leaf>> {
+/// share the work by offset. `None`: other columns are to be read instead.
+pub(crate) fn preferred(
+    vdevs: &VdevTree,
+    map: &BlockMap,
+    row: &Row,
+    column: &Column,
+    class: IoClass,
+) -> Option<Arc<Leaf>> {
     /// Neighbouring blocks go to one leaf, for its read-ahead.
     const SHARE_SHIFT: u32 = 22;
     let slot = vdevs.layout_of(row.top)?.slots().get(column.slot)?;
-    let have = || slot.leaves.iter().filter(|leaf| !vdevs.lacks(leaf, map.birth));
+    let have =
+        || slot.leaves.iter().filter(|leaf| !vdevs.lacks(leaf, map.birth) && !is_avoided(leaf, row, class));
     match have().count() {
+        0 if slot.leaves.iter().any(|leaf| is_avoided(leaf, row, class)) => None,
         // The column is rebuilt from parity.
         0 if row.parity > 0 && vdevs.is_missed(slot, map.birth) => None,
         0 => vdevs.leaves_of(row, column, map.birth).into_iter().next(),
@@ -355,6 +363,11 @@ pub(crate) fn preferred(vdevs: &VdevTree, map: &BlockMap, row: &Row, column: &Co
             first.min_by_key(|leaf| (leaf.is_slow(), leaf.read_cost(column.offset_bytes))).cloned()
         }
     }
+}
+
+/// Whether parity is read in a leaf's place. Scrubs and resilvers read every leaf.
+pub(crate) fn is_avoided(leaf: &Leaf, row: &Row, class: IoClass) -> bool {
+    row.parity > 0 && matches!(class, IoClass::SyncRead | IoClass::AsyncRead) && leaf.sits_out()
 }
 
 pub(crate) fn checked_psize(bp: &Blkptr, place: Zbookmark) -> Result<usize> {

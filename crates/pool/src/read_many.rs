@@ -4,7 +4,7 @@
 //!   requests --sort by first address--> batches, a task each --> extents --> blocks --decode--> results
 //! ```
 //!
-//! [`Pool::read`] handles the rest one by one: gangs, failed extents, wrong checksums, missing devices.
+//! [`Pool::read`] handles the rest, some at a time: gangs, failed extents, wrong checksums, missing devices.
 //! Blocks on second-level devices are read there concurrently. Results come in the order of the requests.
 //!
 //! Memory: the results, plus one batch of stored blocks per core, with the gaps between them.
@@ -20,17 +20,20 @@ use crate::recover::Version;
 use crate::vdev::VdevTree;
 use crate::vdev::leaf::Leaf;
 use crate::vdev::map::BlockMap;
+use crate::vdev::queue::IoClass;
 use bytes::Bytes;
 use cenote_boxed::boxed;
 use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use futures::StreamExt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Large enough to merge reads, small enough to spread over cores.
 const BATCH_BYTES: std::ops::RangeInclusive<u64> = 256 << 10..=4 << 20;
 const BATCH_BLOCKS: usize = 2_048;
+/// Blocks read at a time that no extent has, such as those to be rebuilt from parity.
+const ALONE: usize = 16;
 
 type Request = (usize, Blkptr, ReadContext);
 
@@ -80,6 +83,7 @@ impl Pool {
         let (vdevs, mut extents, second) = (self.tree().vdevs(), Extents::default(), self.second_level());
         let second = second.as_deref();
         let (mut wanted, mut reads) = (Vec::with_capacity(requests.len()), Vec::new());
+        let mut alone = Vec::new();
         let mut inside = Vec::new();
         for (index, (bp, ctx)) in requests.iter().enumerate() {
             if self.kept(bp).is_some() {
@@ -90,13 +94,25 @@ impl Pool {
             if let Some(dva) = bp.dvas().next().filter(|_| read.is_none() && is_sought(bp)) {
                 inside.extend(vdevs.enter(&dva, bp.psize().0 as usize, bp.physical_birth()).await);
             }
-            wanted.push(if read.is_some() { None } else { seek(&vdevs, &mut extents, bp, ctx) });
+            let sought =
+                if read.is_some() { None } else { seek(&vdevs, &mut extents, bp, ctx, self.reads()) };
+            alone.extend((read.is_none() && sought.is_none()).then_some(index));
+            wanted.push(sought);
             reads.extend(read.map(|read| async move { Some((index, read.await?)) }));
         }
         let (fetched, read) = futures::join!(extents.fetch(self.reads()), futures::future::join_all(reads));
         drop(inside);
+        let is_alone: BTreeSet<usize> = alone.iter().copied().collect();
+        let alone = alone.into_iter().map(|index| self.read(&requests[index].0, &requests[index].1));
+        let mut alone = futures::stream::iter(alone).buffered(ALONE);
         let mut from_second: BTreeMap<usize, Bytes> = read.into_iter().flatten().collect();
         for (index, ((bp, ctx), sought)) in requests.iter().zip(wanted).enumerate() {
+            if is_alone.contains(&index)
+                && let Some(read) = alone.next().await
+            {
+                each(read);
+                continue;
+            }
             // An uncompressed block is returned as stored, so it must not keep a whole extent alive.
             let stays = Compression::try_from(bp.compression_id()).is_ok_and(|c| c == Compression::Off);
             let take = if stays { Fetched::bytes } else { Fetched::shared };
@@ -176,7 +192,13 @@ fn is_sought(bp: &Blkptr) -> bool {
 }
 
 /// `None` if the block must be read alone.
-fn seek(vdevs: &VdevTree, extents: &mut Extents, bp: &Blkptr, ctx: &ReadContext) -> Option<Sought> {
+fn seek(
+    vdevs: &VdevTree,
+    extents: &mut Extents,
+    bp: &Blkptr,
+    ctx: &ReadContext,
+    class: IoClass,
+) -> Option<Sought> {
     if !is_sought(bp) {
         return None;
     }
@@ -185,7 +207,7 @@ fn seek(vdevs: &VdevTree, extents: &mut Extents, bp: &Blkptr, ctx: &ReadContext)
     let columns = map.rows.iter().flat_map(|row| row.data().iter().map(move |column| (row, column)));
     let chosen: Option<Vec<_>> = columns
         .filter(|(_, column)| column.len > 0)
-        .map(|(row, column)| Some((preferred(vdevs, &map, row, column)?, column)))
+        .map(|(row, column)| Some((preferred(vdevs, &map, row, column, class)?, column)))
         .collect();
     // All leaves are present; request only now, so that no read is in vain.
     let want = |(leaf, column): (Arc<Leaf>, &crate::vdev::map::Column)| {

@@ -17,7 +17,7 @@ use crate::check::Check;
 use crate::context::ReadContext;
 use crate::mismatch::Mismatch;
 use crate::pool::Pool;
-use crate::read::{preferred, read_column};
+use crate::read::{is_avoided, preferred, read_column};
 use crate::vdev::leaf::Leaf;
 use crate::vdev::map::{BlockMap, Column, Former, MapError, Row};
 use crate::vdev::queue::IoClass;
@@ -217,7 +217,7 @@ async fn gather_least<'a>(
             versions.extend(if column.len > 0 { had.next().flatten() } else { None });
         }
         loop {
-            let sources = least_sources(vdevs, map, row, &columns);
+            let sources = least_sources(vdevs, map, row, &columns, class);
             if sources.is_empty() {
                 break;
             }
@@ -235,7 +235,7 @@ async fn gather_least<'a>(
             versions.sort_by_key(|version| version.bytes.is_none());
             // Every leaf has an empty column.
             let bytes = (column.len == 0).then(Bytes::new);
-            let has_it = source(vdevs, map, row, column, &[]).filter(|_| column.len == 0);
+            let has_it = source(vdevs, map, row, column, &[], class).filter(|_| column.len == 0);
             versions.extend(has_it.map(|leaf| Version { leaf, bytes: bytes.clone() }));
             let leaves = vdevs.leaves_of(row, column, map.birth).into_iter();
             let lacking = leaves.filter(|leaf| vdevs.lacks(leaf, map.birth));
@@ -246,26 +246,35 @@ async fn gather_least<'a>(
     gathered
 }
 
-/// Versions of missing data columns, or parity for exhausted ones.
+/// Versions of missing data columns, or parity for exhausted ones. Leaves that sit out come last.
 fn least_sources(
     vdevs: &VdevTree,
     map: &BlockMap,
     row: &Row,
     columns: &[Vec<Version>],
+    class: IoClass,
 ) -> Vec<(usize, Arc<Leaf>)> {
     let is_read = |index: usize| columns[index].iter().any(|version| version.bytes.is_some());
-    let next = |index: usize| source(vdevs, map, row, &row.columns[index], &columns[index]);
-    let (mut sources, mut wanting) = (Vec::new(), 0usize);
+    let next = |index: usize| source(vdevs, map, row, &row.columns[index], &columns[index], class);
+    let (mut sources, mut avoided, mut wanting) = (Vec::new(), Vec::new(), 0usize);
     let data = row.parity..row.columns.len();
     for index in data.filter(|index| row.columns[*index].len > 0 && !is_read(*index)) {
         match next(index) {
+            Some(leaf) if is_avoided(&leaf, row, class) => {
+                avoided.push((index, leaf));
+                wanting += 1;
+            }
             Some(leaf) => sources.push((index, leaf)),
             None => wanting += 1,
         }
     }
     wanting = wanting.saturating_sub((0..row.parity).filter(|index| is_read(*index)).count());
     let parity = (0..row.parity).filter(|index| !is_read(*index));
-    sources.extend(parity.filter_map(|index| Some((index, next(index)?))).take(wanting));
+    let parity = parity.filter_map(|index| Some((index, next(index)?)));
+    let (slow, parity): (Vec<_>, Vec<_>) = parity.partition(|(_, leaf)| is_avoided(leaf, row, class));
+    let lacking = wanting.saturating_sub(parity.len());
+    sources.extend(parity.into_iter().take(wanting));
+    sources.extend(avoided.into_iter().chain(slow).take(lacking));
     sources
 }
 
@@ -276,6 +285,7 @@ fn source(
     row: &Row,
     column: &Column,
     tried: &[Version],
+    class: IoClass,
 ) -> Option<Arc<Leaf>> {
     let is_tried = |leaf: &Arc<Leaf>| tried.iter().any(|version| Arc::ptr_eq(&version.leaf, leaf));
     let mut leaves = vdevs.leaves_of(row, column, map.birth);
@@ -283,7 +293,7 @@ fn source(
     if let Some(first) = leaves.iter().position(|leaf| leaf.is_read_first()) {
         return Some(leaves.swap_remove(first));
     }
-    let preferred = preferred(vdevs, map, row, column);
+    let preferred = preferred(vdevs, map, row, column, class);
     let preferred = preferred.filter(|leaf| !vdevs.lacks(leaf, map.birth) && !is_tried(leaf));
     preferred.or_else(|| leaves.into_iter().next())
 }

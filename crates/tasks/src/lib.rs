@@ -81,7 +81,7 @@ pub use pool::remove_log::remove_log;
 pub use pool::scan::{
     ScanProgress, Scanned, cancel_scrub, keep_scanning, pause_scrub, run_scan, start_error_scrub, start_scrub,
 };
-pub use pool::settings::{PoolSetting, obey_failmode, set_pool};
+pub use pool::settings::{PoolSetting, VdevSetting, obey_failmode, set_pool, set_vdev};
 pub use pool::split::{SplitOff, split};
 pub use pool::validate::validate;
 pub use pool::vdevs::add_vdevs;

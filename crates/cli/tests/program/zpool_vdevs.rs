@@ -50,7 +50,9 @@ fn vdevs_go_by_names_guids_and_all_at_once() {
     assert_eq!(names(&[guid.trim(), "raidz1-0"]), ["mirror-1", "raidz1-0"]);
     cenote_fails(&pool, "zpool get all gspares nosuch", 1, "neither a pool nor a vdev of 'gspares'");
     cenote_fails(&pool, "zpool get colour gspares root-0", 2, "invalid vdev property 'colour'");
-    cenote_fails(&pool, "zpool set a:b=c gspares root-0", 1, "is not in Cenote yet");
+    cenote_fails(&pool, "zpool set guid=1 gspares root-0", 1, "'guid' can't be set here");
+    cenote_fails(&pool, "zpool set autosit=on gspares mirror-1", 1, "only the disks of a RAID-Z or dRAID");
+    cenote_fails(&pool, "zpool set sit_out=on gspares disk0.img", 1, "while a daemon");
     let found = json(&cenote(&pool, "zpool get -j state gspares raidz1-0", &[]));
     assert_eq!(found["vdevs"]["raidz1-0"]["properties"]["state"]["value"], "DEGRADED");
     assert_eq!(found["pool"]["name"], "gspares");

@@ -3,4 +3,5 @@
 pub mod compatibility;
 pub mod options;
 pub mod set;
+mod set_vdev;
 pub mod upgrade;

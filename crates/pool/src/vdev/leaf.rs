@@ -63,6 +63,8 @@ struct State {
     away: AtomicBool,
     /// See [`Leaf::is_read_first`].
     read_first: AtomicBool,
+    /// See [`Leaf::sits_out`]; 0: it does not.
+    sits_out_until_ns: AtomicU64,
     read_errors: AtomicU64,
     write_errors: AtomicU64,
     checksum_errors: AtomicU64,
@@ -151,6 +153,17 @@ impl Leaf {
 
     pub(crate) fn set_read_first(&self, is_first: bool) {
         self.state.read_first.store(is_first, Ordering::Relaxed);
+    }
+
+    /// Clients' reads avoid it if parity can make up for it (`vdev_sit_out_reads`).
+    pub(crate) fn sits_out(&self) -> bool {
+        let until_ns = self.state.sits_out_until_ns.load(Ordering::Relaxed);
+        until_ns != 0 && self.patience.runtime().now().as_ns() < until_ns
+    }
+
+    /// 0: it reads again.
+    pub(crate) fn sit_out_until(&self, until_ns: u64) {
+        self.state.sits_out_until_ns.store(until_ns, Ordering::Relaxed);
     }
 
     /// Not written, and read only for data that no other leaf has.
@@ -469,6 +482,7 @@ impl Leaf {
         for count in [&state.read_errors, &state.write_errors, &state.checksum_errors] {
             count.store(0, Ordering::Relaxed);
         }
+        self.sit_out_until(0);
         self.patience.forgive();
     }
 

@@ -4,9 +4,11 @@
 //!   every second     errors of each leaf since the last look
 //!     any              labels of another leaf or pool -> UNAVAIL (`validate`)
 //!     reads, writes    probe it: gone -> REMOVED   fails -> FAULTED   works -> counted
+//!     far too slow     sits out reads of its RAID-Z or dRAID, with `autosit=on` (`sitting`)
 //!     no answer        for 30 seconds, if the pool is complete without it, or for DEADMAN: FAULTED
 //!     wrong content    rewritten (`mend`)
-//!     10 in 10 minutes reads, writes -> FAULTED    checksums -> DEGRADED
+//!     10 in 10 minutes reads, writes -> FAULTED    checksums -> DEGRADED; vdev properties `io_n`, `io_t`,
+//!                      `checksum_n`, `checksum_t` set other limits
 //!   every 5 seconds  truncated devices -> UNAVAIL, even if never read
 //!                    REMOVED and missing leaves: look for their devices; one that is back is
 //!                    resilvered
@@ -24,16 +26,19 @@
 //! Source: OpenZFS `vdev.c` (`vdev_probe`, `vdev_fault`), ZED's `zfs_diagnosis.c` (`DEFAULT_IO_N`...) and
 //! `zfs_retire.c`.
 
+mod sitting;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use cenote_engine::{Engine, WeakEngine};
-use cenote_format::units::Guid;
-use cenote_object::Result;
+use cenote_format::units::{Guid, ObjectId};
+use cenote_object::{Result, Zap};
 use cenote_pool::{ErrorCounts, FoundDevice, Pool, Probe, VdevConfig, VdevKind};
 use cenote_runtime::Instant;
 use futures::future::BoxFuture;
 
+use self::sitting::Sitting;
 use crate::pool::expand::autoexpand;
 use crate::pool::leaves::{Away, Back, bring_back, degrade, take_out};
 use crate::pool::mend::mend;
@@ -45,10 +50,10 @@ use crate::pool::validate::validate;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Checks between searches for missing devices, spares and growth.
 const LOOKS_FOR_REMOVED: u64 = 5;
-/// `DEFAULT_IO_N`, `DEFAULT_CHECKSUM_N`: too many errors...
-const ERRORS_MAX: usize = 10;
-/// ...if within this time (`DEFAULT_IO_T`, `DEFAULT_CHECKSUM_T`).
-const ERRORS_WITHIN: Duration = Duration::from_secs(600);
+/// `DEFAULT_IO_N`, `DEFAULT_IO_T`, `DEFAULT_CHECKSUM_N`, `DEFAULT_CHECKSUM_T`
+const DEFAULT_LIMIT: Limit = Limit { errors: 10, within: Duration::from_secs(600) };
+/// Times of errors that are kept for a leaf.
+const ERRORS_KEPT: u64 = 10_000;
 
 /// Time to wait for a device that the pool can do without (`zio_slow_io_ms`).
 const UNANSWERED_MAX: Duration = Duration::from_secs(30);
@@ -62,6 +67,8 @@ pub enum Symptom {
     Io(u64),
     /// Checksum errors, with their number.
     Checksum(u64),
+    /// Its reads take so much longer than others' that it sits them out.
+    Slow,
 }
 
 /// The pool's host.
@@ -81,7 +88,7 @@ pub trait Surroundings: Send + Sync + 'static {
 
 /// Watches a pool's devices as long as its engine lives.
 pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
-    let (mut watch, mut was_suspended) = (Watch::default(), false);
+    let (mut watch, mut sitting, mut was_suspended) = (Watch::default(), Sitting::default(), false);
     let Ok(runtime) = engine.upgrade().map(|engine| engine.runtime().clone()) else { return };
     // Separate, since the watch may wait for a txg that waits for a device.
     let _giving_up = runtime.spawn(give_up_on_silent(engine.clone())).abort_on_drop();
@@ -102,6 +109,7 @@ pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
         let work = async {
             // A failing pool reports errors to its users; failures here are retried.
             watch.look(&engine, &surroundings).await.ok();
+            sitting.look(&engine, &surroundings).await.ok();
             mend(&engine).await.ok();
             let aside = engine.pool().read_errors().take_aside();
             aside.into_iter().for_each(|what| surroundings.set_aside(&engine, what));
@@ -206,16 +214,45 @@ struct Record {
 #[derive(Default)]
 struct Recent(VecDeque<Instant>);
 
+/// So many errors within that time are too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Limit {
+    errors: u64,
+    within: Duration,
+}
+
 impl Recent {
     /// Adds new errors; returns whether there are too many.
-    fn add(&mut self, count: u64, now: Instant) -> bool {
-        let count = usize::try_from(count).unwrap_or(ERRORS_MAX).min(ERRORS_MAX);
+    fn add(&mut self, count: u64, now: Instant, limit: Limit) -> bool {
+        let most = limit.errors.clamp(1, ERRORS_KEPT) as usize;
+        let count = usize::try_from(count).unwrap_or(most).min(most);
         self.0.extend(std::iter::repeat_n(now, count));
-        while self.0.len() > ERRORS_MAX || self.0.front().is_some_and(|&then| now - then > ERRORS_WITHIN) {
+        while self.0.len() > most || self.0.front().is_some_and(|&then| now - then > limit.within) {
             self.0.pop_front();
         }
-        self.0.len() >= ERRORS_MAX
+        self.0.len() >= most
     }
+}
+
+/// A leaf's limits, or the nearest ancestor's, or the default.
+async fn limit(engine: &Engine, leaf: Guid, [errors, within]: [&str; 2]) -> Result<Limit> {
+    let mos = engine.mos().await?;
+    let config = mos.pool_config();
+    let Some(top) = config.vdevs.iter().find(|top| top.leaves().any(|one| one.guid == leaf)) else {
+        return Ok(DEFAULT_LIMIT);
+    };
+    let own = top.leaves().find(|one| one.guid == leaf).map_or(ObjectId(0), |leaf| leaf.leaf_zap);
+    let (mut most, mut seconds) = (None, None);
+    for id in [own, top.top_zap, config.root_zap].into_iter().filter(|id| *id != ObjectId(0)) {
+        let zap = Zap::open_id(mos.objset(), id).await?;
+        let is_set = |number: &u64| *number != u64::MAX;
+        most = most.or(zap.get_u64(errors).await?.filter(is_set));
+        seconds = seconds.or(zap.get_u64(within).await?.filter(is_set));
+    }
+    Ok(Limit {
+        errors: most.unwrap_or(DEFAULT_LIMIT.errors),
+        within: seconds.map_or(DEFAULT_LIMIT.within, Duration::from_secs),
+    })
 }
 
 impl Watch {
@@ -247,13 +284,15 @@ impl Watch {
             }
             if checksum > 0 {
                 surroundings.noticed(engine, leaf, Symptom::Checksum(checksum));
-                if record.checksum.add(checksum, now) && pool.tree().device(leaf).is_some() {
+                let limit = limit(engine, leaf, ["checksum_n", "checksum_t"]).await?;
+                if record.checksum.add(checksum, now, limit) && pool.tree().device(leaf).is_some() {
                     degrade(engine, leaf).await?;
                 }
             }
             if io > 0 {
                 surroundings.noticed(engine, leaf, Symptom::Io(io));
-                let is_often = record.io.add(io, now);
+                let limit = limit(engine, leaf, ["io_n", "io_t"]).await?;
+                let is_often = record.io.add(io, now, limit);
                 judge(engine, &pool, leaf, is_often, surroundings).await?;
             } else if hung.contains(&leaf) {
                 put_away(engine, &pool, leaf, Away::Failed).await?;
@@ -315,8 +354,11 @@ mod tests {
     fn ten_errors_are_too_many_unless_they_are_long_apart() {
         let second = |n| Instant::default() + Duration::from_secs(n);
         let mut recent = Recent::default();
-        assert!(!recent.add(9, second(0)) && recent.add(1, second(600)));
-        assert!(!recent.add(1, second(1201)), "all but two are forgotten");
-        assert!(recent.add(u64::MAX, second(1202)));
+        let mut add = |count, at| recent.add(count, second(at), DEFAULT_LIMIT);
+        assert!(!add(9, 0) && add(1, 600));
+        assert!(!add(1, 1201), "all but two are forgotten");
+        assert!(add(u64::MAX, 1202));
+        let lenient = Limit { errors: 20, ..DEFAULT_LIMIT };
+        assert!(!recent.add(9, second(1203), lenient) && recent.add(1, second(1204), lenient));
     }
 }

@@ -5,6 +5,8 @@
 //!
 //! Source: OpenZFS `spa.c` (`spa_sync_props`), `zfeature.c` (`spa_feature_enable`).
 
+mod vdev;
+
 use cenote_boxed::boxed;
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::dnode::ObjectType;
@@ -16,6 +18,8 @@ use cenote_pool::FailMode;
 use crate::pool::expand::autoexpand;
 use crate::pool::features::enable_feature;
 use crate::pool::upgrade::{begin_feature_flags, require_feature_flags};
+
+pub use vdev::{VdevSetting, set_vdev};
 
 /// A setting of a pool.
 #[derive(Debug, Clone)]

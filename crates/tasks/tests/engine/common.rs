@@ -53,7 +53,10 @@ pub(crate) async fn vdev(
 /// A pool on these devices, mirrored if several, with a cache too small to spare reads.
 pub(crate) async fn create_on(rt: &Runtime, devices: Vec<NewDevice>) -> Engine {
     let kind = if devices.len() > 1 { VdevKind::Mirror } else { VdevKind::Disk };
-    let vdev = NewVdev { kind, parity: 0, draid: None, class: VdevClass::Normal, devices };
+    create_of(rt, NewVdev { kind, parity: 0, draid: None, class: VdevClass::Normal, devices }).await
+}
+
+pub(crate) async fn create_of(rt: &Runtime, vdev: NewVdev) -> Engine {
     let new = NewPool {
         plan: plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap(),
         features: SPA_FEATURES[..FEATURES_OF_2_3].iter().collect(),

@@ -35,7 +35,7 @@ struct Lab {
 }
 
 /// The host of the disks.
-struct Machine(Vec<Arc<Faulty>>, Arc<Mutex<Vec<(Guid, Symptom)>>>);
+pub(crate) struct Machine(pub(crate) Vec<Arc<Faulty>>, pub(crate) Arc<Mutex<Vec<(Guid, Symptom)>>>);
 
 impl Surroundings for Machine {
     fn returning(&self, engine: Engine, leaves: Vec<Guid>) -> BoxFuture<'_, BTreeMap<Guid, FoundDevice>> {

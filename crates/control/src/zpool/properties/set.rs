@@ -1,4 +1,4 @@
-//! `zpool set`: properties of pools.
+//! `zpool set`: properties of pools, and of vdevs (`set_vdev`).
 //!
 //! Source: OpenZFS `libzfs_pool.c` (`zpool_valid_proplist`), including the wording.
 
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compatibility;
 use super::options::{comment, own_name, pool_switch};
+use super::set_vdev::set_vdev;
 use crate::error::ControlError;
 use crate::refusal::cannot;
 use crate::session::{Session, dataset};
@@ -24,7 +25,7 @@ use crate::zpool::shown::vdev_properties::named;
 pub struct Set {
     /// The property and its value.
     pub setting: Setting,
-    /// Pools.
+    /// Pools; or a pool and one of its vdevs.
     pub pools: Vec<String>,
 }
 
@@ -35,9 +36,11 @@ impl Verb for Set {
     type Answer = ();
 
     /// # Errors
-    /// A property of vdevs. Pools that can't have the value are reported.
+    /// A vdev can't have the value. Pools that can't are reported.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
-        self.refuse_vdevs(session).await?;
+        if let Some((pool, vdev)) = self.vdev(session).await? {
+            return Ok(set_vdev(session, &self.setting, pool, vdev).await?.into());
+        }
         let Setting { property, value } = &self.setting;
         let work = async |engine: &Engine, pool: &String| {
             let what = format!("set property for '{pool}'");
@@ -50,20 +53,17 @@ impl Verb for Set {
 }
 
 impl Set {
-    /// OpenZFS also sets vdev properties: vdev names follow the pool's name.
-    async fn refuse_vdevs(&self, session: &Session) -> Result<(), ControlError> {
-        let [pool, others @ ..] = &*self.pools else { return Ok(()) };
+    /// As in OpenZFS, a vdev's name after the pool's asks for that vdev's property.
+    async fn vdev(&self, session: &Session) -> Result<Option<(&str, &str)>, ControlError> {
+        let [pool, others @ ..] = &*self.pools else { return Ok(None) };
+        if others.is_empty() {
+            return Ok(None);
+        }
         let health = session.find_pool(pool).await?.status();
-        match others.iter().find(|name| !named(&health, name).is_empty()) {
-            None => Ok(()),
-            Some(vdev) => {
-                let Setting { property, value } = &self.setting;
-                let instead = "`zpool get all POOL VDEV` shows a vdev's properties. To set them, import the \
-                    pool with OpenZFS";
-                Err(ControlError::Refused(format!(
-                    "`zpool set {property}={value} {pool} {vdev}` is not in Cenote yet. {instead}."
-                )))
-            }
+        match others {
+            _ if others.iter().all(|name| named(&health, name).is_empty()) => Ok(None),
+            [vdev] => Ok(Some((pool, vdev))),
+            _ => Err(ControlError::Usage("a property is set on one vdev at a time".into())),
         }
     }
 }

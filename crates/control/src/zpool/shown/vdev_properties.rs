@@ -17,14 +17,14 @@ use cenote_pool::{PoolHealth, VdevConfig, VdevKind, VdevState, VdevStatus};
 use crate::error::ControlError;
 
 /// Settable numbers; a dash if unset.
-const LIMITS: [&str; 6] = ["checksum_n", "checksum_t", "io_n", "io_t", "slow_io_n", "slow_io_t"];
+pub const LIMITS: [&str; 6] = ["checksum_n", "checksum_t", "io_n", "io_t", "slow_io_n", "slow_io_t"];
 /// All properties, in the order of `zpool get all`.
 const ALL: &str = "capacity state guid asize psize ashift size free allocated comment expandsize \
     fragmentation bootsize parity path devid physpath encpath fru parent children numchildren read_errors \
     write_errors checksum_errors initialize_errors null_ops read_ops write_ops free_ops claim_ops trim_ops \
     null_bytes read_bytes write_bytes free_bytes claim_bytes trim_bytes removing allocating failfast \
     checksum_n checksum_t io_n io_t \
-    raidz_expanding slow_io_n slow_io_t trim_support trim_errors slow_ios";
+    raidz_expanding sit_out slow_io_n slow_io_t trim_support trim_errors slow_ios autosit";
 
 /// A vdev of a pool, with the name used in `zpool get`.
 pub struct Named<'a> {
@@ -118,7 +118,14 @@ impl Vdevs<'_> {
         all.extend(own.iter().map(String::as_str));
         let mut properties = Vec::new();
         for name in all {
-            if name == "raidz_expanding" && named.vdev.kind != VdevKind::Raidz {
+            let is_redundant = matches!(named.vdev.kind, VdevKind::Raidz | VdevKind::Draid);
+            let is_there = match name {
+                "raidz_expanding" => named.vdev.kind == VdevKind::Raidz,
+                "autosit" => is_redundant,
+                "sit_out" => self.mos.pool().tree().sits_out(named.vdev.guid).is_some(),
+                _ => true,
+            };
+            if !is_there {
                 continue;
             }
             let (value, source) = match self.fact(named, name) {
@@ -168,6 +175,7 @@ impl Vdevs<'_> {
             "write_errors" => number(vdev.errors.write),
             "checksum_errors" => number(vdev.errors.checksum),
             "removing" => on(vdev.removing),
+            "sit_out" => on(self.mos.pool().tree().sits_out(vdev.guid) == Some(true)),
             "raidz_expanding" => on(config.is_some_and(|config| config.raidz_expanding)),
             // Only the kernel knows whether a device supports trim.
             "trim_support" | "slow_ios" => Some(word("-")),
@@ -296,13 +304,17 @@ fn below<'a>(config: &'a VdevConfig, vdev: &VdevStatus) -> Option<&'a VdevConfig
 
 async fn setting(zap: Option<&Zap>, named: &Named<'_>, name: &str) -> Result<(Value, Source), ControlError> {
     let number = match zap {
-        Some(zap) if LIMITS.contains(&name) || name == "failfast" => zap.get_u64(name).await?,
+        Some(zap) if LIMITS.contains(&name) || ["failfast", "autosit"].contains(&name) => {
+            zap.get_u64(name).await?
+        }
         _ => None,
     };
     Ok(match name {
         "allocating" if !named.allocates() => (word("-"), Source::None),
         "allocating" if named.vdev.non_allocating => (word("off"), Source::Local),
         "allocating" => (word("on"), Source::Default),
+        "autosit" if number == Some(1) => (word("on"), Source::Local),
+        "autosit" => (word("off"), if number.is_some() { Source::Local } else { Source::Default }),
         "failfast" if number == Some(0) => (word("off"), Source::Local),
         "failfast" => (word("on"), Source::Default),
         "bootsize" => (Value::Number(0), Source::Default),
