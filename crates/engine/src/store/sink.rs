@@ -125,7 +125,7 @@ impl PoolSink {
         Ok(Written { bp: written.bp.with_dedup(true), ..written })
     }
 
-    /// A rewritten block dates from `old`, unless a pointer can't say so: it is embedded now, or deduplicated.
+    /// A rewritten block dates from `old`, unless a pointer can't say so: it is embedded, or deduplicated.
     ///
     /// Source: OpenZFS `zio.c` (`zio_dva_allocate`, `zio_ddt_write`).
     fn keeping_birth(&self, written: Written, old: &Blkptr) -> Written {

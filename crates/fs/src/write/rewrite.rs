@@ -5,9 +5,9 @@
 //! times change, and nothing is logged: after a power cut, a block is in its old place or in its new one.
 //! Holes stay holes; blocks that wait in memory to be written are left alone.
 //!
-//! A *physical* rewrite keeps the logical births of blocks, so that incremental streams omit them. Blocks that
-//! are embedded in their pointers or deduplicated get new ones all the same: their pointers have no room for
-//! both births.
+//! A *physical* rewrite keeps the logical births of blocks, so that incremental streams omit them. Blocks
+//! that are embedded in their pointers or deduplicated get new ones all the same: their pointers have no room
+//! for both births.
 //!
 //! Source: OpenZFS 2.4 `zfs_vnops.c` (`zfs_rewrite`), `dbuf.c` (`dmu_buf_will_rewrite`), zfs-rewrite(8).
 

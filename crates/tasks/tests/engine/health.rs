@@ -1,5 +1,7 @@
 //! Devices that fail, hang, disappear and return, under a watch.
 
+mod sitting;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,7 +37,7 @@ struct Lab {
 }
 
 /// The host of the disks.
-pub(crate) struct Machine(pub(crate) Vec<Arc<Faulty>>, pub(crate) Arc<Mutex<Vec<(Guid, Symptom)>>>);
+struct Machine(Vec<Arc<Faulty>>, Arc<Mutex<Vec<(Guid, Symptom)>>>);
 
 impl Surroundings for Machine {
     fn returning(&self, engine: Engine, leaves: Vec<Guid>) -> BoxFuture<'_, BTreeMap<Guid, FoundDevice>> {

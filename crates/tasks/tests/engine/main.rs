@@ -16,7 +16,6 @@ mod many;
 mod mend;
 mod names;
 mod removal;
-mod sitting;
 mod space_log;
 mod space_maps;
 mod taking;

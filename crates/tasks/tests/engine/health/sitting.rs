@@ -13,7 +13,7 @@ use cenote_runtime::{Rng, Runtime, SimConfig};
 use cenote_tasks::{Symptom, VdevSetting, set_vdev, start_scrub};
 
 use crate::common::{Load, Model, POOL, create_of, work};
-use crate::health::Machine;
+use super::Machine;
 
 const DISKS: usize = 6;
 const MS: Duration = Duration::from_millis(1);
