@@ -12,8 +12,8 @@ use cenote_pool::{CannotSitOut, LeafIoTable, VdevClass, VdevKind, discover_devic
 use cenote_runtime::{Rng, Runtime, SimConfig};
 use cenote_tasks::{Symptom, VdevSetting, set_vdev, start_scrub};
 
-use crate::common::{Load, Model, POOL, create_of, work};
 use super::Machine;
+use crate::common::{Load, Model, POOL, create_of, work};
 
 const DISKS: usize = 6;
 const MS: Duration = Duration::from_millis(1);
