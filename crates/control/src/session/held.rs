@@ -403,6 +403,10 @@ impl Session {
                 )));
             }
             let _turn = pools.turn.lock().await;
+            // Another command may have exported it meanwhile, and yet another imported it again.
+            if !pools.get(name).is_some_and(|open| std::ptr::eq(&raw const *open, pool)) {
+                return Err(ControlError::NotFound(format!("cannot open '{name}': no such pool")));
+            }
             let _leaving = pools.leaving(pool.guid());
             // The next start opens the recorded pools.
             if let Err(error) = pools.note(self.runtime()).await
