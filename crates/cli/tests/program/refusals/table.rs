@@ -148,6 +148,7 @@ pub const VERBS: &[(&str, Verb)] = &[
     ("zpool iostat", Changes(&[("{P}", 1), ("nosuch", 1), ("-v -l {P} 1 1", 1)])),
     ("zpool wait", Changes(&[("{P}", 1), ("-t bogus {P}", 2), ("nosuch", 1)])),
     ("zfs project", Apart),
+    ("zfs rewrite", Apart),
     ("zfs wait", Changes(&[("{P}", 1), ("-t bogus {P}", 2), ("nosuch", 1)])),
     ("zpool export", Changes(&[("nosuch", 1), ("{P}", 0)])),
     ("zpool destroy", Changes(&[("nosuch", 1)])),

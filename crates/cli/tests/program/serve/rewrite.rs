@@ -44,6 +44,7 @@ fn rewritten_files_get_the_new_compression_and_nothing_else_changes() {
     let sparse = File::create(bench.path("mnt/folder/sparse")).unwrap();
     sparse.write_all_at(b"end", 1 << 40).unwrap();
     sparse.sync_all().unwrap();
+    drop(sparse);
     let before = fs::metadata(&file).unwrap();
     let full = used(&bench, "referenced");
     bench.done("zfs set compression=lz4 tank");
