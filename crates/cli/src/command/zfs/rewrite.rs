@@ -1,8 +1,8 @@
 //! `zfs rewrite`: stores files of mounted file systems again, as their properties and vdevs demand now.
 //!
 //! It runs in the client's process with the user's rights, on mounts of Cenote and of OpenZFS 2.4. A file is
-//! rewritten in parts, so that an interrupt ends the command soon; holes are left out. Links are not followed,
-//! and other types of files are skipped.
+//! rewritten in parts, so that an interrupt ends the command soon; holes are left out. Links are not
+//! followed, and other types of files are skipped.
 //!
 //! Source: OpenZFS 2.4 `zfs_main.c` (`zfs_do_rewrite`), zfs-rewrite(8).
 
@@ -35,8 +35,8 @@ const PART_BYTES: u64 = 64 << 20;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Applies changes of compression, checksum, copies and dedup to existing files, and moves \
-        them to vdevs added since. Content, times and block sizes stay. Snapshots and clones keep the old blocks, \
-        which then take up space twice; -S and -C skip these.\n\n\
+        them to vdevs added since. Content, times and block sizes stay. Snapshots and clones keep the old \
+        blocks, which then take up space twice; -S and -C skip these.\n\n\
         Example: cenote zfs rewrite -rx /tank/home"
 )]
 pub struct Rewrite {
