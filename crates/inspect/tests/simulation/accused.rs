@@ -489,3 +489,12 @@ fn disks_that_fail_and_lie_while_disks_change_cost_nothing_and_accuse_nobody_els
     let runs = number("CENOTE_DEVICE_HISTORIES").unwrap_or(HISTORIES);
     on_seeds("disks_that_fail_and_lie_while_disks_change_cost_nothing_and_accuse_nobody_else", runs, run);
 }
+
+/// Seeds of histories that once failed.
+#[test]
+fn histories_that_once_failed() {
+    // A disk tears the writes of all its configurations and is then taken for a stranger.
+    [17_460_869_717_431_136_422, 12_225_269_875_351_578_894, 12_095_209_537_944_351_396]
+        .into_iter()
+        .for_each(run);
+}

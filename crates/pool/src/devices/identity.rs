@@ -2,8 +2,10 @@
 //!
 //! Idea: a file may be truncated or overwritten while the pool has it open, or a disk reassigned; reads and
 //! writes still succeed. A device belongs to its leaf while one of its labels names it, unless it was cut
-//! short and its data is gone. A device no longer at its path may come back. It is then compared with its
-//! siblings, because it may have been used elsewhere.
+//! short and its data is gone. Without any readable label it still does if it holds an uberblock that this
+//! pool wrote with the devices it has now: then a torn or lost write cost the configurations alone. A device
+//! no longer at its path may come back. It is then compared with its siblings, because it may have been used
+//! elsewhere.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_validate`), which `vdev_reopen` calls.
 
@@ -24,7 +26,7 @@ use futures::future::join_all;
 pub enum Identity {
     /// Every readable label names the leaf.
     Confirmed,
-    /// The leaf's, but some labels are damaged.
+    /// The leaf's, but labels are damaged.
     Damaged,
     /// Other content than the leaf's, and why.
     Refuted(Trouble),
@@ -42,7 +44,11 @@ impl Devices<'_> {
         drop(vdevs);
         let said = match self.is_cut_short(leaf, found.size_now().await?) {
             true => Identity::Refuted(Trouble::TooSmall),
-            false => judge(&found.labels().await?, |label| names(label, self.0.tree().guid(), leaf, is_top))?,
+            false => {
+                let labels = found.labels().await?;
+                let is_its_own = |label: &PoolConfig| names(label, self.0.tree().guid(), leaf, is_top);
+                judge(&labels, is_its_own, |uberblock| wrote(self.0.uberblock(), uberblock))?
+            }
         };
         match said {
             Identity::Refuted(_) if !found.is_there().await => Some(Identity::Gone),
@@ -92,7 +98,11 @@ impl Devices<'_> {
     }
 }
 
-fn judge(labels: &[Label], is_its_own: impl Fn(&PoolConfig) -> bool) -> Option<Identity> {
+fn judge(
+    labels: &[Label],
+    is_its_own: impl Fn(&PoolConfig) -> bool,
+    is_of_pool: impl Fn(&Uberblock) -> bool,
+) -> Option<Identity> {
     let decode = |label: &Label| LabelConfig::decode(label.config.as_ref()?).ok();
     let configs: Vec<LabelConfig> = labels.iter().filter_map(decode).collect();
     let says_so = |config: &LabelConfig| matches!(config, LabelConfig::Member(label) if is_its_own(label));
@@ -102,6 +112,9 @@ fn judge(labels: &[Label], is_its_own: impl Fn(&PoolConfig) -> bool) -> Option<I
     let unknown = labels.iter().filter(|label| is_unknown(label)).count();
     match configs.iter().filter(|config| says_so(config)).count() {
         0 if unknown > 0 => None,
+        0 if configs.is_empty() && labels.iter().flat_map(|label| &label.uberblocks).any(is_of_pool) => {
+            Some(Identity::Damaged)
+        }
         0 if configs.is_empty() => Some(Identity::Refuted(Trouble::InvalidLabel)),
         0 => Some(Identity::Refuted(Trouble::CorruptedData)),
         own if own + unknown == VDEV_LABELS as usize => Some(Identity::Confirmed),
@@ -114,4 +127,10 @@ fn judge(labels: &[Label], is_its_own: impl Fn(&PoolConfig) -> bool) -> Option<I
 fn names(label: &PoolConfig, pool: Guid, leaf: Guid, is_top: bool) -> bool {
     let is_leaf = label.guid == Some(leaf) || label.vdev_tree.orig_guid == Some(leaf);
     label.pool_guid == pool && (is_leaf || is_top && label.top_guid == Some(leaf))
+}
+
+/// Whether an uberblock comes from the pool whose last one is `newest`. A sum of other guids may also be an
+/// earlier one of this pool, in which the device may have been another leaf.
+fn wrote(newest: &Uberblock, uberblock: &Uberblock) -> bool {
+    uberblock.guid_sum == newest.guid_sum && uberblock.txg <= newest.txg
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use cenote_device::{Device, Fault, Faulty, MemoryDevice, Op};
 use cenote_engine::Engine;
-use cenote_format::label::{PoolConfig, VDEV_LABEL_START_SIZE, label_offset};
+use cenote_format::label::{
+    PoolConfig, VDEV_LABEL_START_SIZE, VDEV_PHYS_OFFSET, VDEV_PHYS_SIZE, label_offset,
+};
 use cenote_format::nvlist::Nvlist;
 use cenote_format::units::{BlockId, Guid, Txg, VdevId};
 use cenote_object::DatasetError;
@@ -444,6 +446,24 @@ fn labels_of_which_some_are_damaged_are_whole_once_a_scrub_has_begun() {
         start_scrub(&lab.engine, Txg(0)).await.unwrap();
         let labels = read_labels(&*lab.disks[0]).await;
         assert!(labels.iter().all(|label| label.config.is_some()));
+    });
+}
+
+#[test]
+fn a_device_that_lost_all_configurations_but_no_uberblock_keeps_its_place() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 2).await;
+        let mut model = Model::new();
+        lab.work(&mut model, &mut Rng::new(20)).await;
+        for label in 0..4 {
+            let at = label_offset(DISK_BYTES as u64, label).unwrap() + VDEV_PHYS_OFFSET;
+            lab.disks[1].write_at(at, vec![0xb5; VDEV_PHYS_SIZE as usize].into()).await.unwrap();
+        }
+        start_scrub(&lab.engine, Txg(0)).await.unwrap();
+        assert_eq!(lab.state(1), (VdevState::Online, String::new()));
+        let labels = read_labels(&*lab.disks[1]).await;
+        assert!(labels.iter().all(|label| label.config.is_some()));
+        lab.holds_everything(1, &model).await;
     });
 }
 
