@@ -131,6 +131,12 @@ pub const EXTERNAL: &str = "external";
 pub const ERR_EXCEEDED: &str = "err_exceeded";
 
 impl VdevConfig {
+    /// The table with this vdev's own properties, in the MOS configuration: that of the top-level vdev, of
+    /// the leaf, or of the root; `None` on other vdevs.
+    pub fn own_zap(&self) -> Option<ObjectId> {
+        [self.root_zap, self.top_zap, self.leaf_zap].into_iter().find(|zap| *zap != ObjectId(0))
+    }
+
     /// Whether I/O is forbidden by decision.
     pub fn is_taken_out(&self) -> bool {
         self.offline || self.faulted || self.removed

@@ -257,15 +257,15 @@ impl Vdevs<'_> {
     }
 
     async fn zap(&self, named: &Named<'_>) -> Result<Option<Zap>, ControlError> {
+        let root = self.mos.pool_config().root_zap;
         let id = match self.config(named.vdev) {
-            Some(config) if config.top_zap != ObjectId(0) => config.top_zap,
-            Some(config) => config.leaf_zap,
-            None if named.parent.is_some() => ObjectId(0),
-            None => self.mos.pool_config().root_zap,
+            Some(config) => config.own_zap(),
+            None if named.parent.is_some() => None,
+            None => Some(root).filter(|zap| *zap != ObjectId(0)),
         };
         match id {
-            ObjectId(0) => Ok(None),
-            id => Ok(Some(Zap::open_id(self.mos.objset(), id).await?)),
+            None => Ok(None),
+            Some(id) => Ok(Some(Zap::open_id(self.mos.objset(), id).await?)),
         }
     }
 }

@@ -30,13 +30,8 @@ pub async fn set_vdev(engine: &Engine, vdev: Guid, setting: VdevSetting) -> Resu
 }
 
 async fn set_vdev_sync(context: &mut SyncContext, vdev: Guid, setting: VdevSetting) -> Result<()> {
-    let zap = {
-        let config = context.config();
-        let tree = &config.vdev_tree;
-        let own = || tree.children.iter().find_map(|top| zap_of(top, vdev));
-        if tree.guid == vdev { Some(tree.root_zap) } else { own() }
-    };
-    let Some(zap) = zap.filter(|zap| *zap != ObjectId(0)) else {
+    let zap = zap_of(&context.config().vdev_tree, vdev);
+    let Some(zap) = zap else {
         let why = "only disks, top-level vdevs and `root` have properties that can be set";
         return Err(DatasetError::unsuitable(context.pool().name(), why));
     };
@@ -61,7 +56,7 @@ async fn set_vdev_sync(context: &mut SyncContext, vdev: Guid, setting: VdevSetti
 
 fn zap_of(vdev: &VdevConfig, wanted: Guid) -> Option<ObjectId> {
     if vdev.guid == wanted {
-        return Some(if vdev.top_zap == ObjectId(0) { vdev.leaf_zap } else { vdev.top_zap });
+        return vdev.own_zap();
     }
     vdev.children.iter().find_map(|child| zap_of(child, wanted))
 }
