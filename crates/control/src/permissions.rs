@@ -68,6 +68,11 @@ impl Permissions {
         ControlError::Refused(format!("cannot {}: {why}", self.what))
     }
 
+    /// Whether nothing is needed: the request names nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.needed.is_empty() && self.alternatives.is_empty()
+    }
+
     /// # Errors
     /// Some were not delegated to this caller.
     pub async fn check(self, who: &Credentials) -> Result<(), ControlError> {

@@ -137,7 +137,11 @@ impl Session {
                 (Rights::Look, _) if !only_looks => return Err(ControlError::MayOnlyLook),
                 (Rights::All | Rights::Look, _) | (_, Needs::Nothing) => {}
                 (Rights::Delegated, Needs::Delegated) => {
-                    request.permissions(self).await?.check(&self.caller().who).await?;
+                    let permissions = request.permissions(self).await?;
+                    if permissions.is_empty() && !only_looks {
+                        return Err(permissions.denied());
+                    }
+                    permissions.check(&self.caller().who).await?;
                 }
                 (Rights::Delegated, Needs::All) => {
                     return Err(ControlError::Refused(ONLY_ADMINS.into()));

@@ -164,7 +164,10 @@ fn changes(name: &str) -> Vec<Value> {
         ("zfs promote", json!({"clone": name})),
         ("zfs rename", json!({"from": name, "to": format!("{name}s")})),
         ("zfs set", json!({"names": [name], "settings": setting})),
+        ("zfs set", json!({"names": [name], "settings": []})),
+        ("zfs set", json!({"names": [], "settings": setting})),
         ("zfs inherit", json!({"names": [name], "property": "a:b"})),
+        ("zfs inherit", json!({"names": [], "property": "a:b"})),
         ("zfs allow", json!({"dataset": name, "grants": [grant]})),
         ("zfs unallow", json!({"dataset": name, "grantees": [user]})),
         ("zfs load-key", json!({"name": name, "place": {"read": [1]}})),
@@ -239,6 +242,9 @@ fn a_user_who_was_given_nothing_changes_nothing() {
         assert_eq!(answers.last().unwrap(), &(STATUS, vec![0]), "{request}: {answers:?}");
     }
     assert_ne!(seen(), before);
+    let nothing = asking("zfs set", &json!({"names": ["tank/home"], "settings": []}));
+    let failed = content(&speak(&bench.path("sock"), 0, &nothing), FAILED).unwrap();
+    assert!(failed["text"].as_str().unwrap().contains("missing property=value"), "{failed}");
 }
 
 #[test]

@@ -45,9 +45,12 @@ impl Verb for Set {
     }
 
     /// # Errors
-    /// None: failures are reported, and the other datasets are still set.
+    /// No settings. Other failures are reported, and the other datasets are still set.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let Set { settings, names, no_mount } = &self;
+        if settings.is_empty() {
+            return Err(ControlError::Usage("missing property=value argument(s)".into()));
+        }
         let set = async |engine: &Engine, name: &String| set_all(session, engine, settings, name).await;
         let outcome = session.change_each(names, pool_of, set).await?;
         let is_mountpoint = settings.iter().any(|setting| setting.property == "mountpoint");
