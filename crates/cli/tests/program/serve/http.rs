@@ -220,6 +220,8 @@ fn verbs_that_go_on_send_events_until_the_client_leaves() {
     assert!(text.contains("event: part\ndata: {\"target\":0"), "{text}");
     assert!(text.contains("event: note\ndata: {\"status\":1,\"text\":"), "{text}");
     assert!(text.ends_with("event: end\ndata: {\"status\":1}\n\n"), "{text}");
+    // A refusal has a status, as without events.
+    assert_eq!(bench.http("GET", "/v1/zpool/wait?pool=none", &events, b"").status, 409);
 
     // A verb that waits ends with its client, whose room is free again.
     let rooms = 64;
