@@ -12,12 +12,12 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::caller::{Caller, CountedFiles, Note, Progress};
 use crate::error::ControlError;
 use crate::session::{GivenKeys, Session};
 use crate::table::Json;
-use crate::verb::{Answered, Verb};
 
 /// A client's request to a daemon.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub struct Asking {
     /// Verb's name.
     pub verb: String,
     /// Request.
-    pub request: Box<serde_json::value::RawValue>,
+    pub request: Box<RawValue>,
     /// Dataset keys given to the client.
     #[serde(default)]
     pub keys: GivenKeys,
@@ -114,17 +114,15 @@ impl Session {
         move || daemon.iter().for_each(|daemon| daemon.cancel())
     }
 
-    pub(crate) async fn ask<V: Verb>(
+    pub(crate) async fn ask(
         &self,
         daemon: &Arc<dyn Daemon>,
-        request: V,
-    ) -> Result<Answered<V::Answer>, ControlError> {
-        let broken = |error: serde_json::Error| {
-            ControlError::Refused(format!("the daemon is of another version: {error}"))
-        };
+        verb: &str,
+        request: Box<RawValue>,
+    ) -> Result<Json, ControlError> {
         let asking = Asking {
-            verb: V::NAME.into(),
-            request: serde_json::value::to_raw_value(&request).map_err(broken)?,
+            verb: verb.into(),
+            request,
             keys: self.options().keys.clone(),
             command: self.command_line().into(),
         };
@@ -133,14 +131,12 @@ impl Session {
             self.runtime().blocking(move || daemon.ask(&asking, &caller))
         };
         let mut asked = std::pin::pin!(asked);
-        let (answer, outcome) = loop {
+        loop {
             tokio::select! {
                 biased;
-                answered = &mut asked => break answered?,
+                answered = &mut asked => return answered,
                 () = self.caller().interrupted() => daemon.cancel(),
             }
-        };
-        let answer = serde_json::from_slice(&answer).map_err(broken)?;
-        Ok(Answered { answer, outcome })
+        }
     }
 }

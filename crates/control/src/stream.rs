@@ -5,9 +5,9 @@
 //!   beyond zstream      ls, cat, verify
 //! ```
 //!
-//! Idea: these verbs have no row in the table, so they run in their user's program even if a daemon runs: a
-//! stream may come from anywhere, and is read with its user's rights alone. The stream is a file that the
-//! caller opened, or standard input; a changed stream goes to standard output.
+//! Idea: these verbs run in their user's program even if a daemon runs ([`crate::table`]): a stream may come
+//! from anywhere, and is read with its user's rights alone. The stream is a file that the caller opened, or
+//! standard input; a changed stream goes to standard output.
 //!
 //! Source: OpenZFS `cmd/zstream`, zstream(8), of 2.3.2; `drop_record` and `raw` of 2.4.99.
 

@@ -2,8 +2,8 @@
 //!
 //! Idea: these facts are stated in one place, and every entry point asks it: the command line (does a daemon
 //! run it?), the socket and HTTP (which code runs this name?), the API's description (which fields?). A verb
-//! carries its row in its declaration; given the name and the JSON request, it can be run here. A command
-//! without a row runs in its user's program and is not offered elsewhere.
+//! carries its row in its declaration; given the name and the JSON request, it can be run here. The verbs in
+//! [`OF_PROGRAMS`] run in their user's program alone, and are offered nowhere else.
 
 mod verbs;
 
@@ -16,6 +16,7 @@ use crate::error::{ControlError, Outcome};
 use crate::session::Session;
 use crate::verb::{Answered, InParts, Looks, Needs, Runs, Verb};
 
+use verbs::OF_PROGRAMS;
 pub use verbs::VERBS;
 
 /// A verb, without its types.
@@ -32,6 +33,7 @@ pub struct Row {
     /// See [`Verb::SEES_ALL`].
     pub sees_all: bool,
     run: Run,
+    only_looks: fn(&[u8]) -> Result<(), ControlError>,
     types: fn(&mut Types) -> Shape,
 }
 
@@ -84,6 +86,11 @@ pub fn row(name: &str) -> Option<&'static Row> {
     VERBS.binary_search_by(|row| row.name.cmp(name)).ok().map(|at| &VERBS[at])
 }
 
+/// The row of a verb, or of one that only its user's program runs.
+pub(crate) fn row_here(name: &str) -> Option<&'static Row> {
+    row(name).or_else(|| OF_PROGRAMS.iter().find(|row| row.name == name))
+}
+
 impl Row {
     const fn of<V: Verb>() -> Row {
         Row {
@@ -93,6 +100,7 @@ impl Row {
             runs: V::RUNS,
             sees_all: V::SEES_ALL,
             run: run::<V>,
+            only_looks: only_looks::<V>,
             types: shape::<V>,
         }
     }
@@ -113,6 +121,14 @@ impl Row {
         (self.run)(session, request).await
     }
 
+    /// Checks that a request only reads, and shows no file contents.
+    ///
+    /// # Errors
+    /// [`ControlError::MayOnlyLook`]; an invalid request.
+    pub fn only_looks(&self, request: &[u8]) -> Result<(), ControlError> {
+        (self.only_looks)(request)
+    }
+
     /// The types of its request and answer.
     pub fn shape(&self, types: &mut Types) -> Shape {
         (self.types)(types)
@@ -124,21 +140,30 @@ fn run<'a, V: Verb>(
     request: &'a [u8],
 ) -> LocalBoxFuture<'a, Result<Json, ControlError>> {
     async move {
-        let wrong = |error: serde_json::Error| {
-            ControlError::Usage(format!("{}: this is not its request: {error}", V::NAME))
-        };
-        let mut unknown = None;
-        let mut json = serde_json::Deserializer::from_slice(request);
-        let read =
-            serde_ignored::deserialize(&mut json, |field| _ = unknown.get_or_insert(field.to_string()));
-        let request: V = read.and_then(|request| json.end().map(|()| request)).map_err(wrong)?;
-        if let Some(field) = unknown {
-            return Err(ControlError::Usage(format!("{}: its request has no field '{field}'", V::NAME)));
-        }
-        let Answered { answer, outcome } = session.run(request).await?;
-        Ok((serde_json::to_vec(&answer).map_err(wrong)?, outcome))
+        let request: V = read(request)?;
+        let Answered { answer, outcome } = session.run_here(request).await?;
+        Ok((serde_json::to_vec(&answer).map_err(wrong::<V>)?, outcome))
     }
     .boxed_local()
+}
+
+fn only_looks<V: Verb>(request: &[u8]) -> Result<(), ControlError> {
+    if read::<V>(request)?.only_looks() { Ok(()) } else { Err(ControlError::MayOnlyLook) }
+}
+
+fn wrong<V: Verb>(error: serde_json::Error) -> ControlError {
+    ControlError::Usage(format!("{}: this is not its request: {error}", V::NAME))
+}
+
+fn read<V: Verb>(request: &[u8]) -> Result<V, ControlError> {
+    let mut unknown = None;
+    let mut json = serde_json::Deserializer::from_slice(request);
+    let read = serde_ignored::deserialize(&mut json, |field| _ = unknown.get_or_insert(field.to_string()));
+    let request: V = read.and_then(|request| json.end().map(|()| request)).map_err(wrong::<V>)?;
+    match unknown {
+        Some(field) => Err(ControlError::Usage(format!("{}: its request has no field '{field}'", V::NAME))),
+        None => Ok(request),
+    }
 }
 
 fn shape<V: Verb>(types: &mut Types) -> Shape {

@@ -1,23 +1,28 @@
 //! A verb: its request, its answer, and the right that it needs.
 //!
 //! Idea: a request is a value that contains all arguments, and [`Session::run`] runs it for every caller.
-//! `run` checks the rights, so no entry point can forget to. In the session of a daemon's client, `run`
-//! passes the request to the daemon, so a verb can't tell where its caller is.
+//! Rights are checked on the way, so no entry point can forget to. Request and answer are JSON in between:
+//! in the session of a daemon's client the request goes to the daemon, in others to the verb's row in the
+//! table, so a verb can't tell where its caller is.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 
 use crate::caller::Rights;
 use crate::error::{ControlError, Outcome};
 use crate::parts::Taker;
 use crate::permissions::{ONLY_ADMINS, Permissions};
 use crate::session::Session;
+use crate::table::{self, Json};
 
 /// The rights that a verb needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,9 +132,32 @@ impl Session {
     /// # Errors
     /// Missing rights; an interrupt; errors of the verb.
     pub async fn run<V: Verb>(&self, request: V) -> Result<Answered<V::Answer>, ControlError> {
-        if let Some(daemon) = self.daemon() {
-            return self.ask(daemon, request).await;
+        let not_json = |error: serde_json::Error| {
+            ControlError::Refused(format!("{}: request or answer of another version: {error}", V::NAME))
+        };
+        let request = serde_json::value::to_raw_value(&request).map_err(not_json)?;
+        let (answer, outcome) = self.run_by_name(V::NAME, request).await?;
+        Ok(Answered { answer: serde_json::from_slice(&answer).map_err(not_json)?, outcome })
+    }
+
+    /// By name, so that a verb's code is compiled once, for the table, and not again for each caller.
+    fn run_by_name(
+        &self,
+        name: &'static str,
+        request: Box<RawValue>,
+    ) -> LocalBoxFuture<'_, Result<Json, ControlError>> {
+        async move {
+            if let Some(daemon) = self.daemon() {
+                return self.ask(daemon, name, request).await;
+            }
+            let missing = || ControlError::Usage(format!("no verb '{name}'"));
+            table::row_here(name).ok_or_else(missing)?.run(self, request.get().as_bytes()).await
         }
+        .boxed_local()
+    }
+
+    /// Runs a verb here.
+    pub(crate) async fn run_here<V: Verb>(&self, request: V) -> Result<Answered<V::Answer>, ControlError> {
         let only_looks = request.only_looks();
         self.only_looks.store(only_looks, Ordering::Relaxed);
         let checked = async {

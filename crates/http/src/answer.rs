@@ -7,19 +7,16 @@
 //! ```
 //!
 //! Idea: parts and bytes are passed on as they arrive, so a list of millions of files takes no memory here.
-//! The HTTP status reports only verbs that fail before any of them (of events: before the first one, within
-//! [`PATIENCE_FOR_EVENTS`]). Afterwards, the verb's own status follows at the end; a transfer of bytes that
-//! fails is cut off.
+//! The HTTP status reports only verbs that fail before any of them. Afterwards, the verb's own status follows
+//! at the end; a transfer of bytes that fails is cut off.
 
 use std::collections::VecDeque;
 use std::io;
-use std::time::Duration;
 
 use bytes::Bytes;
 use cenote_control::remote::Told;
 use cenote_control::table::Json;
 use cenote_control::{ControlError, Note, Outcome};
-use cenote_runtime::Runtime;
 use cenote_serve::run::{Next, Running};
 use futures::stream;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -33,8 +30,6 @@ use serde_json::{Value, json};
 /// Answer body.
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// Longest time until an answer of events begins. Refusals take milliseconds, and then have a status.
-const PATIENCE_FOR_EVENTS: Duration = Duration::from_secs(5);
 /// Bytes of notes kept until the end of an answer.
 const NOTES_BYTES_MAX: usize = 1 << 20;
 
@@ -109,27 +104,26 @@ fn http_status(error: &ControlError, is_get: bool) -> StatusCode {
     }
 }
 
+/// Refuses a verb before it runs. `is_get`: POST could have succeeded.
+pub fn refused(error: ControlError, is_get: bool) -> Response<Body> {
+    failed(error, Notes::default(), is_get)
+}
+
+fn failed(error: ControlError, mut notes: Notes, is_get: bool) -> Response<Body> {
+    let status = http_status(&error, is_get);
+    let mut content = b"{".to_vec();
+    content.extend(notes.end(Err(error)));
+    whole(status, Form::Json.content_type(), content)
+}
+
 /// Answers with a verb's notes, parts, bytes and answer, until it or the connection ends.
-pub async fn of_verb(runtime: &Runtime, mut running: Running, form: Form, is_get: bool) -> Response<Body> {
+pub async fn of_verb(mut running: Running, form: Form, is_get: bool) -> Response<Body> {
     let mut notes = Notes::default();
+    if form == Form::Events {
+        return streamed(Stream::new(running, form, notes, VecDeque::new()));
+    }
     loop {
-        let next = match form {
-            Form::Events => match runtime.timeout(PATIENCE_FOR_EVENTS, running.next()).await {
-                Ok(next) => next,
-                Err(_) => return streamed(Stream::new(running, form, notes, VecDeque::new())),
-            },
-            Form::Json | Form::Raw => running.next().await,
-        };
-        match next {
-            Next::End(Err(error)) => {
-                let status = http_status(&error, is_get);
-                let mut content = b"{".to_vec();
-                content.extend(notes.end(Err(error)));
-                return whole(status, Form::Json.content_type(), content);
-            }
-            next if form == Form::Events => {
-                return streamed(Stream::new(running, form, notes, VecDeque::from([next])));
-            }
+        match running.next().await {
             Next::Told(told) => notes.keep(told),
             Next::Output(_) if form == Form::Json => {}
             next @ (Next::Output(_) | Next::Part(_)) => {
@@ -145,6 +139,7 @@ pub async fn of_verb(runtime: &Runtime, mut running: Running, form: Form, is_get
                 content.extend(notes.end(Ok((answer, outcome))));
                 return whole(status, Form::Json.content_type(), content);
             }
+            Next::End(Err(error)) => return failed(error, notes, is_get),
         }
     }
 }

@@ -36,7 +36,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe::Sender;
 
 use crate::access::{Access, Tokens};
-use crate::answer::{Body, Form, of_verb, refusal, whole};
+use crate::answer::{Body, Form, of_verb, refusal, refused, whole};
 use crate::catalogue::{Catalogue, Verb};
 use crate::metrics::Format;
 use crate::patient::Patient;
@@ -217,11 +217,18 @@ impl HttpServer {
             let why = "the request is both in the query and in the content";
             return refusal(StatusCode::BAD_REQUEST, why);
         }
+        let rights = if is_get || access < Access::Change { Rights::Look } else { Rights::All };
+        // Before the answer's form: events would begin with status 200.
+        if rights == Rights::Look
+            && let Err(error) = verb.row.only_looks(&asked)
+        {
+            return refused(error, is_get);
+        }
         let call = Call {
             verb: verb.row,
             command: format!("{} {}", verb.row.name, String::from_utf8_lossy(&asked)),
             request: asked,
-            rights: if is_get || access < Access::Change { Rights::Look } else { Rights::All },
+            rights,
             has_input,
             has_output: form == Form::Raw,
         };
@@ -233,7 +240,7 @@ impl HttpServer {
         if let (Some(input), Some(stdin)) = (input, stdin) {
             runtime.spawn(feed(input, stdin)).detach();
         }
-        of_verb(runtime, running, form, is_get).await
+        of_verb(running, form, is_get).await
     }
 }
 

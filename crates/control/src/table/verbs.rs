@@ -1,7 +1,7 @@
 //! The rows.
 
 use super::Row;
-use crate::{files, inspect, running, volume, zfs, zpool};
+use crate::{files, inspect, running, stream, volume, zfs, zpool};
 
 /// All of them, by name.
 pub static VERBS: [Row; 83] = [
@@ -88,4 +88,18 @@ pub static VERBS: [Row; 83] = [
     Row::of::<zpool::properties::upgrade::Upgrade>(),
     Row::of::<running::version::OfZpool>(),
     Row::of::<zpool::activity::wait::Wait>(),
+];
+
+/// Verbs that read with the rights of their user alone, even if a daemon runs.
+pub(super) static OF_PROGRAMS: [Row; 10] = [
+    Row::of::<stream::cat::Cat>(),
+    Row::of::<stream::decompress::Decompress>(),
+    Row::of::<stream::drop_record::DropRecord>(),
+    Row::in_parts::<stream::dump::Dump>(),
+    Row::in_parts::<stream::ls::Ls>(),
+    Row::of::<stream::raw::Raw>(),
+    Row::of::<stream::recompress::Recompress>(),
+    Row::of::<stream::redup::Redup>(),
+    Row::of::<stream::token::Token>(),
+    Row::in_parts::<stream::verify::Verify>(),
 ];
