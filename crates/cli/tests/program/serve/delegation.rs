@@ -128,6 +128,19 @@ fn what_users_have_moved_is_not_mounted_there_by_the_next_command_of_root() {
     // Root names that file system.
     users.0.done("zfs mount tank/home");
     assert!(is_at(&taken) && !is_at(&home), "{}", mounts());
+    // A user's new file system is not mounted either, whatever its user then says of its mount point.
+    users.0.done("zfs allow -u 65534 create,mount,rename,mountpoint tank/home");
+    users.may_not("zfs create tank/home/new", "it may only be mounted by root");
+    for line in [
+        "inherit mountpoint tank/home/new",
+        "set mountpoint=none tank/home/new",
+        "inherit -S mountpoint tank/home/new",
+        "rename -p tank/home/new tank/home/up/new",
+    ] {
+        users.run(&format!("zfs {line}"), (NOBODY, NOBODY));
+    }
+    assert!(!mounts().contains("/new ") && !mounts().contains("/up "), "{}", mounts());
+    users.0.done("zfs destroy -r tank/home/up");
     // Root also sets its mount point from now on.
     users.0.done(&format!("zfs set mountpoint={} tank/home", home.display()));
     users.0.signal(rustix::process::Signal::TERM);

@@ -26,7 +26,8 @@ impl Here<'_> {
     async fn unmounted(&self, name: &str, work: Work<'_>) -> Result<()> {
         let Some(pool) = self.session.held_by_name(pool_of(name)) else { return work.await };
         let unmounted = |error: &dyn std::fmt::Display| DatasetError::busy(name, error.to_string());
-        if self.force_unmount {
+        // Unmounting by force, and mounting what was not mounted before, are for administrators.
+        if self.force_unmount && self.session.caller().may_do_all() {
             pool.mounts.unmount_below(Some(name), true).await.map_err(|error| unmounted(&error))?;
             let done = work.await;
             self.engine.sync_all().await?;
