@@ -395,12 +395,15 @@ class Walk:
         needs = [(origin.split("@")[0], "head", "clone"), *self.making(name, options)]
         return ["zfs", "clone", *self.typed_options(options), origin, name], needs, ("made",)
 
-    def step_destroy(self, _):
+    def step_destroy(self, uid):
         random, target = self.random, self.random.choice([self.head(), self.head(), self.snapshot()])
         words = ["zfs", "destroy", *random.choice([[], [], ["-r"], ["-R"], ["-d"], ["-f"]])]
         if target in ("tank", "tank/home"):
-            # It is refused, or all is over for this epoch.
-            return [*words, target], [(target, "head", NEVER)], None
+            everything = [name for name in self.types if name.split("@")[0] in self.below(target)]
+            if self.rights.lacks(uid, UIDS[uid], self.destroying(everything)):
+                return [*words, target], [(target, "head", NEVER)], None
+            # It may be granted, and would end this epoch.
+            target = self.snapshot()
         names = [target]
         if "@" not in target and len(words) > 2 and words[2] in ("-r", "-R"):
             names = [name for name in self.types if name.split("@")[0] in self.below(target)] or [target]
@@ -471,7 +474,7 @@ class Walk:
                                     ["change-key", "-l"], ["change-key", "-i"],
                                     ["change-key", "-o", f"keylocation=file://{self.file}"],
                                     ["change-key", "-o", "org.cenote:serve=on"]])
-        needs = [(head, "head", "change-key" if words[0] == "change-key" else words[0])]
+        needs = [(head, "head", "change-key" if words[0] == "change-key" else "load-key")]
         takes_file = any(self.file in word for word in words + place)
         # With -r there may be no key to load; `inspect` sees whether one was.
         if words[-1] != "-r" and (words[0] == "load-key" or takes_file) or "org.cenote:serve=on" in words:
