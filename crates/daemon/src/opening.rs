@@ -46,6 +46,7 @@ impl Opening {
             };
             runtime.block_on(async {
                 tokio::select! {
+                    biased;
                     () = stop.cancelled() => {}
                     () = tries => {}
                 }

@@ -5,16 +5,19 @@
 //! in the order of issue, flushes included, and passes later writes through. If it never opens, no device
 //! changes by a byte.
 //!
+//! A write that waits was reported as done, and its device may fail to make it. The pool is asked then whether
+//! it can do without the device's writes. If so, the rest of them is dropped: the device has a prefix of them.
+//!
 //! Locking: one task opens the gate. A mutex guards the waiting steps, never across a transfer. `is_open` is
 //! set under it once no step waits, and writers check it again under it, so no write overtakes an earlier
 //! one. A step stays in the list until its transfer is done, so reads always find it.
 
-use crate::error::{Op, Result};
+use crate::error::Op;
 use crate::io::Io;
 use crate::{Device, DeviceError, DeviceInfo, pieces};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -33,6 +36,8 @@ struct HeldState {
     devices: Vec<Arc<dyn Device>>,
     waiting: VecDeque<Step>,
     held_bytes: u64,
+    /// Devices whose writes were dropped: they hold nothing back any more.
+    dropped: BTreeSet<usize>,
     /// A failed flush, which may have lost earlier writes.
     failed: Option<DeviceError>,
 }
@@ -41,6 +46,25 @@ struct HeldState {
 enum Step {
     Write { device: usize, offset: u64, data: Bytes },
     Flush { device: usize },
+}
+
+impl Step {
+    fn device(&self) -> usize {
+        let (Step::Write { device, .. } | Step::Flush { device }) = self;
+        *device
+    }
+
+    fn bytes(&self) -> u64 {
+        if let Step::Write { data, .. } = self { data.len() as u64 } else { 0 }
+    }
+}
+
+impl HeldState {
+    fn drop_steps(&mut self, of: usize) {
+        self.dropped.insert(of);
+        self.waiting.retain(|step| step.device() != of);
+        self.held_bytes = self.waiting.iter().map(Step::bytes).sum();
+    }
 }
 
 impl Gate {
@@ -66,17 +90,21 @@ impl Gate {
         self.0.state.lock().held_bytes
     }
 
-    /// Makes all waiting writes in order, and lets later ones through.
+    /// Makes all waiting writes in order, and lets later ones through. `do_without` notes that a device fails
+    /// to make its own; they are read as made until it returns.
     ///
     /// # Errors
-    /// A device's first error; the remaining writes keep waiting. After a failed flush the gate never opens:
+    /// Those of `do_without`; the remaining writes keep waiting. If a flush failed, the gate never opens then:
     /// the next flush would succeed although writes may be lost.
-    pub async fn open(&self) -> Result<()> {
+    pub async fn open<E: From<DeviceError>>(
+        &self,
+        mut do_without: impl FnMut(&dyn Device, &DeviceError) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
         loop {
             let (step, devices) = {
                 let mut state = self.0.state.lock();
                 if let Some(failed) = &state.failed {
-                    return Err(failed.clone());
+                    return Err(failed.clone().into());
                 }
                 let Some(step) = state.waiting.front().cloned() else {
                     // Set under the lock: later operations find the gate open.
@@ -86,19 +114,28 @@ impl Gate {
                 };
                 (step, state.devices.clone())
             };
-            match &step {
-                Step::Write { device, offset, data } => {
-                    devices[*device].write_at(*offset, data.clone()).await?;
+            let device = &devices[step.device()];
+            let made = match &step {
+                Step::Write { offset, data, .. } => device.write_at(*offset, data.clone()).await,
+                Step::Flush { .. } => device.flush().await,
+            };
+            let borne = made.or_else(|error| {
+                let lasting = matches!(step, Step::Flush { .. }).then(|| error.clone());
+                let borne = do_without(&**device, &error);
+                let mut state = self.0.state.lock();
+                match borne {
+                    Ok(()) => state.drop_steps(step.device()),
+                    Err(_) => state.failed = lasting,
                 }
-                Step::Flush { device } => {
-                    let flushed = devices[*device].flush().await;
-                    flushed.inspect_err(|error| self.0.state.lock().failed = Some(error.clone()))?;
-                }
-            }
+                borne
+            });
+            borne?;
             // Only now: until a write is made, reads find it here.
             let mut state = self.0.state.lock();
-            if let Some(Step::Write { data, .. }) = state.waiting.pop_front() {
-                state.held_bytes -= data.len() as u64;
+            if !state.dropped.contains(&step.device())
+                && let Some(step) = state.waiting.pop_front()
+            {
+                state.held_bytes -= step.bytes();
             }
         }
     }
@@ -112,16 +149,14 @@ struct Held {
 }
 
 impl Held {
-    /// Queues steps; `false` if the gate is open.
+    /// Queues steps; `false` if nothing of the device is held back any more.
     fn wait(&self, steps: impl IntoIterator<Item = Step>) -> bool {
         let mut state = self.gate.0.state.lock();
-        if self.gate.is_open() {
+        if self.gate.is_open() || state.dropped.contains(&self.index) {
             return false;
         }
         for step in steps {
-            if let Step::Write { data, .. } = &step {
-                state.held_bytes += data.len() as u64;
-            }
+            state.held_bytes += step.bytes();
             state.waiting.push_back(step);
         }
         true
@@ -247,8 +282,12 @@ impl Device for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MemoryDevice, Traced};
+    use crate::{Fault, Faulty, MemoryDevice, Traced};
     use cenote_runtime::{Runtime, SimConfig};
+
+    fn never(_: &dyn Device, error: &DeviceError) -> Result<(), DeviceError> {
+        Err(error.clone())
+    }
 
     /// Two gated devices, and traces below them.
     fn held(rt: &Runtime) -> (Gate, [Arc<Traced>; 2], [Arc<dyn Device>; 2]) {
@@ -281,7 +320,7 @@ mod tests {
             b.write_at(8, Bytes::from_static(b"b")).await.unwrap();
             a.flush().await.unwrap();
             a.write_at(0, Bytes::from_static(b"new")).await.unwrap();
-            gate.open().await.unwrap();
+            gate.open(never).await.unwrap();
             assert_eq!((gate.held_bytes(), gate.is_open()), (0, true));
             let ops: Vec<Op> = below[0].take_events().iter().map(|event| event.op).collect();
             assert_eq!(ops, [Op::Write, Op::Flush, Op::Write]);
@@ -297,10 +336,63 @@ mod tests {
             let (gate, below, [leaves, stays]) = held(&rt);
             let [a, b] = below.map(|device| Arc::downgrade(&device));
             leaves.write_at(0, Bytes::from_static(b"x")).await.unwrap();
-            gate.open().await.unwrap();
+            gate.open(never).await.unwrap();
             drop(leaves);
             assert!(a.upgrade().is_none() && b.upgrade().is_some());
             drop(stays);
         });
+    }
+
+    /// Two gated devices, of which one fails.
+    fn half_faulty(op: Op) -> (Gate, [Arc<MemoryDevice>; 2], [Arc<dyn Device>; 2]) {
+        let gate = Gate::default();
+        let memory = ["bad", "good"].map(|name| Arc::new(MemoryDevice::new(name, 4096)));
+        let bad = Faulty::new(memory[0].clone(), 1).with(Fault::error(op).after(1));
+        let above = [gate.hold(Arc::new(bad)), gate.hold(memory[1].clone())];
+        (gate, memory, above)
+    }
+
+    async fn write_twice(devices: &[Arc<dyn Device>]) {
+        for byte in [1, 2] {
+            for device in devices {
+                device.write_at(byte, Bytes::from(vec![byte as u8])).await.unwrap();
+                device.flush().await.unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_device_that_fails_keeps_a_prefix_of_its_writes_if_the_pool_can_do_without() {
+        for op in [Op::Write, Op::Flush] {
+            Runtime::simulate(SimConfig::default(), |_| async move {
+                let (gate, [bad, good], above) = half_faulty(op);
+                write_twice(&above).await;
+                let mut failed = Vec::new();
+                let do_without = |device: &dyn Device, error: &DeviceError| {
+                    failed.push((device.describe().to_owned(), error.to_string()));
+                    Ok::<(), DeviceError>(())
+                };
+                gate.open(do_without).await.unwrap();
+                assert!(gate.is_open() && gate.held_bytes() == 0);
+                assert_eq!(failed.len(), 1);
+                assert_eq!(failed[0].0, "bad");
+                assert_eq!(good.live_image()[1..3], [1, 2]);
+                let second = if op == Op::Write { 0 } else { 2 };
+                assert_eq!(bad.live_image()[1..3], [1, second]);
+            });
+        }
+    }
+
+    #[test]
+    fn the_gate_stays_closed_if_the_pool_can_not_do_without_a_device() {
+        for op in [Op::Write, Op::Flush] {
+            Runtime::simulate(SimConfig::default(), |_| async move {
+                let (gate, [_, good], above) = half_faulty(op);
+                write_twice(&above).await;
+                gate.open(never).await.unwrap_err();
+                assert!(!gate.is_open() && good.live_image()[2] == 0);
+                assert_eq!(above[1].read_at(2, 1).await.unwrap()[..], [2], "it still waits");
+            });
+        }
     }
 }

@@ -6,16 +6,17 @@ use std::sync::atomic::Ordering;
 use cenote_boxed::boxed;
 use cenote_dataset::keys::Keyring;
 use cenote_dataset::{Credentials, Mos};
+use cenote_device::{Device, DeviceError};
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dsl::names::DMU_POOL_DIRECTORY_OBJECT;
 use cenote_format::features::Since;
 use cenote_format::label::PoolConfig;
 use cenote_format::objset::{ObjsetPhys, ObjsetType};
 use cenote_format::uberblock::Uberblock;
-use cenote_format::units::{DatasetId, Guid, ObjectId, Txg, VdevId};
+use cenote_format::units::{DatasetId, Guid, ObjectId, TXG_CONCURRENT_STATES, Txg, VdevId};
 use cenote_object::{DatasetError, Edit, LiveObjset, Objset, Result, Zap};
 use cenote_pool::alloc::Allocator;
-use cenote_pool::{Pool, PoolError, ReadContext, Zbookmark};
+use cenote_pool::{Pool, ReadContext, Zbookmark};
 use cenote_runtime::Runtime;
 use std::ops::DerefMut;
 
@@ -201,7 +202,13 @@ impl SyncContext {
         let may_wait =
             taking.preparing.load(Ordering::Acquire) > 0 && taking.gate.held_bytes() < HELD_BYTES_MAX;
         if !taking.gate.is_open() && !may_wait {
-            taking.gate.open().await.map_err(PoolError::from)?;
+            // Behind the gate lie txgs since the one found, and blocks of the open ones.
+            let txgs = (Txg(taking.found_txg.0 + 1), Txg(self.txg().0 + TXG_CONCURRENT_STATES));
+            let pool = self.pool().clone();
+            let fails = |device: &dyn Device, error: &DeviceError| {
+                pool.lacking().note_not_made(device.describe(), txgs, error)
+            };
+            taking.gate.open(fails).await?;
         }
         if taking.gate.is_open() { self.settle_scratch().await } else { Ok(()) }
     }

@@ -95,6 +95,7 @@ pub async fn serve(
     let mut reader = PduReader::new(reader);
     let logging_in = login(&mut reader, &mut writer, runtime, targets, accounts, luns);
     let logged_in = tokio::select! {
+        biased;
         () = &mut leaving => return Ok(()),
         logged_in = runtime.timeout(limits.patience, logging_in) => logged_in.unwrap_or(Err(Ended::Stalled))?,
     };
@@ -135,6 +136,7 @@ pub async fn serve(
         let sending = send(&mut writer, waiting, &window, stat_sn, digests, (limits, &share));
         let (mut receiving, mut sending) = (std::pin::pin!(receiving), std::pin::pin!(sending));
         tokio::select! {
+            biased;
             received = &mut receiving => {
                 // No more data can arrive, so waiting commands are aborted. Answers are still sent.
                 let aborting = async {
@@ -150,14 +152,15 @@ pub async fn serve(
     };
     let mut talking = std::pin::pin!(talking);
     let ended = tokio::select! {
+        biased;
         () = sent_away => Ok(()),
-        ended = &mut talking => ended,
         () = leaving => {
             if let (Some(queue), Some(_)) = (farewell.upgrade(), &stay) {
                 queue.send(logout_request()).ok();
             }
             runtime.timeout(FAREWELL, talking).await.unwrap_or(Ok(()))
         }
+        ended = &mut talking => ended,
     };
     // Changes of this session must not land after those of the port's next session.
     if let Some((nexus, _)) = &stay {

@@ -68,6 +68,7 @@ pub async fn transmit(
     let mut receiving = std::pin::pin!(receiving);
     let mut sending = std::pin::pin!(sending);
     tokio::select! {
+        biased;
         received = &mut receiving => match received {
             Ok(Reading::Gone) => Ok(()),
             Err(error @ Ended::Io(_)) => Err(error),

@@ -5,10 +5,13 @@
 //!
 //! Source: OpenZFS `vdev_dtl_contains`, `vdev_resilver_needed`, `vdev_dtl_need_resilver`.
 
+use crate::config::VdevClass;
+use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::vdev::leaf::Leaf;
+use cenote_device::DeviceError;
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
-use cenote_format::units::{Guid, TXG_INITIAL, Txg};
+use cenote_format::units::{Guid, TXG_INITIAL, Txg, VdevId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -50,6 +53,29 @@ impl<'a> Lacking<'a> {
     /// Txgs that a leaf lacks in part, first and last: from its DTL and later failed writes.
     pub fn of_leaf(&self, leaf: Guid) -> Vec<(Txg, Txg)> {
         self.0.tree().missed().of_leaf(leaf)
+    }
+
+    /// Notes that a device, by its name, failed to make writes of some txgs (first, last) that were held back,
+    /// and had been reported as done.
+    ///
+    /// # Errors
+    /// [`PoolError::Unavailable`]: a vdev may then lack part of them.
+    pub fn note_not_made(&self, device: &str, txgs: (Txg, Txg), error: &DeviceError) -> Result<()> {
+        let (vdevs, missed) = (self.0.tree().vdevs(), self.0.tree().missed());
+        for leaf in vdevs.leaves().iter().filter(|leaf| leaf.device.describe() == device) {
+            leaf.count_write_error();
+            missed.note_all(leaf.guid, txgs);
+        }
+        let has_all = |leaf: &Arc<Leaf>| !leaf.is_out_of_use() && !missed.has_any(leaf.guid, txgs);
+        for (id, top) in (0..).map(VdevId).zip(vdevs.all_tops()) {
+            let lost = top.slots().iter().filter(|slot| !slot.leaves.iter().any(has_all)).count();
+            // The txg has the records of logs, too.
+            if lost > top.config.parity && top.config.class != VdevClass::Log {
+                let (pool, why) = (self.0.name().into(), error.to_string().into());
+                return Err(PoolError::Unavailable { pool, vdev: id, why });
+            }
+        }
+        Ok(())
     }
 
     /// [`Lacking::of_leaf`] of all leaves, for their DTLs.

@@ -124,6 +124,7 @@ impl VhostServer {
         });
         waiting.map_err(|error| error.to_string())?;
         tokio::select! {
+            biased;
             () = cancel.cancelled() => {
                 drop(ends);
                 (&mut end).await.ok();

@@ -9,8 +9,10 @@
 //! Source: Groce and others, "Swarm testing" (2012).
 
 pub mod admin;
+pub mod devices;
 pub mod perform;
 pub mod posix;
+pub mod trouble;
 pub mod volume;
 
 use std::sync::Arc;
@@ -20,7 +22,9 @@ use bytes::Bytes;
 use cenote_runtime::{Rng, Runtime};
 use perform::Performer;
 
+use crate::less::{Group, Kind, Less};
 use crate::machine::daemon::Daemon;
+use crate::machine::faults::{Bay, Trouble};
 use crate::model::ClientId;
 use crate::scene::Scene;
 
@@ -30,6 +34,7 @@ use crate::scene::Scene;
 pub struct Stage {
     pub runtime: Runtime,
     pub daemon: Arc<Daemon>,
+    pub bay: Arc<Bay>,
     pub scene: Arc<Scene>,
     pub swarm: Arc<Swarm>,
 }
@@ -43,10 +48,14 @@ pub struct Swarm {
     pub admin: Vec<u64>,
     /// Of [`volume`].
     pub volume: Vec<u64>,
+    /// Of [`Trouble::ALL`]; none in many worlds.
+    pub faults: Vec<u64>,
     /// The longest pause between two calls of a client.
     pub pause: Duration,
     /// The same of an administrator.
     pub admin_pause: Duration,
+    /// The same between two troubles with disks.
+    pub fault_pause: Duration,
 }
 
 impl Swarm {
@@ -60,13 +69,63 @@ impl Swarm {
             drawn
         };
         let (posix, admin, volume) = (weights(posix::KINDS), weights(admin::KINDS), weights(volume::KINDS));
-        let pause = Duration::from_micros(200 << rng.below(8));
+        let mut faults = weights(Trouble::ALL.len());
+        if rng.chance(0.4) {
+            faults.fill(0);
+        }
+        // The daemon looks after its disks every second.
+        let longest = if faults.iter().any(|weight| *weight > 0) { 14 } else { 8 };
+        let pause = Duration::from_micros(200 << rng.below(longest));
         let admin_pause = Duration::from_millis(5 << rng.below(9));
-        Swarm { posix, admin, volume, pause, admin_pause }
+        let fault_pause = Duration::from_millis(5 << rng.below(11));
+        Swarm { posix, admin, volume, faults, pause, admin_pause, fault_pause }
+    }
+
+    /// Leaves kinds of calls out.
+    pub fn thin(&mut self, less: &Less) {
+        for kind in &less.kinds {
+            let weights = match kind.of {
+                Group::Posix => &mut self.posix,
+                Group::Volume => &mut self.volume,
+                Group::Admin => &mut self.admin,
+                Group::Fault => &mut self.faults,
+            };
+            weights.get_mut(kind.number as usize).into_iter().for_each(|weight| *weight = 0);
+        }
+    }
+
+    /// Kinds of calls that are made.
+    pub fn kinds(&self) -> Vec<Kind> {
+        let groups = [
+            (Group::Posix, &self.posix),
+            (Group::Volume, &self.volume),
+            (Group::Admin, &self.admin),
+            (Group::Fault, &self.faults),
+        ];
+        let used = groups.into_iter().flat_map(|(of, weights)| {
+            let used = (0..).zip(weights).filter(|(_, weight)| **weight > 0);
+            used.map(move |(number, _)| Kind { of, number })
+        });
+        used.collect()
+    }
+
+    /// Whether disks fail.
+    pub fn has_faults(&self) -> bool {
+        self.faults.iter().any(|weight| *weight > 0)
+    }
+
+    /// Whether disks lie.
+    pub fn has_lies(&self) -> bool {
+        let mut kinds = Trouble::ALL.iter().zip(&self.faults);
+        kinds.any(|(trouble, weight)| *weight > 0 && trouble.is_lie())
     }
 }
 
 impl Stage {
+    fn note(&self, what: &str) {
+        self.scene.note(&self.runtime, what);
+    }
+
     /// Whether clients stop.
     fn is_over(&self) -> bool {
         self.scene.is_over()
@@ -93,7 +152,7 @@ pub async fn run(stage: Stage, client: ClientId, of: Of) {
             }
             Of::Volumes => volume::next(&stage, client, &mut rng),
         };
-        if let Some(action) = next {
+        if let Some(action) = next.filter(|_| stage.scene.takes(client)) {
             performer.perform(None, action).await;
         }
     }

@@ -7,7 +7,8 @@
 //!                  | FUSE, in bytes       |           |
 //!                  daemon: host, control, serve, nbd, engine ... as they ship (machine/daemon)
 //!                  |
-//!   disks (machine/disk), which lose unflushed data when the power fails
+//!   disks (machine/disk), which lose unflushed data when the power fails, and get into trouble
+//!   (machine/faults)
 //!
 //!   each call, its beginning and its end --> oracle: does any order of the calls explain it? (oracle, model)
 //! ```
@@ -16,13 +17,17 @@
 //! and every choice comes from one seed. A seed that fails is a test.
 //!
 //! Read in this order: [`model`] (the right behaviour), [`oracle`] (which histories are right), [`machine`],
-//! [`client`], [`world`] (all of it).
+//! [`client`], [`life`], [`world`] (all of it).
 
 pub mod client;
+pub mod layout;
+pub mod less;
+pub mod life;
 pub mod log;
 pub mod look;
 pub mod machine;
 pub mod model;
 pub mod oracle;
 pub mod scene;
+pub mod shrink;
 pub mod world;

@@ -8,12 +8,12 @@ use cenote_dataset::DatasetKind;
 use cenote_fuse::Errno;
 
 use crate::client::admin::VOLUME_BLOCKS;
+use crate::machine::POOL;
 use crate::machine::daemon::Daemon;
 use crate::machine::kernel::{How, Mount};
 use crate::machine::nbd::Connection;
 use crate::model::BLOCK_BYTES;
-use crate::oracle::crash::{Found, FoundContent, FoundDataset, Node};
-use crate::world::POOL;
+use crate::oracle::crash::{Found, FoundContent, FoundDataset, FoundSnapshot, Node};
 
 /// Reads the pool.
 ///
@@ -35,7 +35,9 @@ pub async fn look(daemon: &Daemon) -> Result<Found, String> {
         for snapshot in snapshots {
             let own = snapshot.name().split_once('@').map(|(_, own)| own.to_owned()).unwrap_or_default();
             let content = self::content(daemon, &name, Some(&own), kind).await?;
-            all.push((own, content));
+            let holds = snapshot.holds().await.map_err(|error| error.to_string())?;
+            let holds = holds.into_iter().map(|(tag, _)| tag).collect();
+            all.push(FoundSnapshot { name: own, content, holds });
         }
         found.datasets.insert(name, FoundDataset { content, snapshots: all });
     }

@@ -11,70 +11,87 @@
 
 pub mod daemon;
 pub mod disk;
+pub mod faults;
 pub mod kernel;
 pub mod nbd;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cenote_device::{Device, Faulty, Rack};
 use cenote_runtime::{Rng, Runtime};
-use disk::Disk;
+use disk::{Disk, Habits};
+use faults::{Bay, Ledger};
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
 /// The folder of all disks of all worlds. Its files stay empty.
 pub const RACK: &str = "/tmp/cenote-world";
+/// The name of the file with the pool's key.
+const KEY: &str = "key";
+/// The only pool.
+pub const POOL: &str = "tank";
 
 /// Disks, and the daemon's own files.
 pub struct Machine {
     disks: Vec<Arc<Disk>>,
+    ledger: Arc<Mutex<Ledger>>,
     /// The daemon's record of its pools.
     own: TempDir,
 }
 
 impl Machine {
-    /// With this many disks. `lies`: their flushes do nothing.
+    /// With disks of these sectors, and a key.
     ///
     /// # Errors
     /// The host's file system.
-    pub fn new(disks: usize, size_bytes: u64, sector_bytes: u32, lies: bool) -> std::io::Result<Machine> {
+    pub fn new(size_bytes: u64, sectors_bytes: &[u32], key: &str) -> std::io::Result<Machine> {
         std::fs::create_dir_all(RACK)?;
-        let disk = |number| {
+        let own = TempDir::new()?;
+        std::fs::write(own.path().join(KEY), key)?;
+        let disk = |(number, sector_bytes): (usize, &u32)| {
             let path = path_of(number);
             File::options().create(true).append(true).open(&path)?.set_len(size_bytes)?;
-            Ok(Arc::new(Disk::new(&path.to_string_lossy(), size_bytes, sector_bytes, lies)))
+            Ok(Arc::new(Disk::new(&path.to_string_lossy(), size_bytes, *sector_bytes)))
         };
-        let disks = (0..disks).map(disk).collect::<std::io::Result<_>>()?;
-        Ok(Machine { disks, own: TempDir::new()? })
-    }
-
-    /// Number of disks.
-    pub fn disks(&self) -> usize {
-        self.disks.len()
+        let disks = sectors_bytes.iter().enumerate().map(disk).collect::<std::io::Result<_>>()?;
+        Ok(Machine { disks, ledger: Arc::default(), own })
     }
 
     /// The power fails.
     pub fn cut(&self, rng: &mut Rng) {
+        self.ledger.lock().cut();
         self.disks.iter().for_each(|disk| disk.cut(rng));
     }
 
     /// The daemon dies; the machine runs on.
     pub fn kill(&self) {
+        self.ledger.lock().cut();
         self.disks.iter().for_each(|disk| disk.kill());
     }
 
-    /// Puts the disks into the rack of a runtime, each below a layer for faults.
-    pub fn power_on(&self, runtime: &Runtime) -> Vec<Arc<Faulty>> {
-        let rack = Rack::default();
-        let faulty = self.disks.iter().enumerate().map(|(number, disk)| {
-            let faulty = Arc::new(Faulty::new(disk.attach(runtime), runtime.random_u64()));
-            rack.insert(&path_of(number), faulty.clone() as Arc<dyn Device>);
-            faulty
-        });
-        let faulty = faulty.collect();
-        runtime.equip(Arc::new(rack));
-        faulty
+    /// Puts the disks into the rack of a runtime, but those that are away.
+    pub fn power_on(&self, runtime: &Runtime) -> Bay {
+        Bay::new(runtime, &self.disks, &self.ledger)
+    }
+
+    /// Flushes of all disks do nothing from now on.
+    pub fn lie_about_flushes(&self) {
+        let habits = Habits { flushes_lie: true, ..Habits::default() };
+        self.disks.iter().for_each(|disk| disk.behave(habits));
+    }
+
+    /// Takes disks away that the pool can do without.
+    pub fn take_away(&self, disks: BTreeSet<usize>) {
+        let mut ledger = self.ledger.lock();
+        ledger.accuse(disks.clone());
+        ledger.away.extend(disks);
+    }
+
+    /// The file with the pool's key.
+    pub fn key_file(&self) -> PathBuf {
+        self.own.path().join(KEY)
     }
 
     fn record(&self) -> PathBuf {

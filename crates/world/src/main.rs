@@ -4,7 +4,9 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use cenote_world::world::{Params, Sabotage, run};
+use cenote_world::less::{Choice, Kind, Less};
+use cenote_world::shrink::shrink;
+use cenote_world::world::{Params, Report, Sabotage, run};
 use clap::{Parser, ValueEnum};
 
 /// Runs simulated hosts from seeds, until one is wrong.
@@ -34,12 +36,60 @@ struct Args {
     /// The last lines of the log to print of a world that is wrong.
     #[arg(long, default_value_t = 40)]
     tail: usize,
+    /// Most clients of files.
+    #[arg(long)]
+    posix: Option<usize>,
+    /// Most clients of volumes.
+    #[arg(long)]
+    volumes: Option<usize>,
+    /// Most administrators.
+    #[arg(long)]
+    admins: Option<usize>,
+    /// Kinds of calls that nobody makes: posix:3, volume:0, admin:7, fault:2.
+    #[arg(long, value_delimiter = ',')]
+    without: Vec<Kind>,
+    /// Choices of clients that are not carried out: CLIENT:NUMBER.
+    #[arg(long, value_delimiter = ',')]
+    skip: Vec<Choice>,
+    /// Make the first world that is wrong as small as possible.
+    #[arg(long)]
+    shrink: bool,
+    /// Most worlds run to shrink one.
+    #[arg(long, default_value_t = 400)]
+    shrink_runs: u64,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Broken {
     Flushes,
     Notices,
+}
+
+impl Args {
+    fn less(&self) -> Less {
+        Less {
+            posix: self.posix,
+            volumes: self.volumes,
+            admins: self.admins,
+            kinds: self.without.iter().copied().collect(),
+            choices: self.skip.iter().copied().collect(),
+        }
+    }
+}
+
+/// Prints the smallest world that is wrong in the same way.
+fn smaller(params: Params, runs: u64, tail: usize) {
+    match shrink(params, runs) {
+        Err(error) => println!("the host's file system: {error}"),
+        Ok(None) => println!("the world is right when it is run again"),
+        Ok(Some(shrunk)) => {
+            let Report { lines, violation, calls, .. } = &shrunk.report;
+            lines[lines.len().saturating_sub(tail)..].iter().for_each(|line| println!("{line}"));
+            println!("after {} worlds: {calls} calls", shrunk.runs);
+            println!("WRONG: {}", violation.as_ref().map_or("", |violation| &violation.0));
+            println!("again: {}", shrunk.params.command());
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -51,7 +101,8 @@ fn main() -> ExitCode {
     let mut wrong = 0;
     for seed in args.seed..args.seed.saturating_add(args.worlds) {
         let begun = Instant::now();
-        let report = match run(Params { seed, calls: args.ops, cuts: args.cuts, sabotage }) {
+        let params = Params { seed, calls: args.ops, cuts: args.cuts, sabotage, less: args.less() };
+        let report = match run(params.clone()) {
             Ok(report) => report,
             Err(error) => {
                 println!("the host's file system: {error}");
@@ -69,8 +120,12 @@ fn main() -> ExitCode {
         println!("seed {seed}: {calls} calls, {speed:.0}/s, history {:016x}", report.hash);
         if let Some(violation) = report.violation {
             println!("WRONG: {}", violation.0);
-            println!("again: cenote-world --seed {seed} --ops {} --cuts {}", args.ops, args.cuts);
+            println!("again: {}", params.command());
             wrong += 1;
+            if args.shrink {
+                smaller(params, args.shrink_runs, args.tail);
+                break;
+            }
             if !args.all {
                 break;
             }

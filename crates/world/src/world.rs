@@ -7,41 +7,33 @@
 //!   last life: look, verify, clients, and a look at the end while all is quiet
 //! ```
 
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
-use cenote_control::zfs::properties::settings::Setting;
-use cenote_control::zpool;
 use cenote_runtime::{Rng, Runtime, SimConfig};
-use futures::future::{join_all, select};
 
-use crate::client::{self, Of, Stage, Swarm, admin};
-use crate::look::look;
-use crate::machine::daemon::Daemon;
-use crate::machine::kernel::Kernel;
-use crate::machine::{Machine, path_of};
+use crate::client::Swarm;
+use crate::layout::Layout;
+use crate::less::{Clients, Kind, Less};
+use crate::life::{AtRest, End, Life, Start};
+use crate::machine::Machine;
 use crate::model::ClientId;
-use crate::oracle::{Violation, space};
+use crate::oracle::Violation;
 use crate::scene::Scene;
 
-/// The only pool.
-pub const POOL: &str = "tank";
-
-/// The smallest disk that OpenZFS takes.
-const DISK_BYTES: u64 = 64 << 20;
-/// Most disks of a layout.
-const DISKS: usize = 6;
-/// Longest time between the last counted call and the end of a life, in pauses of a client.
-const REST_PAUSES: u32 = 16;
-/// How often calls are counted.
-const TICK: Duration = Duration::from_micros(100);
+/// A small disk, but large enough for a cache.
+const DISK_BYTES: u64 = 72 << 20;
+/// A raw key, and a passphrase too.
+const KEY: &str = "0123456789abcdef0123456789abcdef";
 /// Time that a clock loses or wins between two lives, at most.
 const CLOCK_JUMP_NS: u64 = 3_600_000_000_000;
 /// Start of the first life, in nanoseconds since 1970.
 const START_NS: u64 = 1_767_225_600_000_000_000;
 
 /// A world to run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Params {
     /// Determines everything.
     pub seed: u64,
@@ -51,6 +43,16 @@ pub struct Params {
     pub cuts: u64,
     /// A fault that makes the history wrong.
     pub sabotage: Option<Sabotage>,
+    /// Parts left out.
+    pub less: Less,
+}
+
+impl Params {
+    /// The command that runs it.
+    pub fn command(&self) -> String {
+        let Params { seed, calls, cuts, .. } = self;
+        format!("cenote-world --seed {seed} --ops {calls} --cuts {cuts}{}", self.less.options())
+    }
 }
 
 /// A fault that the oracle must find, to show that it looks.
@@ -72,29 +74,22 @@ pub struct Report {
     pub hash: u64,
     /// The log.
     pub lines: Vec<String>,
+    /// Kinds of calls that clients may have made.
+    pub kinds: Vec<Kind>,
+    /// Choices of each client.
+    pub choices: BTreeMap<ClientId, u64>,
 }
 
-/// How a life ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// The power fails.
-    Cut,
-    /// The daemon is killed.
-    Kill,
-    /// Clients stop, and everything is looked at.
-    Rest,
+/// A world that goes on.
+struct World {
+    params: Params,
+    rng: Rng,
+    machine: Machine,
+    scene: Arc<Scene>,
+    swarm: Arc<Swarm>,
+    clients: Clients,
+    clock_ns: u64,
 }
-
-/// Layouts, in the words of `zpool create`, with numbers for disks.
-const LAYOUTS: [&str; 7] = [
-    "0",
-    "0 1",
-    "mirror 0 1",
-    "mirror 0 1 mirror 2 3",
-    "raidz1 0 1 2",
-    "mirror 0 1 log 2",
-    "raidz2 0 1 2 3 special mirror 4 5",
-];
 
 /// Runs a world.
 ///
@@ -102,165 +97,102 @@ const LAYOUTS: [&str; 7] = [
 /// The host's file system.
 pub fn run(params: Params) -> std::io::Result<Report> {
     let mut rng = Rng::stream(params.seed, 7);
-    let layout = LAYOUTS[rng.below(LAYOUTS.len() as u64) as usize];
-    let sector_bytes = if rng.chance(0.5) { 512 } else { 4096 };
-    let lies = params.sabotage == Some(Sabotage::FlushesLie);
-    let machine = Machine::new(DISKS, DISK_BYTES, sector_bytes, lies)?;
-    let scene = Arc::new(Scene::default());
-    let swarm = Arc::new(Swarm::draw(&mut rng));
+    let layout = Layout::draw(&mut rng);
+    let machine = Machine::new(DISK_BYTES, &layout.sectors_bytes, KEY)?;
+    let mut swarm = Swarm::draw(&mut rng);
+    swarm.thin(&params.less);
+    let kinds = swarm.kinds();
+    let (scene, swarm) = (Arc::new(Scene::new(params.less.choices.clone())), Arc::new(swarm));
     let mut count = |least: u64, most: u64| (least + rng.below(most - least + 1)) as usize;
     let clients = Clients { posix: count(1, 4), volumes: count(0, 2), admins: count(1, 2) };
-    let mut clock_ns = START_NS;
-    for life in 0..=params.cuts {
-        let end = match () {
-            () if life == params.cuts => End::Rest,
-            () if rng.chance(0.75) => End::Cut,
-            () => End::Kill,
-        };
+    let clients = params.less.clients(clients);
+    let mut world = World { params, rng, machine, scene, swarm, clients, clock_ns: START_NS };
+    world.live(&layout);
+    let scene = &world.scene;
+    let (hash, lines) = scene.with_log(|log| (log.hash(), log.lines().to_vec()));
+    let (violation, calls, choices) = (scene.violation(), scene.ended(), scene.choices());
+    Ok(Report { violation, calls, hash, lines, kinds, choices })
+}
+
+impl World {
+    fn live(&mut self, layout: &Layout) {
+        let Params { calls, cuts, .. } = self.params;
+        let mut before: Option<AtRest> = None;
+        let mut is_exported = false;
+        for life in 0..=cuts {
+            let end = match () {
+                () if life == cuts => End::Rest,
+                () if self.rng.chance(0.15) => End::Export,
+                () if self.rng.chance(0.75) => End::Cut,
+                () => End::Kill,
+            };
+            let share = calls / (cuts + 1);
+            let most = if end == End::Rest { share } else { share / 2 + self.rng.below(share.max(1)) };
+            let most = self.scene.ended() + most;
+            let start = match before.take().filter(|_| is_exported) {
+                _ if life == 0 => Start::Create(layout),
+                Some(rest) => Start::Import(rest.found),
+                None => Start::Reopen,
+            };
+            before = self.a_life(end, most, async |life| life.live(start).await).flatten();
+            is_exported = end == End::Export;
+            if self.scene.is_wrong() {
+                return;
+            }
+        }
+        if let Some(rest) = before.filter(|rest| !rest.can_go.is_empty()) {
+            self.a_life(End::Rest, 0, async |life| life.look_again(&rest).await);
+        }
+    }
+
+    /// Runs a life to its end.
+    fn a_life<T>(
+        &mut self,
+        end: End,
+        calls: u64,
+        live: impl AsyncFnOnce(Life<'_>) -> Result<T, Violation>,
+    ) -> Option<T> {
         let config = SimConfig {
-            seed: rng.next_u64(),
-            unix_start_ns: clock_ns,
-            step_limit: 400_000 + 4_000 * params.calls,
+            seed: self.rng.next_u64(),
+            unix_start_ns: self.clock_ns,
+            step_limit: 2_000_000 + 8_000 * self.params.calls,
             ..SimConfig::default()
         };
-        let mut cut_rng = Rng::new(rng.next_u64());
-        let share = params.calls / (params.cuts + 1);
-        let calls =
-            scene.ended() + if end == End::Rest { share } else { share / 2 + rng.below(share.max(1)) };
-        let ((), report) = Runtime::simulate(config, |runtime| {
-            let stage = (scene.clone(), swarm.clone());
-            let (machine, cut_rng, scene) = (&machine, &mut cut_rng, scene.clone());
-            async move {
-                let is_deaf = params.sabotage == Some(Sabotage::NoticesAreLost);
-                let life = Life { runtime, machine, clients, end, calls, is_deaf };
-                let first = scene.ended() == 0;
-                let lived = life.live(stage, if first { Some(layout) } else { None }).await;
-                if let Err(violation) = lived {
-                    scene.judge(|_| Err(violation));
-                }
-                match end {
-                    End::Cut => machine.cut(cut_rng),
-                    End::Kill | End::Rest => machine.kill(),
-                }
+        let mut cut_rng = Rng::new(self.rng.next_u64());
+        let (machine, scene, swarm) = (&self.machine, self.scene.clone(), self.swarm.clone());
+        let (clients, sabotage) = (self.clients, self.params.sabotage);
+        let (is_deaf, flushes_lie) =
+            [Sabotage::NoticesAreLost, Sabotage::FlushesLie].map(|one| sabotage == Some(one)).into();
+        let whole = |runtime: Runtime| async move {
+            let life = Life { runtime, machine, scene, swarm, clients, end, calls, is_deaf, flushes_lie };
+            let lived = live(life).await;
+            match end {
+                End::Cut => machine.cut(&mut cut_rng),
+                End::Kill | End::Export | End::Rest => machine.kill(),
             }
-        });
-        scene.mix(report.history);
-        if scene.is_wrong() {
-            break;
-        }
-        clock_ns = clock_ns.saturating_add(report.virtual_ns) + rng.below(CLOCK_JUMP_NS) - CLOCK_JUMP_NS / 4;
-    }
-    let (hash, lines) = scene.with_log(|log| (log.hash(), log.lines().to_vec()));
-    Ok(Report { violation: scene.violation(), calls: scene.ended(), hash, lines })
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Clients {
-    posix: usize,
-    volumes: usize,
-    admins: usize,
-}
-
-struct Life<'a> {
-    runtime: Runtime,
-    machine: &'a Machine,
-    clients: Clients,
-    end: End,
-    /// The count of calls at which it ends.
-    calls: u64,
-    /// The kernel loses notices.
-    is_deaf: bool,
-}
-
-impl Life<'_> {
-    async fn live(
-        &self,
-        (scene, swarm): (Arc<Scene>, Arc<Swarm>),
-        create: Option<&str>,
-    ) -> Result<(), Violation> {
-        let runtime = &self.runtime;
-        self.machine.power_on(runtime);
-        let kernel = Kernel::new(runtime, self.is_deaf);
-        let daemon = Daemon::start(runtime, self.machine, kernel).await.map_err(Violation)?;
-        let daemon = Arc::new(daemon);
-        match create {
-            Some(layout) => {
-                scene.note(runtime, &format!("layout: {layout}; {:?}; {swarm:?}", self.clients));
-                create_pool(&daemon, layout).await.map_err(Violation)?;
-            }
-            None => {
-                scene.note(runtime, "reopened");
-                let found = look(&daemon).await.map_err(Violation)?;
-                scene.judge(|oracle| oracle.reopened(&found));
-                space::check(&daemon, POOL).await?;
-            }
-        }
-        let stage = Stage { runtime: runtime.clone(), daemon: daemon.clone(), scene: scene.clone(), swarm };
-        self.work(&stage).await;
-        scene.note(runtime, &format!("{:?}", self.end));
-        if self.end != End::Rest || scene.is_wrong() {
-            scene.judge(|oracle| {
-                oracle.cut();
-                Ok(())
-            });
-            return Ok(());
-        }
-        let found = look(&daemon).await.map_err(Violation)?;
-        scene.judge(|oracle| oracle.rests(&found));
-        space::check(&daemon, POOL).await
-    }
-
-    /// Clients work until enough calls have ended. For a rest, they end theirs.
-    async fn work(&self, stage: &Stage) {
-        let Clients { posix, volumes, admins } = self.clients;
-        let spawn = |client: ClientId| {
-            let of = if client < posix { Of::Files } else { Of::Volumes };
-            self.runtime.spawn(client::run(stage.clone(), client, of))
+            lived
         };
-        let tasks: Vec<_> = (0..posix + volumes).map(spawn).collect();
-        let admins =
-            (0..admins).map(|admin| admin::Program::new(stage.clone(), posix + volumes + admin).run());
-        let enough = async {
-            while stage.scene.ended() < self.calls && !stage.scene.is_wrong() {
-                self.runtime.sleep(TICK).await;
+        let simulated = catch_unwind(AssertUnwindSafe(|| Runtime::simulate(config, whole)));
+        let (lived, virtual_ns) = match simulated {
+            Ok((lived, report)) => {
+                self.scene.mix(report.history);
+                (lived, report.virtual_ns)
             }
-            if self.end == End::Rest {
-                stage.scene.rest();
-            }
-            let most = stage.swarm.pause * REST_PAUSES;
-            let rest_ns = self.runtime.random_u64() % most.as_nanos() as u64;
-            self.runtime.sleep(Duration::from_nanos(rest_ns)).await;
-            if self.end == End::Rest {
-                for task in tasks {
-                    task.await.ok();
-                }
-            }
+            Err(panic) => (Err(Violation(format!("a panic: {}", message(&*panic)))), 0),
         };
-        let admins = join_all(admins);
-        match self.end {
-            End::Rest => _ = futures::future::join(admins, enough).await,
-            _ => _ = select(Box::pin(admins), Box::pin(enough)).await,
+        let jump_ns = self.rng.below(CLOCK_JUMP_NS);
+        self.clock_ns = self.clock_ns.saturating_add(virtual_ns) + jump_ns - CLOCK_JUMP_NS / 4;
+        match lived {
+            Ok(lived) => Some(lived),
+            Err(violation) => {
+                self.scene.judge(|_| Err(violation));
+                None
+            }
         }
     }
 }
 
-async fn create_pool(daemon: &Daemon, layout: &str) -> Result<(), String> {
-    let word = |word: &str| match word.parse() {
-        Ok(disk) => path_of(disk).to_string_lossy().into_owned(),
-        Err(_) => word.to_owned(),
-    };
-    let words: Vec<String> = layout.split(' ').map(word).collect();
-    let setting = |property: &str, value: &str| Setting { property: property.into(), value: value.into() };
-    let create = zpool::whole::create::Create {
-        pool: POOL.into(),
-        layout: zpool::layout::parse(&words)?,
-        properties: Vec::new(),
-        no_features: false,
-        root_properties: vec![setting("canmount", "off"), setting("atime", "off")],
-        altroot: None,
-        force: true,
-        dry_run: false,
-    };
-    let (created, said) = daemon.run(create).await;
-    created.map(drop).map_err(|error| format!("the pool can't be created: {error} {said}"))
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }

@@ -68,8 +68,9 @@ impl Verb for Verify {
         let stopped_early = async {
             let mut verification = std::pin::pin!(verification);
             tokio::select! {
-                report = &mut verification => return report,
+                biased;
                 () = caller.interrupted() => stop.stop(),
+                report = &mut verification => return report,
             }
             verification.await
         };

@@ -60,6 +60,7 @@ impl Verb for Record {
             loop {
                 let left = end.map_or(EVERY, |end| (end - runtime.now()).min(EVERY));
                 let is_over = tokio::select! {
+                    biased;
                     () = &mut interrupted => true,
                     () = runtime.sleep(left) => end.is_some_and(|end| runtime.now() >= end),
                 };

@@ -454,9 +454,13 @@ impl Leaf {
 
     fn counting_writes(&self, result: Result<(), DeviceError>) -> Result<(), DeviceError> {
         if result.is_err() {
-            self.state.write_errors.fetch_add(1, Ordering::Relaxed);
+            self.count_write_error();
         }
         result
+    }
+
+    pub(crate) fn count_write_error(&self) {
+        self.state.write_errors.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn load(&self) -> [ClassLoad; IoClass::ALL.len()] {

@@ -6,12 +6,12 @@ use cenote_control::zfs::{points, properties, tree};
 use cenote_control::{Outcome as Ended, Verb, zpool};
 use cenote_runtime::Rng;
 
-use super::{Stage, choose, pick};
+use super::{Stage, choose, devices, pick};
+use crate::machine::POOL;
 use crate::model::{Action, Call, CallId, ClientId, Content, DatasetId, Outcome, Pool};
-use crate::world::POOL;
 
 /// Kinds of calls: see [`Program::choose`].
-pub const KINDS: usize = 14;
+pub const KINDS: usize = 15;
 /// Most datasets, and snapshots of one.
 const DATASETS: usize = 8;
 const SNAPSHOTS: usize = 5;
@@ -37,8 +37,19 @@ impl Program {
         while !self.stage.is_over() {
             self.stage.think(&mut self.rng, self.stage.swarm.admin_pause).await;
             let state = self.stage.scene.state();
-            let Some(action) = self.choose(&state) else { continue };
+            let Some(action) = self.choose(&state).filter(|_| self.stage.scene.takes(self.client)) else {
+                continue;
+            };
+            let turn = match &action {
+                // One at a time: each may use up the budget.
+                Action::Device { verb } => match self.stage.bay.turn.try_lock() {
+                    Ok(turn) if devices::takes(&self.stage, verb) => Some(turn),
+                    _ => continue,
+                },
+                _ => None,
+            };
             perform(&self.stage, None, self.client, &state, action).await;
+            drop(turn);
         }
     }
 
@@ -80,6 +91,7 @@ impl Program {
                 let is_volume = matches!(state.datasets[&dataset].content, Content::Blocks(_));
                 self.setting(dataset, is_volume)
             }
+            13 => Action::Device { verb: devices::choose(&self.stage, &mut self.rng)? },
             _ => {
                 let verbs = ["sync", "scrub", "sync", "reopen"];
                 Action::Pool { verb: pick(&mut self.rng, &verbs)?.to_string() }
@@ -97,7 +109,11 @@ impl Program {
         ];
         // The last applies to file systems only.
         let count = settings.len() as u64 - u64::from(is_volume);
-        let (property, values) = settings[self.rng.below(count) as usize];
+        let (property, mut values) = settings[self.rng.below(count) as usize];
+        if property == "checksum" && self.stage.swarm.has_faults() {
+            // Without a checksum nothing tells wrong data.
+            values = &values[..2];
+        }
         match self.rng.chance(0.3) {
             true => Action::Inherit { dataset, property: property.into() },
             false => {
@@ -117,11 +133,17 @@ pub async fn perform(stage: &Stage, id: Option<CallId>, client: ClientId, state:
     }
     let work = carry_out(stage, state, action.clone());
     let id = stage.scene.begin(&stage.runtime, id, client, action);
-    let outcome = work.await;
-    stage.scene.end(&stage.runtime, id, &outcome);
+    match work.await {
+        Ok(outcome) => stage.scene.end(&stage.runtime, id, &outcome),
+        Err(GivenUp(why)) => stage.scene.abandon(&stage.runtime, id, &why),
+    }
 }
 
-type Work<'a> = Pin<Box<dyn Future<Output = Outcome> + 'a>>;
+/// A device did not answer for long: the verb goes on without its caller.
+pub struct GivenUp(String);
+
+/// A verb that runs.
+pub type Work<'a> = Pin<Box<dyn Future<Output = Result<Outcome, GivenUp>> + 'a>>;
 
 /// The verb for an action.
 fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
@@ -183,6 +205,7 @@ fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
                 _ => run(stage, zpool::whole::sync::Sync { pools }),
             }
         }
+        Action::Device { verb } => devices::carry_out(stage, verb),
         _ => unreachable!("it is not a verb"),
     }
 }
@@ -201,16 +224,18 @@ fn destroy(stage: &Stage, target: String) -> Work<'_> {
     )
 }
 
-fn run<V: Verb>(stage: &Stage, verb: V) -> Work<'_> {
+/// Runs a verb.
+pub fn run<V: Verb>(stage: &Stage, verb: V) -> Work<'_> {
     Box::pin(async move {
         let (done, said) = stage.daemon.run(verb).await;
-        match done {
+        Ok(match done {
             // The change was made, even if a busy mount could not follow.
             Ok(answered) if answered.outcome == Ended::Done || said.contains("the change was made") => {
                 Outcome::Done
             }
             Ok(_) => Outcome::Refused(said),
+            Err(error) if error.is_suspended() => return Err(GivenUp(error.to_string())),
             Err(error) => Outcome::Refused(format!("{error} {said}")),
-        }
+        })
     })
 }

@@ -39,6 +39,8 @@ pub struct Daemon {
     /// The kernel that it serves.
     pub kernel: Arc<Kernel>,
     nbd: Arc<NbdServer>,
+    /// Its messages while it opened pools.
+    said: Vec<String>,
 }
 
 impl Daemon {
@@ -57,7 +59,7 @@ impl Daemon {
         runtime.spawn(pools.clone().keep_noting(runtime.clone())).detach();
         let limits = Limits::new(runtime, CLIENTS_BYTES, 16);
         let nbd = Arc::new(NbdServer { pools: pools.clone(), limits, tls: None });
-        let daemon = Daemon { runtime: runtime.clone(), pools, kernel, nbd };
+        let mut daemon = Daemon { runtime: runtime.clone(), pools, kernel, nbd, said: Vec::new() };
         for noted in daemon.pools.noted().pools.clone() {
             let console = Arc::new(Said::default());
             let session = daemon.session("serve", &console);
@@ -65,15 +67,19 @@ impl Daemon {
                 let found = session.find_noted(&noted).await?;
                 session.check_unused_or(&found, "-f")?;
                 let open = session.hold(&found, None).await?;
+                session.load_keys(&open, None).await?;
                 session.mount_all(&open).await
             };
             let opened = opened.await;
             opened.map_err(|error| format!("pool '{}' does not open: {error}", noted.name))?;
-            if let Some(said) = console.text() {
-                return Err(format!("pool '{}' opened with: {said}", noted.name));
-            }
+            daemon.said.extend(console.text());
         }
         Ok(daemon)
+    }
+
+    /// Its messages while it opened pools.
+    pub fn said(&self) -> &[String] {
+        &self.said
     }
 
     fn session(&self, command: &str, console: &Arc<Said>) -> Session {

@@ -12,6 +12,9 @@
 //! * A flush makes those writes durable that were done before it was asked; it counts when it is done.
 //! * A power cut keeps each sector of all other writes or loses it, in any order; a seed decides.
 //! * If only the program is killed, the disk completes its writes and keeps its cache.
+//! * After a failed flush (a layer above fails it), unflushed writes stay uncertain for ever, as on Linux.
+//!
+//! A disk may have bad [`Habits`]: see [`super::faults`].
 //!
 //! Locking: one mutex, held for one look or change.
 
@@ -21,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cenote_device::{Device, DeviceInfo, Io, Op};
+use cenote_device::{Device, DeviceError, DeviceInfo, Io, Op};
 use cenote_runtime::{Rng, Runtime};
 use cenote_testkit::image::Image;
 use parking_lot::Mutex;
@@ -30,15 +33,23 @@ use parking_lot::Mutex;
 const LATENCY: Duration = Duration::from_micros(20);
 const JITTER_NS: u64 = 150_000;
 
+/// Faults of the disk itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Habits {
+    /// Its flushes do nothing.
+    pub flushes_lie: bool,
+    /// Share of writes that go to another place.
+    pub misdirects: f64,
+}
+
 /// A disk; it outlives the machine's runtimes.
 pub struct Disk {
     info: DeviceInfo,
-    /// Its flushes do nothing.
-    lies: bool,
     state: Mutex<State>,
 }
 
 struct State {
+    habits: Habits,
     /// As read.
     live: Image,
     /// After a power cut that loses all it can.
@@ -46,26 +57,43 @@ struct State {
     /// In the order of their requests.
     uncertain: Vec<Write>,
     asked: u64,
-    /// Cuts so far: operations of an earlier life have no effect.
+    /// Cuts so far: operations of an earlier life fail, without effect.
     life: u64,
 }
 
+#[derive(Clone)]
 struct Write {
     number: u64,
     offset: u64,
     data: Bytes,
     is_done: bool,
+    /// A flush failed: no later one makes it durable.
+    is_stuck: bool,
 }
 
 impl Write {
+    fn end(&self) -> u64 {
+        self.offset + self.data.len() as u64
+    }
+
     fn overlaps(&self, range: &Range<u64>) -> bool {
-        self.offset < range.end && range.start < self.offset + self.data.len() as u64
+        self.offset < range.end && range.start < self.end()
+    }
+
+    /// The parts before and behind a range.
+    fn outside(&self, range: &Range<u64>) -> impl Iterator<Item = Write> + use<> {
+        let within = |at: u64| (at.clamp(self.offset, self.end()) - self.offset) as usize;
+        let (start, end) = (within(range.start), within(range.end));
+        let before = Write { data: self.data.slice(..start), ..self.clone() };
+        let offset = self.offset + end as u64;
+        let behind = Write { offset, data: self.data.slice(end..), ..self.clone() };
+        [before, behind].into_iter().filter(|part| !part.data.is_empty())
     }
 }
 
 impl Disk {
-    /// An empty disk. `lies`: its flushes do nothing.
-    pub fn new(path: &str, size_bytes: u64, sector_bytes: u32, lies: bool) -> Disk {
+    /// An empty disk.
+    pub fn new(path: &str, size_bytes: u64, sector_bytes: u32) -> Disk {
         let info = DeviceInfo {
             path: path.into(),
             size_bytes,
@@ -75,8 +103,14 @@ impl Disk {
             others_may_write: false,
         };
         let (live, durable) = (Image::new(size_bytes), Image::new(size_bytes));
-        let state = State { live, durable, uncertain: Vec::new(), asked: 0, life: 0 };
-        Disk { info, lies, state: state.into() }
+        let (habits, uncertain) = (Habits::default(), Vec::new());
+        let state = State { habits, live, durable, uncertain, asked: 0, life: 0 };
+        Disk { info, state: state.into() }
+    }
+
+    /// Changes its habits.
+    pub fn behave(&self, habits: Habits) {
+        self.state.lock().habits = habits;
     }
 
     /// Cuts the power.
@@ -120,18 +154,32 @@ impl Disk {
         }
         state.live.write(offset, &data);
         state.asked += 1;
-        state.uncertain.push(Write { number: state.asked, offset, data, is_done: false });
-        Some(state.asked)
+        let number = state.asked;
+        state.uncertain.push(Write { number, offset, data, is_done: false, is_stuck: false });
+        Some(number)
     }
 
     /// Makes the writes durable that `is_meant`.
     fn settle(&self, life: u64, is_meant: impl Fn(&Write) -> bool) {
-        let State { durable, uncertain, life: now, .. } = &mut *self.state.lock();
-        if *now == life && !self.lies {
-            for write in uncertain.extract_if(.., |write| is_meant(write)) {
-                durable.write(write.offset, &write.data);
-            }
+        let State { durable, uncertain, life: now, habits, .. } = &mut *self.state.lock();
+        if *now != life || habits.flushes_lie {
+            return;
         }
+        let settled: Vec<Write> =
+            uncertain.extract_if(.., |write| !write.is_stuck && is_meant(write)).collect();
+        for write in settled {
+            durable.write(write.offset, &write.data);
+            // Older writes that are stuck must not come back over it.
+            let range = write.offset..write.end();
+            let is_under =
+                |old: &mut Write| old.is_stuck && old.number < write.number && old.overlaps(&range);
+            let under: Vec<Write> = uncertain.extract_if(.., is_under).collect();
+            uncertain.splice(0..0, under.iter().flat_map(|old| old.outside(&range)));
+        }
+    }
+
+    fn is_of(&self, life: u64) -> bool {
+        self.state.lock().life == life
     }
 }
 
@@ -159,20 +207,44 @@ impl Attached {
         async move { runtime.sleep(LATENCY + Duration::from_nanos(jitter_ns)).await }
     }
 
-    /// A write; `then` is called with its number when it is done.
-    fn change(&self, offset: u64, data: Bytes, then: impl FnOnce(&Disk, u64) + Send + 'static) -> Io<()> {
-        if let Err(error) = self.info().check_writable(Op::Write, offset, data.len() as u64) {
+    /// A write; `then` is called with its number and range when it is done.
+    fn change(
+        &self,
+        offset: u64,
+        data: Bytes,
+        then: impl FnOnce(&Disk, u64, Range<u64>) + Send + 'static,
+    ) -> Io<()> {
+        let len = data.len() as u64;
+        if let Err(error) = self.info().check_writable(Op::Write, offset, len) {
             return Io::done(Err(error));
         }
-        let number = self.disk.ask(self.life, offset, data);
-        let (disk, takes) = (self.disk.clone(), self.takes());
+        let at = self.place(offset, len);
+        let number = self.disk.ask(self.life, at, data);
+        let (disk, takes, life) = (self.disk.clone(), self.takes(), self.life);
+        let gone = self.gone(Op::Write, offset, len);
         Io::pending(&self.runtime, async move {
             takes.await;
-            if let Some(number) = number {
-                then(&disk, number);
+            match number.filter(|_| disk.is_of(life)) {
+                Some(number) => then(&disk, number, at..at + len),
+                None => return Err(gone),
             }
             Ok(())
         })
+    }
+
+    /// The place to which a write goes.
+    fn place(&self, offset: u64, len: u64) -> u64 {
+        let misdirects = self.disk.state.lock().habits.misdirects;
+        let sector = u64::from(self.info().sector_bytes);
+        match misdirects > 0.0 && self.runtime.rng().chance(misdirects) {
+            true => self.runtime.random_u64() % ((self.info().size_bytes - len) / sector + 1) * sector,
+            false => offset,
+        }
+    }
+
+    /// The error of a disk that lost its power.
+    fn gone(&self, op: Op, offset: u64, len: u64) -> DeviceError {
+        self.info().io_error(op, offset, len, std::io::Error::other("the disk lost its power"))
     }
 }
 
@@ -185,16 +257,18 @@ impl Device for Attached {
         if let Err(error) = self.info().check_range(Op::Read, offset, len as u64) {
             return Io::done(Err(error));
         }
-        let (disk, takes) = (self.disk.clone(), self.takes());
+        let (disk, takes, life) = (self.disk.clone(), self.takes(), self.life);
+        let gone = self.gone(Op::Read, offset, len as u64);
         Io::pending(&self.runtime, async move {
             takes.await;
-            Ok(disk.state.lock().live.read(offset, len))
+            let state = disk.state.lock();
+            if state.life == life { Ok(state.live.read(offset, len)) } else { Err(gone) }
         })
     }
 
     fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
-        let (life, range) = (self.life, offset..offset + data.len() as u64);
-        self.change(offset, data, move |disk, number| {
+        let life = self.life;
+        self.change(offset, data, move |disk, number, range| {
             let state = &mut *disk.state.lock();
             if state.life == life {
                 // Overlapping writes are made in the order of their requests.
@@ -205,8 +279,8 @@ impl Device for Attached {
     }
 
     fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
-        let (life, range) = (self.life, offset..offset + data.len() as u64);
-        self.change(offset, data, move |disk, number| {
+        let life = self.life;
+        self.change(offset, data, move |disk, number, range| {
             disk.settle(life, |write| write.number <= number && write.overlaps(&range));
         })
     }
@@ -217,11 +291,19 @@ impl Device for Attached {
         let done = state.uncertain.iter().filter(|write| write.is_done).map(|write| write.number);
         let done: BTreeSet<u64> = done.collect();
         drop(state);
+        let gone = self.gone(Op::Flush, 0, 0);
         Io::pending(&self.runtime, async move {
             takes.await;
             disk.settle(life, |write| done.contains(&write.number));
-            Ok(())
+            if disk.is_of(life) { Ok(()) } else { Err(gone) }
         })
+    }
+
+    fn lose_unflushed(&self) {
+        let state = &mut *self.disk.state.lock();
+        if state.life == self.life {
+            state.uncertain.iter_mut().for_each(|write| write.is_stuck = true);
+        }
     }
 
     fn discard(&self, offset: u64, len: u64) -> Io<()> {
@@ -236,7 +318,7 @@ mod tests {
     #[test]
     fn a_flush_saves_what_was_done_before_it() {
         for seed in 0..20 {
-            let disk = Arc::new(Disk::new("/disk", 1 << 20, 512, false));
+            let disk = Arc::new(Disk::new("/disk", 1 << 20, 512));
             let run = |runtime: Runtime| {
                 let device = disk.attach(&runtime);
                 async move {
@@ -253,5 +335,63 @@ mod tests {
             assert_eq!(state.live.read(8192, 512)[..], [3; 512]);
             assert!(state.live.read(4096, 4096).iter().all(|byte| [0, 2].contains(byte)));
         }
+    }
+    /// Runs `work` on a disk, then cuts its power.
+    fn cut_after(seed: u64, disk: &Arc<Disk>, work: impl AsyncFnOnce(Arc<dyn Device>)) {
+        let device = |runtime: &Runtime| disk.attach(runtime);
+        Runtime::simulate(cenote_runtime::SimConfig::seed(seed), |runtime| work(device(&runtime)));
+        disk.cut(&mut Rng::new(seed));
+    }
+
+    #[test]
+    fn writes_of_a_failed_flush_are_not_saved_by_the_next_and_do_not_come_back_over_newer_ones() {
+        let mut lost = 0;
+        for seed in 0..20 {
+            let disk = Arc::new(Disk::new("/disk", 1 << 20, 512));
+            cut_after(seed, &disk, async |device| {
+                device.write_at(0, vec![1; 4096].into()).await.unwrap();
+                device.lose_unflushed();
+                device.write_at(1024, vec![2; 512].into()).await.unwrap();
+                device.flush().await.unwrap();
+            });
+            let state = disk.state.lock();
+            assert_eq!(state.live.read(1024, 512)[..], [2; 512]);
+            lost += usize::from(state.live.read(0, 512)[0] == 0);
+        }
+        assert!(lost > 2, "{lost}");
+    }
+
+    #[test]
+    fn operations_fail_once_the_disk_lost_its_power() {
+        let disk = Arc::new(Disk::new("/disk", 1 << 20, 512));
+        cut_after(1, &disk, async |device| {
+            let (read, write, flush) =
+                (device.read_at(0, 512), device.write_at(0, vec![1; 512].into()), device.flush());
+            disk.cut(&mut Rng::new(1));
+            assert!(read.await.is_err() && write.await.is_err() && flush.await.is_err());
+            assert!(device.write_at(0, vec![1; 512].into()).await.is_err());
+        });
+    }
+
+    #[test]
+    fn bad_habits_show() {
+        let disk = Arc::new(Disk::new("/disk", 1 << 20, 512));
+        disk.behave(Habits { misdirects: 1.0, flushes_lie: false });
+        cut_after(1, &disk, async |device| {
+            device.write_at(0, vec![1; 512].into()).await.unwrap();
+            device.flush().await.unwrap();
+        });
+        let is_there = |disk: &Disk, at: u64| disk.state.lock().live.read(at * 512, 512)[0] == 1;
+        assert!(!is_there(&disk, 0) && (0..2048).any(|at| is_there(&disk, at)));
+        let lost = (0..20).filter(|seed| {
+            let disk = Arc::new(Disk::new("/disk", 1 << 20, 512));
+            disk.behave(Habits { misdirects: 0.0, flushes_lie: true });
+            cut_after(*seed, &disk, async |device| {
+                device.write_at(0, vec![1; 512].into()).await.unwrap();
+                device.flush().await.unwrap();
+            });
+            !is_there(&disk, 0)
+        });
+        assert!(lost.count() > 2);
     }
 }

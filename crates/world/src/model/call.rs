@@ -180,10 +180,35 @@ pub enum Action {
         dataset: DatasetId,
         property: String,
     },
-    /// A verb of the pool, without effect on its content: scrub, attach, detach, replace, sync ...
+    /// A verb of the pool, without effect on its content: scrub, sync.
     Pool {
         verb: String,
     },
+    /// The same on devices.
+    Device {
+        verb: DeviceVerb,
+    },
+}
+
+/// A verb on devices; numbers are those of disks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // as zpool(8) names them
+pub enum DeviceVerb {
+    Offline { disk: usize, temporarily: bool },
+    Online(usize),
+    Clear,
+    Reopen,
+    Resilver,
+    StopScrub,
+    PauseScrub,
+    Replace { disk: usize, by: usize, sequential: bool },
+    Attach { disk: usize, new: usize, sequential: bool },
+    Expand { raidz: String, new: usize },
+    Detach(usize),
+    Add(String),
+    Remove(String),
+    StopRemoval,
+    Checkpoint { discard: bool },
 }
 
 /// How a call ended.
@@ -225,6 +250,14 @@ impl Scope {
                 theirs.iter().any(|(other, others)| dataset == other && bits & others != 0)
             }),
             _ => true,
+        }
+    }
+
+    /// The same, and all of a dataset.
+    pub fn with(self, dataset: DatasetId) -> Scope {
+        match self {
+            Scope::Everything => self,
+            Scope::Parts(parts) => Scope::Parts([parts, vec![(dataset, WHOLE)]].concat()),
         }
     }
 
@@ -309,7 +342,7 @@ impl Call {
             | Inherit { dataset, .. } => one(dataset, WHOLE),
             // It moves snapshots from another dataset, which depends on the state.
             Promote { .. } => Scope::Everything,
-            Create { .. } | Pool { .. } => Scope::Parts(Vec::new()),
+            Create { .. } | Pool { .. } | Device { .. } => Scope::Parts(Vec::new()),
         }
     }
 
@@ -326,7 +359,7 @@ impl Call {
         use Action::*;
         match &self.action {
             Pool { verb } => verb == "sync",
-            Set { .. } | Inherit { .. } => false,
+            Set { .. } | Inherit { .. } | Device { .. } => false,
             _ => self.is_verb(),
         }
     }
@@ -349,6 +382,7 @@ impl Call {
                 | Set { .. }
                 | Inherit { .. }
                 | Pool { .. }
+                | Device { .. }
         )
     }
 }

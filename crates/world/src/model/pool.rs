@@ -194,7 +194,7 @@ impl Pool {
                 };
                 self.add(id, name, content, None)
             }
-            Pool { .. } => Outcome::Done,
+            Pool { .. } | Device { .. } => Outcome::Done,
             Clone { dataset, snapshot, name } => {
                 let Some(of) = self.datasets.get(dataset).and_then(|dataset| dataset.snapshot(snapshot))
                 else {

@@ -28,19 +28,30 @@ use crate::model::tree::ROOT;
 use crate::model::{Body, CallId, Content, DatasetId, File, FileId, Pool, Tree};
 
 /// A pool as read after a cut.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// By name.
     pub datasets: BTreeMap<String, FoundDataset>,
 }
 
 /// A dataset.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct FoundDataset {
     /// Its present content.
     pub content: FoundContent,
     /// Oldest first.
-    pub snapshots: Vec<(String, FoundContent)>,
+    pub snapshots: Vec<FoundSnapshot>,
+}
+
+/// A snapshot.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FoundSnapshot {
+    /// The part behind `@`.
+    pub name: String,
+    /// As read.
+    pub content: FoundContent,
+    /// Tags.
+    pub holds: BTreeSet<String>,
 }
 
 /// Its content.
@@ -189,13 +200,13 @@ impl Oracle {
         Err(Violation(format!("the pool can't be so after the cut: {why}")))
     }
 
-    /// Checks a pool without calls under way.
+    /// Checks a pool whose clients rest. Calls that they gave up may still go on.
     ///
     /// # Errors
     /// It can't be so.
     pub fn rests(&mut self, found: &Found) -> Result<(), Violation> {
         let mut why = String::new();
-        for state in self.linear.states() {
+        for state in &self.linear.at_a_cut() {
             let other = state.datasets.values().find(|dataset| {
                 let found = found.datasets.get(&dataset.name);
                 !found.is_some_and(|found| content_is(&found.content, &dataset.content))
@@ -262,13 +273,16 @@ fn differs(state: &Pool, found: &Found) -> Option<String> {
     for dataset in state.datasets.values() {
         let found = &found.datasets[&dataset.name];
         let names: Vec<&String> = dataset.snapshots.iter().map(|snapshot| &snapshot.name).collect();
-        let there: Vec<&String> = found.snapshots.iter().map(|(name, _)| name).collect();
+        let there: Vec<&String> = found.snapshots.iter().map(|snapshot| &snapshot.name).collect();
         if names != there {
             return Some(format!("{} has snapshots {there:?}, not {names:?}", dataset.name));
         }
-        for (snapshot, (name, content)) in dataset.snapshots.iter().zip(&found.snapshots) {
-            if !content_is(content, &snapshot.content) {
-                return Some(format!("{}@{name} has other content", dataset.name));
+        for (snapshot, found) in dataset.snapshots.iter().zip(&found.snapshots) {
+            if !content_is(&found.content, &snapshot.content) {
+                return Some(format!("{}@{} has other content", dataset.name, found.name));
+            }
+            if found.holds != snapshot.holds {
+                return Some(format!("{}@{} has holds {:?}", dataset.name, found.name, found.holds));
             }
         }
     }

@@ -51,7 +51,12 @@ impl History {
     /// A call begins.
     pub fn begin(&mut self, id: CallId, call: &Call) {
         self.now += 1;
-        let (begin, end, scope) = (self.now, Moment::MAX, call.scope());
+        let (begin, end) = (self.now, Moment::MAX);
+        let scope = match call.action {
+            // It makes a dataset of this number.
+            Action::Create { .. } | Action::Clone { .. } => call.scope().with(id),
+            _ => call.scope(),
+        };
         self.spans.insert(id, Span { begin, end, scope });
         if let Action::Fsync { dataset, .. } | Action::FlushVolume { dataset } = &call.action {
             self.commits.insert(id, Commit { dataset: *dataset, begin, files: None });

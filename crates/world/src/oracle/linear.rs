@@ -245,7 +245,7 @@ fn has_no_effect(call: &Call, outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Failed(Errno::NOSPC | Errno::DQUOT) => true,
         // It depends on disks.
-        Outcome::Refused(_) if matches!(call.action, Action::Pool { .. }) => true,
+        Outcome::Refused(_) if matches!(call.action, Action::Pool { .. } | Action::Device { .. }) => true,
         Outcome::Refused(why) => {
             const REASONS: [&str; 4] = ["busy", "out of space", "in use", "no space"];
             call.is_verb() && REASONS.iter().any(|reason| why.contains(reason))

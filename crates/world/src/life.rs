@@ -1,0 +1,273 @@
+//! A life of the machine: from power-on to a cut, a kill, or the rest at the end.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cenote_control::zpool::whole::import::{Import, Purpose};
+use cenote_control::{Outcome, zpool};
+use cenote_runtime::{Rng, Runtime};
+use futures::future::{join_all, select};
+
+use crate::client::trouble::{self, Pace};
+use crate::client::{self, Of, Stage, Swarm, admin};
+use crate::layout::Layout;
+use crate::less::Clients;
+use crate::look::look;
+use crate::machine::daemon::Daemon;
+use crate::machine::faults::Bay;
+use crate::machine::kernel::Kernel;
+use crate::machine::{Machine, POOL};
+use crate::model::ClientId;
+use crate::oracle::crash::Found;
+use crate::oracle::{Violation, accused, space};
+use crate::scene::Scene;
+
+/// Longest time between the last counted call and the end of a life, in pauses of a client.
+const REST_PAUSES: u32 = 16;
+
+/// Time between the end of the last connection and an export.
+const PARTING: Duration = Duration::from_secs(1);
+
+/// How a life ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The power fails.
+    Cut,
+    /// The daemon is killed.
+    Kill,
+    /// Clients stop, and the pool is exported; the next life imports it.
+    Export,
+    /// Clients stop, and everything is looked at.
+    Rest,
+}
+
+/// How a life begins.
+pub enum Start<'a> {
+    /// With a new pool.
+    Create(&'a Layout),
+    /// The daemon opens the pool that it had open.
+    Reopen,
+    /// The pool is imported; it has this content.
+    Import(Found),
+}
+
+/// The pool while its clients rest.
+pub struct AtRest {
+    /// Its content.
+    pub found: Found,
+    /// At the end: disks that it can do without, if possible such that were never guilty.
+    pub can_go: BTreeSet<usize>,
+}
+
+/// A life of the machine.
+#[allow(missing_docs)] // as their types say
+pub struct Life<'a> {
+    pub runtime: Runtime,
+    pub machine: &'a Machine,
+    pub scene: Arc<Scene>,
+    pub swarm: Arc<Swarm>,
+    pub clients: Clients,
+    pub end: End,
+    /// The count of calls at which it ends.
+    pub calls: u64,
+    /// The kernel loses notices.
+    pub is_deaf: bool,
+    /// Disks lie about flushes.
+    pub flushes_lie: bool,
+}
+
+impl Life<'_> {
+    /// Powers on, creates the pool or opens it, lets clients work, and looks.
+    ///
+    /// # Errors
+    /// The history is wrong.
+    pub async fn live(&self, start: Start<'_>) -> Result<Option<AtRest>, Violation> {
+        let (scene, runtime) = (&self.scene, &self.runtime);
+        let stage = self.power_on(!matches!(start, Start::Create(_))).await?;
+        match start {
+            Start::Create(layout) => {
+                scene.note(runtime, &format!("{layout:?}; {:?}; {:?}", self.clients, self.swarm));
+                self.create_pool(&stage.daemon, layout).await.map_err(Violation)?;
+            }
+            Start::Reopen => self.look_at_reopened(&stage, None).await?,
+            Start::Import(before) => {
+                import(&stage.daemon).await?;
+                self.look_at_reopened(&stage, Some(&before)).await?;
+            }
+        }
+        self.work(&stage).await;
+        scene.note(runtime, &format!("{:?}", self.end));
+        if scene.is_wrong() {
+            return Ok(None);
+        }
+        match self.end {
+            End::Cut | End::Kill => {
+                scene.judge(|oracle| {
+                    oracle.cut();
+                    Ok(())
+                });
+                Ok(None)
+            }
+            End::Export => self.export(&stage).await.map(Some),
+            End::Rest => self.rest(&stage).await.map(Some),
+        }
+    }
+
+    /// The pool must be as a cut may have left it, or as before.
+    async fn look_at_reopened(&self, stage: &Stage, before: Option<&Found>) -> Result<(), Violation> {
+        self.scene.note(&self.runtime, "reopened");
+        let found = look(&stage.daemon).await.map_err(Violation)?;
+        if before.is_some_and(|before| *before != found) {
+            return Err(Violation("the pool is not as it was when it was exported".into()));
+        }
+        self.scene.judge(|oracle| oracle.reopened(&found));
+        self.check(stage).await
+    }
+
+    async fn check(&self, stage: &Stage) -> Result<(), Violation> {
+        let ledger = stage.bay.ledger();
+        space::check(&stage.daemon, POOL, &ledger).await?;
+        accused::check(&stage.daemon, POOL, &ledger)
+    }
+
+    async fn export(&self, stage: &Stage) -> Result<AtRest, Violation> {
+        let found = self.look_at_rest(stage).await?;
+        // The daemon must learn first that its last client has gone.
+        self.runtime.sleep(PARTING).await;
+        let export = zpool::whole::export::Export { pools: vec![POOL.into()], force: false };
+        let (done, said) = stage.daemon.run(export).await;
+        match done {
+            Ok(answered) if answered.outcome == Outcome::Done => {}
+            Ok(_) => return Err(Violation(format!("the pool is not exported: {said}"))),
+            Err(error) => return Err(Violation(format!("the pool is not exported: {error} {said}"))),
+        }
+        self.scene.judge(|oracle| {
+            oracle.cut();
+            Ok(())
+        });
+        Ok(AtRest { found, can_go: BTreeSet::new() })
+    }
+
+    async fn rest(&self, stage: &Stage) -> Result<AtRest, Violation> {
+        trouble::repair(stage, Pace::ToTheEnd).await?;
+        let found = self.look_at_rest(stage).await?;
+        self.check(stage).await?;
+        let pool = stage.daemon.pools.get(POOL).ok_or_else(|| Violation("the pool is not open".into()))?;
+        let can_go = trouble::draw_from(&pool.engine, &stage.bay.ledger().ever, &mut self.runtime.rng());
+        Ok(AtRest { found, can_go })
+    }
+
+    async fn look_at_rest(&self, stage: &Stage) -> Result<Found, Violation> {
+        let found = look(&stage.daemon).await.map_err(Violation)?;
+        self.scene.judge(|oracle| oracle.rests(&found));
+        Ok(found)
+    }
+
+    /// Powers on without some disks: all must be there.
+    ///
+    /// # Errors
+    /// It is not.
+    pub async fn look_again(&self, rest: &AtRest) -> Result<(), Violation> {
+        self.machine.take_away(rest.can_go.clone());
+        self.scene.note(&self.runtime, &format!("without {:?}", rest.can_go));
+        let stage = self.power_on(false).await?;
+        let found = look(&stage.daemon).await.map_err(Violation)?;
+        if found != rest.found {
+            return Err(Violation(format!("without {:?}, the pool has other content", rest.can_go)));
+        }
+        self.check(&stage).await
+    }
+
+    async fn power_on(&self, with_trouble: bool) -> Result<Stage, Violation> {
+        let runtime = &self.runtime;
+        let bay = Arc::new(self.machine.power_on(runtime));
+        if self.flushes_lie {
+            self.machine.lie_about_flushes();
+        }
+        if with_trouble && self.swarm.has_faults() {
+            self.trouble_before_start(&bay);
+        }
+        let kernel = Kernel::new(runtime, self.is_deaf);
+        let daemon = Daemon::start(runtime, self.machine, kernel).await.map_err(Violation)?;
+        for said in daemon.said() {
+            self.scene.note(runtime, said);
+            if bay.ledger().guilty.is_empty() {
+                return Err(Violation(format!("the pool opened with: {said}")));
+            }
+        }
+        let (runtime, daemon) = (runtime.clone(), Arc::new(daemon));
+        Ok(Stage { runtime, daemon, bay, scene: self.scene.clone(), swarm: self.swarm.clone() })
+    }
+
+    fn trouble_before_start(&self, bay: &Bay) {
+        let mut rng: Rng = self.runtime.rng();
+        for disk in bay.ledger().guilty {
+            if let Some(what) = trouble::at_start(bay, disk, &self.swarm, &mut rng) {
+                self.scene.note(&self.runtime, &format!("disk {disk}: {what:?}"));
+            }
+        }
+    }
+
+    /// Clients work until enough calls have ended. For a rest, they end theirs.
+    async fn work(&self, stage: &Stage) {
+        let Clients { posix, volumes, admins } = self.clients;
+        let rests = matches!(self.end, End::Rest | End::Export);
+        stage.scene.rest(false);
+        let spawn = |client: ClientId| {
+            let of = if client < posix { Of::Files } else { Of::Volumes };
+            self.runtime.spawn(client::run(stage.clone(), client, of))
+        };
+        let tasks: Vec<_> = (0..posix + volumes).map(spawn).collect();
+        let admins =
+            (0..admins).map(|admin| admin::Program::new(stage.clone(), posix + volumes + admin).run());
+        let enough = async {
+            stage.scene.until(self.calls).await;
+            if rests {
+                stage.scene.rest(true);
+            }
+            let most = stage.swarm.pause * REST_PAUSES;
+            let rest_ns = self.runtime.random_u64() % most.as_nanos() as u64;
+            self.runtime.sleep(Duration::from_nanos(rest_ns)).await;
+            if rests {
+                for task in tasks {
+                    task.await.ok();
+                }
+            }
+        };
+        let trouble = async {
+            let done = trouble::run(stage).await;
+            stage.scene.judge(|_| done);
+        };
+        let others = futures::future::join(join_all(admins), trouble);
+        match rests {
+            true => _ = futures::future::join(others, enough).await,
+            false => _ = select(Box::pin(others), Box::pin(enough)).await,
+        }
+    }
+
+    async fn create_pool(&self, daemon: &Daemon, layout: &Layout) -> Result<(), String> {
+        let create = zpool::whole::create::Create {
+            pool: POOL.into(),
+            layout: layout.vdevs()?,
+            properties: Vec::new(),
+            no_features: false,
+            root_properties: layout.settings(&self.machine.key_file().to_string_lossy()),
+            altroot: None,
+            force: true,
+            dry_run: false,
+        };
+        let (created, said) = daemon.run(create).await;
+        created.map(drop).map_err(|error| format!("the pool can't be created: {error} {said}"))
+    }
+}
+
+async fn import(daemon: &Daemon) -> Result<(), Violation> {
+    let (pool, purpose) = (Some(POOL.to_owned()), Purpose::Open);
+    let (done, said) = daemon.run(Import { pool, purpose, load_keys: true, ..Import::default() }).await;
+    match done {
+        Ok(answered) if answered.outcome == Outcome::Done => Ok(()),
+        Ok(_) => Err(Violation(format!("the pool is not imported: {said}"))),
+        Err(error) => Err(Violation(format!("the pool is not imported: {error} {said}"))),
+    }
+}
