@@ -89,6 +89,8 @@ const LINES: &str = "\
     ! zfs receive -c tank/fs@a
     zfs redact tank/fs@a mark tank/fs@b
     zfs destroy tank/fs#mark
+    replicate -n tank/fs tank/replica
+    ! replicate tank/nosuch tank/replica
     ! stream token nosuch
     ! stream ls file
     ! stream verify file

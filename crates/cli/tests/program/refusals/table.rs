@@ -43,6 +43,17 @@ pub const VERBS: &[(&str, Verb)] = &[
     ("volume", Apart),
     ("volume cp", Changes(&[("{HOST} {P}", 1), ("{HOST} {P}/nosuch", 1), ("{MISSING} {P}", 1)])),
     ("stream", Apart),
+    (
+        "replicate",
+        Changes(&[
+            ("{P}/nosuch {P}/x", 1),
+            ("{P} {P}", 2),
+            ("{P}@x {P}/x", 2),
+            ("--rate x {P} {P}/x", 2),
+            ("-n --snapshot nosuch {P} {P}/x", 1),
+            ("--ssh {MISSING} {P} nowhere:x/y", 1),
+        ]),
+    ),
     ("scan", Looks("-r {P}")),
     ("verify", Looks("{P}")),
     ("rescue", Looks("{P}/nosuch {MISSING}")),
