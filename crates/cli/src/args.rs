@@ -90,6 +90,8 @@ pub enum Command {
     /// Send streams: show, check, list and read files, recompress, repair
     #[command(subcommand)]
     Stream(Deferred<command::stream::Stream>),
+    /// Make and update copies of datasets, here or on other machines, by send streams
+    Replicate(Deferred<command::replicate::Replicate>),
     /// Measure storage: run studies, compare results, recommend changes, write reports
     #[command(subcommand)]
     Lab(Deferred<command::lab::Lab>),

@@ -8,6 +8,7 @@ pub mod guard;
 pub mod lab;
 pub mod mount;
 mod not_yet;
+pub mod replicate;
 pub mod rescue;
 pub mod running;
 pub mod scan;

@@ -18,7 +18,7 @@ use cenote_control::table;
 use cenote_control::verb::Runs;
 use cenote_serve::socket::{Here, Link};
 
-use crate::args::{Cli, Command, Deferred};
+use crate::args::{Cli, Command, Common, Deferred};
 use crate::command::lab::Lab;
 use crate::command::zpool::Zpool;
 use crate::outcome::CliError;
@@ -49,6 +49,15 @@ pub fn link(cli: &Cli) -> Result<Option<Arc<dyn Daemon>>, CliError> {
     Ok(link.map(|link| Arc::new(link) as Arc<dyn Daemon>))
 }
 
+/// Whether a daemon would run commands on open pools.
+pub fn is_there(common: &Common) -> bool {
+    socket().is_some_and(|path| path.exists()) && !names_disks(common)
+}
+
+fn names_disks(common: &Common) -> bool {
+    !common.disks.is_empty() || std::env::var_os("CENOTE_DISKS").is_some()
+}
+
 /// This program's context.
 fn here(cli: &Cli) -> Here {
     let cwd = std::env::current_dir().unwrap_or_default().into_os_string().into_vec();
@@ -65,7 +74,7 @@ fn is_for_daemon(cli: &Cli) -> bool {
     if common.txg.is_some() || common.rewind && !is_import || common.checkpoint || common.replay {
         return false;
     }
-    let names_disks = !common.disks.is_empty() || std::env::var_os("CENOTE_DISKS").is_some();
+    let names_disks = names_disks(common);
     table::row(&cli.verb).is_some_and(|row| match (row.runs, &cli.command) {
         (Runs::InDaemon | Runs::AtTerminal, _) => true,
         (Runs::OnOpenPools, _) => !names_disks,

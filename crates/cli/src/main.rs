@@ -91,6 +91,7 @@ async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
         Command::Verify(Deferred(verify)) => verify.run(session).await,
         Command::Rescue(Deferred(rescue)) => rescue.run(session).await,
         Command::Stream(Deferred(stream)) => stream.run(session).await,
+        Command::Replicate(Deferred(replicate)) => replicate.run(session).await,
         Command::Lab(Deferred(lab)) => lab.run(session).await,
         Command::Trace(Deferred(trace)) => trace.run(session).await,
         Command::Arcstat(Deferred(arcstat)) => arcstat.run(session).await,

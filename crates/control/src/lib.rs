@@ -23,6 +23,7 @@ pub mod inspect;
 pub mod parts;
 pub mod permissions;
 pub mod remote;
+pub mod replicate;
 pub mod running;
 pub mod session;
 pub mod stream;

@@ -3,7 +3,8 @@
 //!
 //! `points`: snapshots, bookmarks, holds. `tree` makes, renames and destroys datasets. `properties` are set
 //! and cleared. `space` of users, groups, projects. `rights` are delegated; `permitted`: permissions for
-//! changes. `keys` are loaded and changed. `mounts`: file systems of the daemon's pools.
+//! changes. `keys` are loaded and changed. `mounts`: file systems of the daemon's pools. `program`: changes
+//! by a script, in one txg.
 
 pub mod get;
 pub mod keys;
@@ -12,6 +13,7 @@ pub mod mounts;
 pub mod owner;
 pub mod permitted;
 pub mod points;
+pub mod program;
 pub mod properties;
 pub mod receive;
 pub mod rights;

@@ -70,7 +70,8 @@ impl SyncContext {
         self.actor.delegated.as_ref().map(|delegated| &delegated.who)
     }
 
-    pub(crate) fn changes(&self) -> u64 {
+    /// Grows with each change so far: an equal number means that nothing was changed in between.
+    pub fn changes(&self) -> u64 {
         self.edit().changes() + self.dead.len() as u64
     }
 

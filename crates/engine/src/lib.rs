@@ -94,7 +94,7 @@ pub use open_dataset::OpenDataset;
 pub use rewind::OlderState;
 pub use room::Need;
 pub use second::L2arc;
-pub use space_check::SpaceCheck;
+pub use space_check::{SpaceCheck, check_space};
 pub use state::Ownership;
 pub use suspended::Suspension;
 pub use throttle::default_dirty_bytes_max;

@@ -6,6 +6,7 @@
 //!
 //! Source: OpenZFS `dsl_synctask.c` (`dsl_sync_task_sync`), `dsl_pool.c` (`dsl_pool_adjustedsize`).
 
+use cenote_boxed::boxed;
 use cenote_format::dsl::names::pool as names;
 use cenote_object::{DatasetError, Result};
 use cenote_pool::alloc::AllocClass;
@@ -28,7 +29,12 @@ pub enum SpaceCheck {
     None,
 }
 
-pub(crate) async fn check_space(context: &SyncContext, check: SpaceCheck) -> Result<()> {
+/// Checks the space for a task, or for a further step of one.
+///
+/// # Errors
+/// No space; damaged MOS.
+#[boxed]
+pub async fn check_space(context: &SyncContext, check: SpaceCheck) -> Result<()> {
     let kept_back = match check {
         SpaceCheck::Normal => 0,
         SpaceCheck::Reserved => 1,

@@ -24,6 +24,7 @@ pub mod output;
 mod paragraph;
 pub mod progress;
 pub mod property;
+pub mod replicate;
 pub mod running;
 pub mod stream;
 pub mod table;

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod content;
 pub mod dump;
 mod error;
 mod file;
@@ -23,6 +24,7 @@ pub mod token;
 pub mod verify;
 mod writer;
 
+pub use content::{Content, content_of};
 pub use error::{Result, StreamError};
 pub use file::StreamFile;
 pub use reader::{Item, StreamReader};

@@ -52,7 +52,7 @@ pub async fn clone_snapshots(
         .await
 }
 
-async fn clone_snapshots_sync(
+pub(crate) async fn clone_snapshots_sync(
     context: &mut SyncContext,
     clones: &[(String, String)],
     settings: &Settings,
@@ -82,17 +82,7 @@ async fn clone_snapshot_sync(
     settings: &Settings,
     made: &mut Vec<ObjectId>,
 ) -> Result<()> {
-    name::split_at(snapshot, '@')?;
-    let origin = readable(context.mos().await?.dataset(snapshot).await?).await?;
-    // The clone's blocks would share the snapshot's birth txg and pass for blocks of the snapshot.
-    if origin.creation_txg() >= context.txg() {
-        return Err(DatasetError::NextTxg { name: snapshot.into() });
-    }
-    // Reading the intent log needs the key.
-    origin.key().await?;
-    let parent = parent_of_new(context, name).await?;
-    check_clone_settings(context, &origin, name, settings).await?;
-    check_count(context, Limited::Filesystems, &[(parent.dir(), 1)], None).await?;
+    let (origin, parent) = check_clone(context, snapshot, name, settings).await?;
     let (_, own) = name::split_child(name)?;
     let dir = make_dir(context, Some(parent.dir().id()), own).await?;
     let head = make_head(context, dir, Some(ObjectId(origin.id().0)), 0).await?;
@@ -108,6 +98,27 @@ async fn clone_snapshot_sync(
         store_setting(context, &clone, property, value).await?;
     }
     Ok(())
+}
+
+/// Checks a new clone; returns the snapshot and the clone's parent.
+pub(crate) async fn check_clone(
+    context: &SyncContext,
+    snapshot: &str,
+    name: &str,
+    settings: &Settings,
+) -> Result<(Dataset, Dataset)> {
+    name::split_at(snapshot, '@')?;
+    let origin = readable(context.mos().await?.dataset(snapshot).await?).await?;
+    // The clone's blocks would share the snapshot's birth txg and pass for blocks of the snapshot.
+    if origin.creation_txg() >= context.txg() {
+        return Err(DatasetError::NextTxg { name: snapshot.into() });
+    }
+    // Reading the intent log needs the key.
+    origin.key().await?;
+    let parent = parent_of_new(context, name).await?;
+    check_clone_settings(context, &origin, name, settings).await?;
+    check_count(context, Limited::Filesystems, &[(parent.dir(), 1)], None).await?;
+    Ok((origin, parent))
 }
 
 async fn check_clone_settings(

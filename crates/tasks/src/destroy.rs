@@ -49,16 +49,22 @@ pub async fn destroy_dataset(engine: &Engine, name: &str) -> Result<()> {
         .await
 }
 
-async fn destroy_dataset_sync(context: &mut SyncContext, name: &str) -> Result<()> {
-    name::split_child(name)?;
-    let head = readable(context.mos().await?.dataset(name).await?).await?;
-    refuse_family(&head).await?;
-    context.quiet(&head)?;
+pub(crate) async fn destroy_dataset_sync(context: &mut SyncContext, name: &str) -> Result<()> {
+    let head = check_destruction(context, name).await?;
     // An unfinished receive into it goes, too.
     if let Some(unfinished) = unfinished(context, name).await? {
         destroy_head(context, &unfinished).await?;
     }
     destroy_head(context, &head).await
+}
+
+/// The head to destroy.
+pub(crate) async fn check_destruction(context: &SyncContext, name: &str) -> Result<Dataset> {
+    name::split_child(name)?;
+    let head = readable(context.mos().await?.dataset(name).await?).await?;
+    refuse_family(&head).await?;
+    context.quiet(&head)?;
+    Ok(head)
 }
 
 /// The temporary head of an unfinished receive into an existing dataset, if there is one.

@@ -59,7 +59,24 @@ pub async fn destroy_snapshots(engine: &Engine, names: &[String], in_use: InUse)
         .await
 }
 
-async fn destroy_snapshots_sync(context: &mut SyncContext, names: &[String], in_use: InUse) -> Result<()> {
+pub(crate) async fn destroy_snapshots_sync(
+    context: &mut SyncContext,
+    names: &[String],
+    in_use: InUse,
+) -> Result<()> {
+    let found = find_unused(context, names, in_use).await?;
+    context.keep_deadlists();
+    let done = destroy_found(context, found).await;
+    context.store_deadlists().await?;
+    done
+}
+
+/// The snapshots that exist, withdrawn from use.
+pub(crate) async fn find_unused<'a>(
+    context: &SyncContext,
+    names: &'a [String],
+    in_use: InUse,
+) -> Result<Vec<Found<'a>>> {
     let (mut heads, mut met) = (Heads::of(context.mos().await?), HashSet::new());
     let mut found = Vec::new();
     for name in names {
@@ -73,17 +90,14 @@ async fn destroy_snapshots_sync(context: &mut SyncContext, names: &[String], in_
             found.push(Found { withdrawn, name, is_used: is_used(&snapshot).await? });
         }
     }
-    context.keep_deadlists();
-    let done = destroy_found(context, found).await;
-    context.store_deadlists().await?;
-    done
+    Ok(found)
 }
 
 /// Deadlists opened ahead, so that they are ready when needed.
 const OPENED_AHEAD: usize = 4;
 
 /// A snapshot to destroy. There may be tens of thousands: keep these small.
-struct Found<'a> {
+pub(crate) struct Found<'a> {
     withdrawn: Withdrawn,
     name: &'a str,
     is_used: bool,

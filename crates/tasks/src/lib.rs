@@ -8,7 +8,8 @@
 //!       log_of_dataset           adds the event to the pool's history, in the same txg
 //!
 //!   datasets   create, clone, snapshot, destroy, destroy_snapshot, rename, promote, rollback, set, hold,
-//!              mark, redact, allow, change_key, receive; shared helpers: make, counts, crypt, remapped
+//!              mark, redact, allow, change_key, receive; `step`: several as one task; shared helpers: make,
+//!              counts, crypt, remapped
 //!   pool       create, vdevs, attach, detach, removal, remove_log, leaves, expand, expansion, health,
 //!              sparing, validate, mend, errors, split, reguid, scan, passes, auxiliary, settings, features,
 //!              upgrade, checkpoint
@@ -46,6 +47,7 @@ mod rename;
 mod rollback;
 mod set;
 mod snapshot;
+mod step;
 mod whole;
 
 pub use allow::{Withdrawn, allow, unallow};
@@ -98,3 +100,4 @@ pub use rename::{rename, rename_snapshots};
 pub use rollback::rollback;
 pub use set::{Instead, SIZES, check_changes, check_settings, inherit, is_of_owner, set_property};
 pub use snapshot::{snapshot, snapshot_with};
+pub use step::Step;

@@ -73,8 +73,32 @@ async fn is_before(context: &SyncContext, source: &str, clone: &Dataset) -> Resu
     Ok(false)
 }
 
-async fn bookmark_sync(context: &mut SyncContext, source: &str, mark: &str) -> Result<()> {
+pub(crate) async fn bookmark_sync(context: &mut SyncContext, source: &str, mark: &str) -> Result<()> {
+    let (head, marks) = check_bookmark(context, source, mark).await?;
     let (path, own) = name::split_at(mark, '#')?;
+    let (phys, origin) = match marks.iter().find(|other| other.name == source) {
+        Some(Named { phys, .. }) => {
+            let copy = Bookmark { redaction_list: ObjectId(0), ..*phys };
+            (copy, format!("source_guid={}", phys.guid))
+        }
+        None => {
+            let snapshot = context.mos().await?.dataset(source).await?;
+            let mut phys = bookmark_of(context, &snapshot).await?;
+            phys.redaction_list = list_of_redacted(context, &snapshot, mark).await?;
+            let origin = format!("target_snap={} redact_obj={}", snapshot.id(), phys.redaction_list);
+            (phys, origin)
+        }
+    };
+    add_mark(context, (path, ObjectId(head.id().0)), own, &phys, &origin).await
+}
+
+/// Checks a new bookmark; returns its head, and the head's bookmarks.
+pub(crate) async fn check_bookmark(
+    context: &SyncContext,
+    source: &str,
+    mark: &str,
+) -> Result<(Dataset, Vec<Named>)> {
+    let (path, _) = name::split_at(mark, '#')?;
     let head = context.mos().await?.dataset(path).await?;
     if source.split(['@', '#']).next() != Some(path) && !is_before(context, source, &head).await? {
         let why = "source is not an ancestor of the new bookmark's dataset";
@@ -85,21 +109,11 @@ async fn bookmark_sync(context: &mut SyncContext, source: &str, mark: &str) -> R
     }
     refuse_existing(&head, mark).await?;
     let marks = head.bookmarks().await?;
-    let (phys, origin) = match marks.iter().find(|other| other.name == source) {
-        Some(Named { phys, .. }) => {
-            let copy = Bookmark { redaction_list: ObjectId(0), ..*phys };
-            (copy, format!("source_guid={}", phys.guid))
-        }
-        None => {
-            name::split_at(source, '@').map_err(|_| DatasetError::NoDataset { name: source.into() })?;
-            let snapshot = context.mos().await?.dataset(source).await?;
-            let mut phys = bookmark_of(context, &snapshot).await?;
-            phys.redaction_list = list_of_redacted(context, &snapshot, mark).await?;
-            let origin = format!("target_snap={} redact_obj={}", snapshot.id(), phys.redaction_list);
-            (phys, origin)
-        }
-    };
-    add_mark(context, (path, ObjectId(head.id().0)), own, &phys, &origin).await
+    if !marks.iter().any(|other| other.name == source) {
+        name::split_at(source, '@').map_err(|_| DatasetError::NoDataset { name: source.into() })?;
+        context.mos().await?.dataset(source).await?;
+    }
+    Ok((head, marks))
 }
 
 /// Refuses a bookmark that exists.

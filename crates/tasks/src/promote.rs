@@ -31,7 +31,7 @@ use crate::rename::room_for;
 use crate::whole::readable;
 
 /// The datasets involved.
-struct Parties {
+pub(crate) struct Parties {
     clone: Dataset,
     /// The clone's own versions, oldest first, its head last.
     of_clone: Vec<Dataset>,
@@ -45,7 +45,7 @@ struct Parties {
 }
 
 /// Space that moves to the clone, and the snapshots' shares afterwards.
-struct PromotedSpace {
+pub(crate) struct PromotedSpace {
     moved: SpaceDelta,
     by_clones_snapshots: i64,
     by_owners_snapshots: i64,
@@ -66,7 +66,36 @@ pub async fn promote(engine: &Engine, clone: &str) -> Result<()> {
         .await
 }
 
-async fn promote_sync(context: &mut SyncContext, clone: &str) -> Result<()> {
+pub(crate) async fn promote_sync(context: &mut SyncContext, clone: &str) -> Result<()> {
+    let (parties, accounts) = check_promote(context, clone).await?;
+    // Livelists start at the origin, which changes.
+    drop_livelist(context, parties.clone.dir().id()).await?;
+    drop_livelist(context, parties.owner.dir().id()).await?;
+    swap_origins(context, &parties).await?;
+    for snapshot in &parties.moving {
+        move_snapshot(context, snapshot, &parties).await?;
+    }
+    move_bookmarks(context, &parties).await?;
+    move_space(context, &parties, &accounts).await?;
+    move_root(context, &parties.owner, &parties.clone).await?;
+    context.log_of_dataset((clone, id(&parties.clone)), "promote", NO_DETAILS).await
+}
+
+/// Names of snapshots (after the `@`) that a promotion would give to a clone that has such names already.
+pub(crate) async fn conflicts(context: &SyncContext, clone: &str) -> Result<Vec<String>> {
+    let parties = parties(context, clone).await?;
+    let mut names = Vec::new();
+    for snapshot in &parties.moving {
+        let own = snapshot.snapshot_name().unwrap_or_default();
+        if parties.clone.snapshot(own).await?.is_some() {
+            names.push(own.to_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// Checks a promotion; returns what takes part in it, and the space that moves.
+pub(crate) async fn check_promote(context: &SyncContext, clone: &str) -> Result<(Parties, PromotedSpace)> {
     context.require(Since::Deadlists, clone)?;
     let parties = parties(context, clone).await?;
     check_promotion(&parties).await?;
@@ -80,17 +109,7 @@ async fn promote_sync(context: &mut SyncContext, clone: &str) -> Result<()> {
     let moved = [(parties.clone.dir(), parties.moving.len() as u64)];
     let shared = common_ancestor(parties.owner.dir(), parties.clone.dir());
     check_count(context, Limited::Snapshots, &moved, shared).await?;
-    // Livelists start at the origin, which changes.
-    drop_livelist(context, parties.clone.dir().id()).await?;
-    drop_livelist(context, parties.owner.dir().id()).await?;
-    swap_origins(context, &parties).await?;
-    for snapshot in &parties.moving {
-        move_snapshot(context, snapshot, &parties).await?;
-    }
-    move_bookmarks(context, &parties).await?;
-    move_space(context, &parties, &accounts).await?;
-    move_root(context, &parties.owner, &parties.clone).await?;
-    context.log_of_dataset((clone, id(&parties.clone)), "promote", NO_DETAILS).await
+    Ok((parties, accounts))
 }
 
 async fn parties(context: &SyncContext, clone: &str) -> Result<Parties> {

@@ -131,7 +131,10 @@ async fn move_accounts(context: &mut SyncContext, id: ObjectId, from: ObjectId, 
     context.use_space(to, promised, Account::ChildrenReservation).await
 }
 
-async fn rename_snapshots_sync(context: &mut SyncContext, renames: &[(String, String)]) -> Result<()> {
+pub(crate) async fn rename_snapshots_sync(
+    context: &mut SyncContext,
+    renames: &[(String, String)],
+) -> Result<()> {
     for (from, to) in renames {
         check_snapshot_rename(context, from, to).await?;
     }
@@ -150,7 +153,7 @@ async fn rename_snapshots_sync(context: &mut SyncContext, renames: &[(String, St
     Ok(())
 }
 
-async fn check_snapshot_rename(context: &SyncContext, from: &str, to: &str) -> Result<()> {
+pub(crate) async fn check_snapshot_rename(context: &SyncContext, from: &str, to: &str) -> Result<()> {
     let ((path, _), (target, new)) = (name::split_at(from, '@')?, name::split_at(to, '@')?);
     if path != target {
         return Err(DatasetError::unsuitable(from, "snapshots must be part of same dataset"));

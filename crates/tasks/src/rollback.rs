@@ -10,7 +10,7 @@ use cenote_engine::account::Account;
 use cenote_engine::livelist::drop_livelist;
 use cenote_engine::logs::{free_log, without_log};
 use cenote_engine::store::space_delta::SpaceDelta;
-use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_engine::{Engine, Quiet, SpaceCheck, SyncContext};
 use cenote_format::units::{ObjectId, Txg};
 use cenote_object::{DatasetError, Result};
 
@@ -35,7 +35,22 @@ pub async fn rollback(engine: &Engine, snapshot: &str) -> Result<()> {
         .await
 }
 
-async fn rollback_sync(context: &mut SyncContext, full: &str) -> Result<()> {
+pub(crate) async fn rollback_sync(context: &mut SyncContext, full: &str) -> Result<()> {
+    let (head, snapshot, quiet) = check_rollback(context, full).await?;
+    let dead = context.all_dead_space(head.phys().deadlist).await?;
+    free_log(context, &head, &quiet).await?;
+    free_blocks(context, &head, snapshot.creation_txg()).await?;
+    return_to(context, &head, &snapshot, dead).await?;
+    drop_livelist(context, head.dir().id()).await?;
+    drop_remapped(context, ObjectId(head.id().0)).await?;
+    context.close(&quiet);
+    without_log(context, head.id()).await?;
+    let details = format!("parent={}", head.name().rsplit('/').next().unwrap_or_default());
+    context.log_of_dataset((head.name(), ObjectId(head.id().0)), "clone swap", &details).await
+}
+
+/// Checks a rollback; returns the head, the snapshot, and proof that the head is unused.
+pub(crate) async fn check_rollback(context: &SyncContext, full: &str) -> Result<(Dataset, Dataset, Quiet)> {
     let (path, _) = name::split_at(full, '@')?;
     let mos = context.mos().await?;
     let (snapshot, head) = (mos.dataset(full).await?, readable(mos.dataset(path).await?).await?);
@@ -57,16 +72,7 @@ async fn rollback_sync(context: &mut SyncContext, full: &str) -> Result<()> {
         return Err(DatasetError::NextTxg { name: full.into() });
     }
     survey_blocks(context, &head, snapshot.creation_txg()).await?;
-    let dead = context.all_dead_space(head.phys().deadlist).await?;
-    free_log(context, &head, &quiet).await?;
-    free_blocks(context, &head, snapshot.creation_txg()).await?;
-    return_to(context, &head, &snapshot, dead).await?;
-    drop_livelist(context, head.dir().id()).await?;
-    drop_remapped(context, ObjectId(head.id().0)).await?;
-    context.close(&quiet);
-    without_log(context, head.id()).await?;
-    let details = format!("parent={}", head.name().rsplit('/').next().unwrap_or_default());
-    context.log_of_dataset((path, ObjectId(head.id().0)), "clone swap", &details).await
+    Ok((head, snapshot, quiet))
 }
 
 async fn return_to(

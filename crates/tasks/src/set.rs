@@ -70,12 +70,24 @@ pub async fn inherit(engine: &Engine, name: &str, property: &str, instead: Inste
         .await
 }
 
-async fn set_property_sync(
+pub(crate) async fn set_property_sync(
     context: &mut SyncContext,
     name: &str,
     property: &str,
     value: &Value,
 ) -> Result<()> {
+    let dataset = check_new_setting(context, name, property, value).await?;
+    store_setting(context, &dataset, property, value).await?;
+    context.refresh_policies().await
+}
+
+/// Checks a new setting; returns its dataset.
+pub(crate) async fn check_new_setting(
+    context: &SyncContext,
+    name: &str,
+    property: &str,
+    value: &Value,
+) -> Result<Dataset> {
     let dataset = readable(context.mos().await?.dataset(name).await?).await?;
     let applies = match dataset.kind().await? {
         DatasetKind::Filesystem => AppliesTo::FS,
@@ -91,11 +103,16 @@ async fn set_property_sync(
     }
     require_feature(context, name, property, value).await?;
     check_limit(&dataset, property, value).await?;
-    store_setting(context, &dataset, property, value).await?;
-    context.refresh_policies().await
+    Ok(dataset)
 }
 
-async fn inherit_sync(context: &mut SyncContext, name: &str, property: &str, instead: Instead) -> Result<()> {
+/// Checks the end of a setting; returns its dataset.
+pub(crate) async fn check_inherit(
+    context: &SyncContext,
+    name: &str,
+    property: &str,
+    instead: Instead,
+) -> Result<Dataset> {
     let dataset = readable(context.mos().await?.dataset(name).await?).await?;
     let inherits = match Prop::zfs(property) {
         // `Received` also works for properties that are not inheritable.
@@ -105,6 +122,16 @@ async fn inherit_sync(context: &mut SyncContext, name: &str, property: &str, ins
     if !inherits {
         return Err(refused(name, property, "property cannot be inherited"));
     }
+    Ok(dataset)
+}
+
+pub(crate) async fn inherit_sync(
+    context: &mut SyncContext,
+    name: &str,
+    property: &str,
+    instead: Instead,
+) -> Result<()> {
+    let dataset = check_inherit(context, name, property, instead).await?;
     let Some(id) = settings_table(context, &dataset, false).await? else { return Ok(()) };
     let received = format!("{property}{ZPROP_RECVD_SUFFIX}");
     let received = ZapEdit::new(&context.edit(), id).get(received.as_str()).await?;

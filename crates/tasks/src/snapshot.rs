@@ -47,7 +47,21 @@ pub async fn snapshot_with(engine: &Engine, names: &[String], settings: Settings
         .await
 }
 
-async fn snapshot_sync(context: &mut SyncContext, names: &[String], settings: &Settings) -> Result<()> {
+pub(crate) async fn snapshot_sync(
+    context: &mut SyncContext,
+    names: &[String],
+    settings: &Settings,
+) -> Result<()> {
+    let heads = check_snapshots(context, names, settings).await?;
+    take_all(context, heads, settings).await
+}
+
+/// Checks new snapshots; returns the head of each, and its name after the `@`.
+pub(crate) async fn check_snapshots(
+    context: &SyncContext,
+    names: &[String],
+    settings: &Settings,
+) -> Result<Vec<(Dataset, String)>> {
     let mos = context.mos().await?;
     let first = names.first().map_or("", |name| name);
     for (property, value) in settings {
@@ -80,6 +94,14 @@ async fn snapshot_sync(context: &mut SyncContext, names: &[String], settings: &S
     }
     let added: Vec<_> = heads.iter().map(|(head, _)| (head.dir(), 1)).collect();
     check_count(context, Limited::Snapshots, &added, None).await?;
+    Ok(heads)
+}
+
+async fn take_all(
+    context: &mut SyncContext,
+    heads: Vec<(Dataset, String)>,
+    settings: &Settings,
+) -> Result<()> {
     for (head, own) in heads {
         let id = ObjectId(head.id().0);
         let snapshot = make_snapshot(context, id, &own, refreservation(context, id).await?).await?;

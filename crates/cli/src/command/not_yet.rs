@@ -17,10 +17,6 @@ const ZPOOL: &[Missing] = &[(&["ddtprune"], "Import the pool with OpenZFS 2.3 an
 
 const ZFS: &[Missing] = &[
     (&["jail", "unjail"], "It is for FreeBSD's jails: import the pool with OpenZFS there"),
-    (
-        &["program"],
-        "Verbs take many datasets: -r, ranges (`zfs destroy DATASET@FIRST%LAST`) or several names",
-    ),
     (&["share", "unshare"], "`cenote cp` copies files out. To share them, import the pool with OpenZFS"),
     (
         &["upgrade"],

@@ -11,6 +11,7 @@ mod destroy;
 mod hold;
 mod key;
 mod mount;
+mod program;
 mod project;
 mod receive;
 mod rename;
@@ -108,6 +109,8 @@ pub enum Zfs {
     Project(project::Project),
     /// Store files again, with the present properties and vdevs
     Rewrite(rewrite::Rewrite),
+    /// Run a Lua script that changes many datasets in one transaction group
+    Program(program::Program),
     /// Wait until removed files are freed
     Wait(wait::Wait),
     /// Show the version of this program
@@ -249,6 +252,7 @@ impl Zfs {
             Zfs::Projectspace(owners) => owners.run(session).await,
             Zfs::Project(project) => project.run(session).await,
             Zfs::Rewrite(rewrite) => rewrite.run(session).await,
+            Zfs::Program(program) => program.run(session).await,
             Zfs::Wait(wait) => wait.run(session).await,
             Zfs::Version(version) => version.run(session, OfZfs {}).await,
             Zfs::Other(words) => Err(not_yet::verb::<Zfs>("zfs", &words)),

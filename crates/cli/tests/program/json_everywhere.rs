@@ -89,6 +89,8 @@ const LINES: &str = "\
     ! zfs receive -c tank/fs@a
     zfs redact tank/fs@a mark tank/fs@b
     zfs destroy tank/fs#mark
+    replicate -n tank/fs tank/replica
+    ! replicate tank/nosuch tank/replica
     ! stream token nosuch
     ! stream ls file
     ! stream verify file
@@ -105,6 +107,8 @@ const LINES: &str = "\
     zfs allow tank/fs
     zfs unallow -e tank/fs
     zfs inherit compression tank/fs
+    zfs program -n tank program.lua tank/fs
+    ! zfs program tank file
     zfs list -t all
     zfs get all tank/fs
     zfs userspace tank/fs
@@ -166,6 +170,7 @@ fn verbs(disks: &Disks, tool: &str) -> Vec<String> {
 fn whatever_is_printed_is_json() {
     let disks = Disks::new(&[128, 128, 128, 128, 128]);
     std::fs::write(disks.path().join("file"), "content").unwrap();
+    std::fs::write(disks.path().join("program.lua"), "args = ...\nreturn args.argv").unwrap();
     std::fs::write(disks.path().join("trace"), "1\n2\n1\n3\n").unwrap();
     for (number, line) in LINES.lines().map(str::trim).enumerate() {
         let (line, status) = line.strip_prefix("! ").map_or((line, 0), |line| (line, 1));

@@ -35,6 +35,7 @@ mod redacted;
 mod refusals;
 mod removal;
 mod replace;
+mod replicate;
 mod replication;
 mod rescue;
 mod rewind;

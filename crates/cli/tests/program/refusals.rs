@@ -55,6 +55,7 @@ impl Bench {
             File::create(at(name)).unwrap().set_len(128 << 20).unwrap();
         }
         std::fs::write(at("host"), b"content").unwrap();
+        std::fs::write(at("lua"), format!("return zfs.check.snapshot('{pool}@checked')")).unwrap();
         let mut create = Command::new(env!("CARGO_BIN_EXE_cenote"));
         let created = create.args(["zpool", "create", "other"]).arg(at("other")).output().unwrap();
         assert!(created.status.success(), "{created:?}");
@@ -91,9 +92,10 @@ impl Bench {
         for argument in arguments.split_whitespace() {
             let argument =
                 argument.replace("{P}", &self.pool).replace("{IMAGE}", self.before[0].0.to_str().unwrap());
-            let argument = ["NEW", "OTHER", "HOST", "MISSING"].iter().fold(argument, |argument, name| {
-                argument.replace(&format!("{{{name}}}"), &self.at(&name.to_lowercase()))
-            });
+            let argument =
+                ["NEW", "OTHER", "HOST", "LUA", "MISSING"].iter().fold(argument, |argument, name| {
+                    argument.replace(&format!("{{{name}}}"), &self.at(&name.to_lowercase()))
+                });
             program.arg(argument);
         }
         let output = program.output().unwrap();

@@ -4,7 +4,7 @@ use super::Row;
 use crate::{files, inspect, running, stream, volume, zfs, zpool};
 
 /// All of them, by name.
-pub static VERBS: [Row; 83] = [
+pub static VERBS: [Row; 84] = [
     Row::of::<running::arcstat::Arcstat>(),
     Row::of::<files::cat::Cat>(),
     Row::of::<files::copy::Cp>(),
@@ -39,6 +39,7 @@ pub static VERBS: [Row; 83] = [
     Row::of::<zfs::list::List>(),
     Row::of::<zfs::keys::load_key::LoadKey>(),
     Row::of::<zfs::mounts::mount::Mount>(),
+    Row::of::<zfs::program::Program>(),
     Row::of::<zfs::space::projectspace::Projectspace>(),
     Row::of::<zfs::tree::promote::Promote>(),
     Row::of::<zfs::receive::Receive>(),

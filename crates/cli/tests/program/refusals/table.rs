@@ -1,7 +1,8 @@
 //! Every verb, with arguments that are refused, or with read-only arguments.
 //!
 //! `{P}` is the pool, `{IMAGE}` one of its disks, `{OTHER}` a disk of another pool, `{NEW}` an empty file
-//! that could become a disk, `{HOST}` a local file, `{MISSING}` a path that does not exist.
+//! that could become a disk, `{HOST}` a local file, `{LUA}` a channel program that only looks, `{MISSING}` a
+//! path that does not exist.
 
 /// How a verb affects pools.
 pub enum Verb {
@@ -42,6 +43,17 @@ pub const VERBS: &[(&str, Verb)] = &[
     ("volume", Apart),
     ("volume cp", Changes(&[("{HOST} {P}", 1), ("{HOST} {P}/nosuch", 1), ("{MISSING} {P}", 1)])),
     ("stream", Apart),
+    (
+        "replicate",
+        Changes(&[
+            ("{P}/nosuch {P}/x", 1),
+            ("{P} {P}", 2),
+            ("{P}@x {P}/x", 2),
+            ("--rate x {P} {P}/x", 2),
+            ("-n --snapshot nosuch {P} {P}/x", 1),
+            ("--ssh {MISSING} {P} nowhere:x/y", 1),
+        ]),
+    ),
     ("scan", Looks("-r {P}")),
     ("verify", Looks("{P}")),
     ("rescue", Looks("{P}/nosuch {MISSING}")),
@@ -147,6 +159,18 @@ pub const VERBS: &[(&str, Verb)] = &[
     ),
     ("zpool iostat", Changes(&[("{P}", 1), ("nosuch", 1), ("-v -l {P} 1 1", 1)])),
     ("zpool wait", Changes(&[("{P}", 1), ("-t bogus {P}", 2), ("nosuch", 1)])),
+    (
+        "zfs program",
+        Changes(&[
+            ("{P} {MISSING}", 1),
+            ("nosuch {HOST}", 1),
+            ("{P} {HOST}", 1),
+            ("-t 0 {P} {HOST}", 1),
+            ("-m 1 {P} {HOST}", 1),
+            ("-t x {P} {HOST}", 2),
+            ("-n {P} {LUA}", 0),
+        ]),
+    ),
     ("zfs project", Apart),
     ("zfs rewrite", Apart),
     ("zfs wait", Changes(&[("{P}", 1), ("-t bogus {P}", 2), ("nosuch", 1)])),
