@@ -72,6 +72,7 @@ pub use pool::leaves::{Away, Back, bring_back, degrade, take_out};
 pub use pool::mend::mend;
 pub use pool::passes::{PassOrder, is_passing, keep_passing, order_pass, run_passes};
 pub use pool::rebuild::{Resilver, active as rebuilding, keep_rebuilding, run_rebuild};
+pub use pool::prune::{Prune, prune_dedup};
 pub use pool::reguid::change_guid;
 pub use pool::removal::{
     RemovalProgress, Removed, cancel_removal, keep_removing, mapping_bytes_after, removing_vdev, run_removal,
