@@ -55,7 +55,7 @@ pub use create::{KEPT_ELSEWHERE, create_filesystem, create_volume};
 pub use destroy::destroy_dataset;
 pub use destroy_snapshot::{InUse, destroy_snapshots};
 pub use hold::{hold_snapshots, release_snapshots};
-pub use mark::{bookmark, destroy_bookmark};
+pub use mark::{bookmark, bookmark_all, destroy_bookmark};
 pub use new_dataset::{Fill, Settings};
 pub use pool::attach::{attach, evacuate, replace, spare_in};
 pub use pool::autotrim::keep_autotrimming;

@@ -22,7 +22,7 @@ use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::zap::fold;
 use cenote_object::{DatasetError, NewZap, Result, ZapEdit, ZapValue};
 
-use crate::redact::list_of_redacted;
+use crate::redact::{list_of_redacted, of_redacted};
 use crate::remapped::{forget_key, remove_key_of_clones};
 
 /// Words of a bookmark of the old form, `BOOKMARK_PHYS_SIZE_V1`.
@@ -39,6 +39,27 @@ pub async fn bookmark(engine: &Engine, source: &str, mark: &str) -> Result<()> {
     engine
         .run_within(SpaceCheck::Normal, move |context| {
             Box::pin(async move { bookmark_sync(context, &source, &mark).await })
+        })
+        .await
+}
+
+/// Bookmarks several snapshots, each with the name of its bookmark: all or none.
+///
+/// # Errors
+/// Those of [`bookmark`], of the first that can't be made.
+#[boxed]
+pub async fn bookmark_all(engine: &Engine, marks: Vec<(String, String)>) -> Result<()> {
+    engine
+        .run_within(SpaceCheck::Normal, move |context| {
+            Box::pin(async move {
+                for (source, mark) in &marks {
+                    check(context, source, mark).await?;
+                }
+                for (source, mark) in &marks {
+                    bookmark_sync(context, source, mark).await?;
+                }
+                Ok(())
+            })
         })
         .await
 }
@@ -73,8 +94,9 @@ async fn is_before(context: &SyncContext, source: &str, clone: &Dataset) -> Resu
     Ok(false)
 }
 
-async fn bookmark_sync(context: &mut SyncContext, source: &str, mark: &str) -> Result<()> {
-    let (path, own) = name::split_at(mark, '#')?;
+/// Refuses a bookmark that can't be made; returns its head.
+async fn check(context: &SyncContext, source: &str, mark: &str) -> Result<Dataset> {
+    let (path, _) = name::split_at(mark, '#')?;
     let head = context.mos().await?.dataset(path).await?;
     if source.split(['@', '#']).next() != Some(path) && !is_before(context, source, &head).await? {
         let why = "source is not an ancestor of the new bookmark's dataset";
@@ -84,6 +106,15 @@ async fn bookmark_sync(context: &mut SyncContext, source: &str, mark: &str) -> R
         return Err(DatasetError::unsuitable(mark, "bookmark feature not enabled"));
     }
     refuse_existing(&head, mark).await?;
+    if source.contains('@') {
+        of_redacted(context, &context.mos().await?.dataset(source).await?, mark).await?;
+    }
+    Ok(head)
+}
+
+async fn bookmark_sync(context: &mut SyncContext, source: &str, mark: &str) -> Result<()> {
+    let (path, own) = name::split_at(mark, '#')?;
+    let head = check(context, source, mark).await?;
     let marks = head.bookmarks().await?;
     let (phys, origin) = match marks.iter().find(|other| other.name == source) {
         Some(Named { phys, .. }) => {
