@@ -47,6 +47,7 @@ mod rollback;
 mod set;
 mod snapshot;
 mod whole;
+mod zpl_version;
 
 pub use allow::{Withdrawn, allow, unallow};
 pub use change_key::{change_key, inherit_key};
@@ -71,8 +72,8 @@ pub use pool::health::{Surroundings, Symptom, keep_healthy, resume_with};
 pub use pool::leaves::{Away, Back, bring_back, degrade, take_out};
 pub use pool::mend::mend;
 pub use pool::passes::{PassOrder, is_passing, keep_passing, order_pass, run_passes};
-pub use pool::rebuild::{Resilver, active as rebuilding, keep_rebuilding, run_rebuild};
 pub use pool::prune::{Prune, prune_dedup};
+pub use pool::rebuild::{Resilver, active as rebuilding, keep_rebuilding, run_rebuild};
 pub use pool::reguid::change_guid;
 pub use pool::removal::{
     RemovalProgress, Removed, cancel_removal, keep_removing, mapping_bytes_after, removing_vdev, run_removal,
@@ -100,3 +101,4 @@ pub use rename::{rename, rename_snapshots};
 pub use rollback::rollback;
 pub use set::{Instead, SIZES, check_changes, check_settings, inherit, is_of_owner, set_property};
 pub use snapshot::{snapshot, snapshot_with};
+pub use zpl_version::note_upgrade;
