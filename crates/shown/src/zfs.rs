@@ -9,5 +9,6 @@ mod head;
 pub mod holds;
 pub mod list;
 pub mod mount;
+pub mod upgrade;
 pub mod userspace;
 mod value;

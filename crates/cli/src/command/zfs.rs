@@ -20,6 +20,7 @@ mod send;
 mod set;
 mod shown;
 mod snapshot;
+mod upgrade;
 mod wait;
 
 use std::ffi::OsString;
@@ -108,6 +109,8 @@ pub enum Zfs {
     Project(project::Project),
     /// Store files again, with the present properties and vdevs
     Rewrite(rewrite::Rewrite),
+    /// Raise the version of file systems, or list older ones
+    Upgrade(upgrade::Upgrade),
     /// Wait until removed files are freed
     Wait(wait::Wait),
     /// Show the version of this program
@@ -249,6 +252,7 @@ impl Zfs {
             Zfs::Projectspace(owners) => owners.run(session).await,
             Zfs::Project(project) => project.run(session).await,
             Zfs::Rewrite(rewrite) => rewrite.run(session).await,
+            Zfs::Upgrade(upgrade) => upgrade.run(session).await,
             Zfs::Wait(wait) => wait.run(session).await,
             Zfs::Version(version) => version.run(session, OfZfs {}).await,
             Zfs::Other(words) => Err(not_yet::verb::<Zfs>("zfs", &words)),
