@@ -46,8 +46,8 @@ fn history_has_every_record_of_zpool_history() {
 }
 
 /// OpenZFS turned the dates of its scrub into these txgs (`history.txt`), by the log of an earlier time.
-#[test]
 #[needs("24-scrub")]
+#[test]
 fn times_of_txgs_lead_to_the_txgs_that_openzfs_scrubs() {
     let rt = Runtime::real(Some(2));
     rt.block_on(async {
