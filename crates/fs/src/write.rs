@@ -24,8 +24,8 @@
 //! wrong types) are refused here with Linux's error ([`Refusal`]), and change nothing. Checks of flags,
 //! projects, quotas and properties are in `rules`: they do not bind a replay.
 //!
-//! File systems older than version 5 keep their version until `zfs upgrade` (`znode::old`). Source: OpenZFS `zfs_vnops_os.c`,
-//! `zfs_znode_os.c`, `zfs_dir.c`.
+//! File systems older than version 5 keep their version until `zfs upgrade` (`znode::old`). Source: OpenZFS
+//! `zfs_vnops_os.c`, `zfs_znode_os.c`, `zfs_dir.c`.
 
 mod attributes;
 mod clone;

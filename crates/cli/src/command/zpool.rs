@@ -195,15 +195,13 @@ pub struct Import {
 
 /// `zpool status`
 #[derive(Debug, Args)]
-#[command(
-    after_help = "This program runs the scripts of -c with its user's rights; it looks for them in ~/.zpool.d \
-        and /etc/zfs/zpool.d, or in the folders of ZPOOL_SCRIPTS_PATH. A script learns the device by the \
-        variables VDEV_PATH, VDEV_UPATH, VDEV_ENC_SYSFS_PATH and POOL_NAME, and prints lines 'column=value'. \
-        Root also needs ZPOOL_SCRIPTS_AS_ROOT=1.\n\n\
-        Examples:\n  \
-        cenote zpool status -v tank\n  \
-        cenote zpool status -c smart,temp tank"
-)]
+#[command(after_help = "This program runs the scripts of -c with its user's rights; it looks for them in \
+    ~/.zpool.d and /etc/zfs/zpool.d, or in the folders of ZPOOL_SCRIPTS_PATH. A script learns the device by \
+    the variables VDEV_PATH, VDEV_UPATH, VDEV_ENC_SYSFS_PATH and POOL_NAME, and prints lines 'column=value'. \
+    Root also needs ZPOOL_SCRIPTS_AS_ROOT=1.\n\n\
+    Examples:\n  \
+    cenote zpool status -v tank\n  \
+    cenote zpool status -c smart,temp tank")]
 pub struct Status {
     /// Only pools with problems
     #[arg(short = 'x')]

@@ -12,8 +12,8 @@
 //! Tables of feature `fast_dedup` collect changes in a log before the ZAPs. This module starts no log, and
 //! empties an existing one with the first change.
 //!
-//! A missing entry was pruned ([`DedupTables::prune`]): its block has one owner. In memory it stands without references, so that it is
-//! looked up once, and is dropped at the end of the pass.
+//! A missing entry was pruned ([`DedupTables::prune`]): its block has one owner. In memory it stands without
+//! references, so that it is looked up once, and is dropped at the end of the pass.
 //!
 //! Only `write` changes ZAPs, so an earlier [`Lookup`] stays valid until then.
 //!
@@ -201,7 +201,10 @@ impl DedupTables {
     /// its owner alone. Returns `false` if the entry has changed meanwhile.
     pub(crate) fn prune(&mut self, pool: &Pool, found: Found, before_s: u64) -> bool {
         let Some(table) = self.0.get_mut(&found.checksum_id) else { return false };
-        let is_old = |value: &DdtValue| matches!(value, DdtValue::Flat(flat) if flat.refcount == 1 && flat.class_start_s < before_s);
+        let is_old = |value: &DdtValue| match value {
+            DdtValue::Flat(flat) => flat.refcount == 1 && flat.class_start_s < before_s,
+            DdtValue::Traditional(_) => false,
+        };
         let is_unique =
             matches!(&found.stored, Some((DdtClass::Unique, value)) if is_old(value) && table.flat);
         if !is_unique || table.lookup(found.key).is_none() {

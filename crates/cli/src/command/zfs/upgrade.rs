@@ -13,8 +13,8 @@ use crate::session::Session;
 // -V is a version of file systems.
 #[command(
     disable_version_flag = true,
-    after_help = "Without names, lists file systems of other versions than this program's. An upgrade changes \
-        the form of new directory entries and attributes; old ones follow at their first change. A file \
+    after_help = "Without names, lists file systems of other versions than this program's. An upgrade \
+        changes the form of new directory entries and attributes; old ones follow when they change. A file \
         system in use is not upgraded; the daemon mounts it again afterwards.\n\n\
         Examples:\n  \
         cenote zfs upgrade\n  \

@@ -16,9 +16,9 @@ use crate::session::Session;
     daemon, with the same command, or in OpenZFS at import.\n\n\
     -e reads only blocks listed by `cenote zpool status -v`; those that are whole again or freed leave the \
     list. If paused, `zpool scrub -e` resumes. Needs the feature head_errlog.\n\n\
-    -S and -E verify blocks by the dates of their births. DATE is YYYY-MM-DD or 'YYYY-MM-DD HH:MM', in UTC; -E \
-    includes that day or minute. The pool notes the txg of every tenth minute, for about two days, then of \
-    each day and month; the scrub begins and ends at the nearest noted txgs outside the range.\n\n\
+    -S and -E verify blocks by the dates of their births. DATE is YYYY-MM-DD or 'YYYY-MM-DD HH:MM', in \
+    UTC; -E includes that day or minute. The pool notes the txg of every tenth minute, for about two days, \
+    then of each day and month; the scrub begins and ends at the nearest noted txgs outside the range.\n\n\
     Exit status: 3 if blocks could not be repaired (without a daemon, or with -w).\n\n\
     Examples:\n  \
     cenote zpool scrub tank\n  \

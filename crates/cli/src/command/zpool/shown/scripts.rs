@@ -127,7 +127,7 @@ pub fn list(subcommand: &str) -> Result<Outcome, CliError> {
             let name = name.to_string_lossy();
             let about = if may_run() { lines_of(Command::new(&file).arg("-h")) } else { None };
             match about {
-                // Root does not run them to learn what they do.
+                // Root does not even ask them for their purpose.
                 None if !may_run() => _ = writeln!(out, "  {name}"),
                 about => about
                     .iter()
