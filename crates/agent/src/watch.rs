@@ -79,12 +79,13 @@ async fn order(commands: &Arc<dyn Serving>, work: Work, pool: &str) -> Option<St
     let (pool, command) = (pool.to_owned(), format!("zpool {} {pool}", work.verb()));
     match work {
         Work::Scrub => {
-            let scrub = Scrub { pools: vec![pool], order: scrub::Order::Start, wait: false };
+            let dates = scrub::Dates::default();
+            let scrub = Scrub { pools: vec![pool], order: scrub::Order::Start, dates, wait: false };
             ask(commands, scrub, &command).await.failed
         }
         Work::Trim => {
             let order = trim::Order::Start;
-            let trim = Trim { pool, devices: Vec::new(), order, rate_bytes: 0, wait: false };
+            let trim = Trim { pool: Some(pool), devices: Vec::new(), order, rate_bytes: 0, wait: false };
             ask(commands, trim, &command).await.failed
         }
     }

@@ -12,4 +12,6 @@ pub use escape::{escape_terminal, hex, visible};
 pub use glob::glob_matches;
 pub use quote::{json_name, quoted, unquoted};
 pub use size::{nice_bytes, nice_number, parse_bytes, time_span};
-pub use time::{ctime, date, days_and_clock, dotted_time, duration, iso_utc, short_time, short_time_seconds};
+pub use time::{
+    ctime, date, days_and_clock, dotted_time, duration, iso_utc, parse_date, short_time, short_time_seconds,
+};

@@ -16,6 +16,7 @@ use cenote_format::dsl::names::{self, pool as directory_names};
 use cenote_format::features::{Feature, SPA_FEATURES};
 use cenote_format::nvlist::Nvlist;
 use cenote_format::scan::{ErrorScrubPhys, ScanFunc, ScanPhys};
+use cenote_format::txg_log::{TxgLog, TxgRing};
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{DatasetId, ObjectId};
 use cenote_format::words::{Phys, Words};
@@ -243,6 +244,15 @@ impl Mos {
     #[boxed]
     pub async fn error_scrub_status(&self) -> Result<Option<ErrorScrubPhys>> {
         error_scrub_in(self.directory()?).await
+    }
+
+    /// The noted times of txgs, as far as they can be read.
+    ///
+    /// # Errors
+    /// Damaged object directory.
+    #[boxed]
+    pub async fn txg_log(&self) -> Result<TxgLog> {
+        txg_log_in(self.directory()?).await
     }
 
     /// Blocks freed by datasets but not yet on the vdevs: lists that the next txgs process (`freeing`).
@@ -502,6 +512,25 @@ pub async fn scan_in(directory: &Zap) -> Result<Option<ScanPhys>> {
 pub async fn error_scrub_in(directory: &Zap) -> Result<Option<ErrorScrubPhys>> {
     let noted = words_in(directory, directory_names::ERRORSCRUB).await?;
     Ok(noted.filter(|scrub: &ErrorScrubPhys| ScanFunc::from(scrub.func) == ScanFunc::ErrorScrub))
+}
+
+/// [`Mos::txg_log`] from an object directory alone.
+///
+/// # Errors
+/// Damage.
+#[boxed]
+pub async fn txg_log_in(directory: &Zap) -> Result<TxgLog> {
+    // A malformed ring is lost, as the log is best effort.
+    let ring = async |name: &str| {
+        let words: Option<Vec<u64>> =
+            directory.lookup(name.as_bytes()).await?.map(|value| value.words().collect());
+        Ok::<_, DatasetError>(words.and_then(|words| TxgRing::from_words(&words).ok()).unwrap_or_default())
+    };
+    Ok(TxgLog {
+        minutes: ring(directory_names::TXG_LOG_TIME_MINUTES).await?,
+        days: ring(directory_names::TXG_LOG_TIME_DAYS).await?,
+        months: ring(directory_names::TXG_LOG_TIME_MONTHS).await?,
+    })
 }
 
 async fn words_in<T: Phys>(directory: &Zap, name: &str) -> Result<Option<T>> {

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, 
 
 use crate::engine::Engine;
 
-const TABLE: [Tunable; 19] = [
+const TABLE: [Tunable; 21] = [
     ("raidz_expand_max_reflow_bytes", 0, 0, u64::MAX),
     ("zfs_condense_indirect_obsolete_pct", 25, 0, 100),
     ("zfs_condense_indirect_vdevs_enable", 1, 0, 1),
@@ -34,6 +34,8 @@ const TABLE: [Tunable; 19] = [
     ("vdev_raidz_outlier_check_interval_ms", 1000, 1, 3_600_000),
     ("vdev_raidz_outlier_insensitivity", 50, 1, 1 << 20),
     ("vdev_read_sit_out_secs", 600, 0, u32::MAX as u64),
+    ("spa_note_txg_time", 600, 0, u32::MAX as u64),
+    ("spa_flush_txg_time", 600, 0, u32::MAX as u64),
 ];
 
 /// Tunables, which may change at any time.
@@ -133,6 +135,16 @@ impl ScanSettings {
     /// How long slow disks sit out reads; zero: not at all.
     pub fn sit_out(&self) -> Duration {
         Duration::from_secs(self.0.get(18))
+    }
+
+    /// Least seconds between txgs whose times are noted.
+    pub fn note_txg_seconds(&self) -> u64 {
+        self.0.get(19)
+    }
+
+    /// Least seconds between writes of these times.
+    pub fn flush_txg_seconds(&self) -> u64 {
+        self.0.get(20)
     }
 
     /// Whether scans pause.

@@ -341,6 +341,20 @@ impl SyncContext {
         Ok(())
     }
 
+    /// Takes deduplicated blocks out of their table that have one reference since before a time, in seconds
+    /// since 1970. Returns their number.
+    ///
+    /// # Errors
+    /// Damage.
+    #[boxed]
+    pub async fn prune_dedup(&self, blocks: &[Blkptr], before_s: u64) -> Result<u64> {
+        let mut pruned = 0;
+        for some in blocks.chunks(Self::FREES_AT_ONCE) {
+            pruned += self.engine.tables.prune(&self.syncing.pool, some, before_s).await?;
+        }
+        Ok(pruned)
+    }
+
     pub(crate) async fn free_unshared(&self, bp: &Blkptr) -> Result<()> {
         let (pool, allocator) = (&self.syncing.pool, &self.syncing.allocator);
         self.syncing.cache.forget(bp);

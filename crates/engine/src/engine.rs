@@ -50,6 +50,7 @@ use crate::store::features::Features;
 use crate::store::policy::StoragePolicy;
 use crate::store::space_delta::SpaceDelta;
 use crate::throttle::Throttle;
+use crate::txg_times::TxgTimes;
 use crate::txgs::{Hold, Txgs};
 use crate::zil::log::Log;
 
@@ -97,6 +98,8 @@ pub(crate) struct Shared {
     pub(crate) on_disk: Ranked<RwLock<OnDisk>>,
     /// Changed only by the writer of a txg.
     pub(crate) space_maps: tokio::sync::Mutex<SpaceMaps>,
+    /// Changed only by the writer of a txg.
+    pub(crate) txg_times: tokio::sync::Mutex<TxgTimes>,
     pub(crate) handles: Handles,
     pub(crate) snapshots: Snapshots,
     /// Write: tasks that create or remove datasets. Read: opens.

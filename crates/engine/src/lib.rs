@@ -26,6 +26,7 @@
 //!   logs, zil                    the intent log
 //!   background                   which scrub, resilver, removal, expansion or rebuild runs
 //!   second                     cache devices (L2ARC)
+//!   txg_times                  times of txgs
 //!   open, state, rewind          opening and closing a pool
 //! ```
 //!
@@ -72,6 +73,7 @@ pub mod store;
 mod suspended;
 mod sync;
 mod throttle;
+mod txg_times;
 mod txgs;
 mod writable;
 pub mod zil;

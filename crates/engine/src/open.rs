@@ -169,6 +169,7 @@ impl Engine {
             carried: Ranked::new(Rank::Carried, carried),
             on_disk: Ranked::new(Rank::OnDisk, on_disk),
             space_maps: from.space_maps.into(),
+            txg_times: Default::default(),
             handles: Default::default(),
             snapshots: Default::default(),
             names: tokio::sync::RwLock::default(),

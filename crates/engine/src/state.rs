@@ -18,6 +18,7 @@ use crate::engine::{Engine, LiveDataset, Shared};
 use crate::host::Host;
 use crate::import_export::{BehindGate, OpenState};
 use crate::sync::write_config;
+use crate::txg_times::flush_txg_log;
 use crate::zil::log::Log;
 
 async fn set_state(context: &mut SyncContext, state: PoolState, host: Host) -> Result<()> {
@@ -29,6 +30,7 @@ async fn set_state(context: &mut SyncContext, state: PoolState, host: Host) -> R
     }
     if state != PoolState::Active {
         context.engine.space_maps.lock().await.log.flush_all();
+        flush_txg_log(context).await?;
     }
     context.config_changed = true;
     // Write it here: with nothing dirty, no pass would.

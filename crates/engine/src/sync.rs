@@ -52,6 +52,7 @@ use crate::store::features::Features;
 use crate::store::sink::PoolSink;
 use crate::store::space_delta::SpaceDelta;
 use crate::store::txg::{InFlight, SyncingTxg};
+use crate::txg_times::note_txg;
 
 /// `zfs_sync_pass_deferred_free`: later passes leave frees to the next txg.
 const SYNC_PASS_DEFERRED_FREE: u32 = 2;
@@ -102,6 +103,7 @@ async fn write_txg(engine: &Arc<Shared>, txg: Txg, frozen: Frozen) -> Result<()>
         return Ok(());
     }
     context.begin_writing().await?;
+    note_txg(context).await?;
     converge(context).await?;
     write_labels(context).await?;
     engine.allocator.finish(txg);

@@ -61,7 +61,17 @@ pub fn zpl_version_of(spa_version: u64) -> u64 {
         version if Since::Attributes.is_in(version) => ZPL_VERSION,
         version if Since::Userspace.is_in(version) => 4,
         version if Since::Unique.is_in(version) => 3,
-        _ => 1,
+        _ => 2,
+    }
+}
+
+/// Oldest version of a pool that may have file systems of this version, `zfs_spa_version_map`.
+pub fn spa_version_for(zpl_version: u64) -> u64 {
+    match zpl_version {
+        0..=2 => 1,
+        3 => Since::Unique as u64,
+        4 => Since::Userspace as u64,
+        _ => Since::Attributes as u64,
     }
 }
 
@@ -346,13 +356,13 @@ pub static SPA_VERSIONS: [&str; 28] = [
     "replacement of several vdevs at once",
 ];
 
-/// Description of each file system version, from 1.
+/// Description of each file system version, from 1, as `zfs upgrade -v` has it.
 pub static ZPL_VERSIONS: [&str; 5] = [
-    "first version",
-    "file types in directory entries",
-    "names without regard to case, FUIDs, normalization, system attributes of files",
-    "space accounting by user and group",
-    "system attributes",
+    "Initial ZFS filesystem version",
+    "Enhanced directory entries",
+    "Case insensitive and filesystem user identifier (FUID)",
+    "userquota, groupquota properties",
+    "System attributes",
 ];
 
 #[cfg(test)]
@@ -370,6 +380,15 @@ mod tests {
             }
         }
         assert!(Feature::by_guid("com.example:none").is_none());
+    }
+
+    #[test]
+    fn versions_of_pools_and_file_systems_fit() {
+        for (zpl, spa) in [(1, 1), (2, 1), (3, 9), (4, 15), (5, 24)] {
+            assert_eq!(spa_version_for(zpl), spa);
+            assert!(zpl_version_of(spa) >= zpl, "{zpl}");
+            assert!(spa == 1 || zpl_version_of(spa - 1) < zpl, "{zpl}");
+        }
     }
 
     #[test]

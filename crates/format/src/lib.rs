@@ -6,8 +6,8 @@
 //!
 //! Read in this order: `units`, `bytes`, `words`, `blkptr`, `gang`, `dnode`, `objset`, `uberblock`, `nvlist`,
 //! `label`, `features`; then the pool's objects: `zap`, `dsl`, `props`, `bpobj`, `space_map`, `indirect`,
-//! `draid`, `ddt`, `brt`, `scan`, `history`, `errlog`; then a file system's objects: `sa`, `znode`, `zil`;
-//! and, separate from these, `stream`.
+//! `draid`, `ddt`, `brt`, `scan`, `txg_log`, `history`, `errlog`; then a file system's objects: `sa`,
+//! `znode`, `zil`; and, separate from these, `stream`.
 #![forbid(unsafe_code)]
 
 pub mod blkptr;
@@ -35,6 +35,7 @@ pub mod scan;
 pub mod space_map;
 pub mod stream;
 pub mod text_or_bytes;
+pub mod txg_log;
 pub mod uberblock;
 pub mod units;
 pub mod unseen;

@@ -24,8 +24,8 @@
 //! wrong types) are refused here with Linux's error ([`Refusal`]), and change nothing. Checks of flags,
 //! projects, quotas and properties are in `rules`: they do not bind a replay.
 //!
-//! File systems older than version 5 keep their version (`znode::old`). Source: OpenZFS `zfs_vnops_os.c`,
-//! `zfs_znode_os.c`, `zfs_dir.c`.
+//! File systems older than version 5 keep their version until `zfs upgrade` (`znode::old`). Source: OpenZFS
+//! `zfs_vnops_os.c`, `zfs_znode_os.c`, `zfs_dir.c`.
 
 mod attributes;
 mod clone;
@@ -72,7 +72,7 @@ use znode::{Znode, Znodes};
 pub use attributes::SetAttr;
 pub use clone::{CloneSource, Position};
 pub(crate) use content::clear;
-pub use create::{NewFilesystem, create_filesystem};
+pub use create::{NewFilesystem, create_filesystem, upgrade_filesystem};
 pub use holder::{Changed, Holder};
 pub use make::{NewFile, NewKind};
 pub use options::{FsOptions, XattrStore};

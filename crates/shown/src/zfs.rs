@@ -10,5 +10,6 @@ pub mod holds;
 pub mod list;
 pub mod mount;
 pub mod program;
+pub mod upgrade;
 pub mod userspace;
 mod value;

@@ -9,6 +9,7 @@ pub mod iostat;
 pub mod layout;
 pub mod list;
 mod properties;
+pub mod scripts;
 pub mod status;
 pub(crate) mod tree;
 pub mod upgrade;

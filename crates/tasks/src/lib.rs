@@ -49,6 +49,7 @@ mod set;
 mod snapshot;
 mod step;
 mod whole;
+mod zpl_version;
 
 pub use allow::{Withdrawn, allow, unallow};
 pub use change_key::{change_key, inherit_key};
@@ -57,7 +58,7 @@ pub use create::{KEPT_ELSEWHERE, create_filesystem, create_volume};
 pub use destroy::destroy_dataset;
 pub use destroy_snapshot::{InUse, destroy_snapshots};
 pub use hold::{hold_snapshots, release_snapshots};
-pub use mark::{bookmark, destroy_bookmark};
+pub use mark::{bookmark, bookmark_all, destroy_bookmark};
 pub use new_dataset::{Fill, Settings};
 pub use pool::attach::{attach, evacuate, replace, spare_in};
 pub use pool::autotrim::keep_autotrimming;
@@ -73,6 +74,7 @@ pub use pool::health::{Surroundings, Symptom, keep_healthy, resume_with};
 pub use pool::leaves::{Away, Back, bring_back, degrade, take_out};
 pub use pool::mend::mend;
 pub use pool::passes::{PassOrder, is_passing, keep_passing, order_pass, run_passes};
+pub use pool::prune::{Prune, prune_dedup};
 pub use pool::rebuild::{Resilver, active as rebuilding, keep_rebuilding, run_rebuild};
 pub use pool::reguid::change_guid;
 pub use pool::removal::{
@@ -81,7 +83,8 @@ pub use pool::removal::{
 };
 pub use pool::remove_log::remove_log;
 pub use pool::scan::{
-    ScanProgress, Scanned, cancel_scrub, keep_scanning, pause_scrub, run_scan, start_error_scrub, start_scrub,
+    ScanProgress, Scanned, cancel_scrub, keep_scanning, pause_scrub, run_scan, start_error_scrub,
+    start_scrub, start_scrub_between,
 };
 pub use pool::settings::{PoolSetting, VdevSetting, obey_failmode, set_pool, set_vdev};
 pub use pool::split::{SplitOff, split};
@@ -101,3 +104,4 @@ pub use rollback::rollback;
 pub use set::{Instead, SIZES, check_changes, check_settings, inherit, is_of_owner, set_property};
 pub use snapshot::{snapshot, snapshot_with};
 pub use step::Step;
+pub use zpl_version::note_upgrade;

@@ -22,7 +22,7 @@ use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::zap::fold;
 use cenote_object::{DatasetError, NewZap, Result, ZapEdit, ZapValue};
 
-use crate::redact::list_of_redacted;
+use crate::redact::{list_of_redacted, of_redacted};
 use crate::remapped::{forget_key, remove_key_of_clones};
 
 /// Words of a bookmark of the old form, `BOOKMARK_PHYS_SIZE_V1`.
@@ -39,6 +39,27 @@ pub async fn bookmark(engine: &Engine, source: &str, mark: &str) -> Result<()> {
     engine
         .run_within(SpaceCheck::Normal, move |context| {
             Box::pin(async move { bookmark_sync(context, &source, &mark).await })
+        })
+        .await
+}
+
+/// Bookmarks several snapshots, each with the name of its bookmark: all or none.
+///
+/// # Errors
+/// Those of [`bookmark`], of the first that can't be made.
+#[boxed]
+pub async fn bookmark_all(engine: &Engine, marks: Vec<(String, String)>) -> Result<()> {
+    engine
+        .run_within(SpaceCheck::Normal, move |context| {
+            Box::pin(async move {
+                for (source, mark) in &marks {
+                    check_bookmark(context, source, mark).await?;
+                }
+                for (source, mark) in &marks {
+                    bookmark_sync(context, source, mark).await?;
+                }
+                Ok(())
+            })
         })
         .await
 }
@@ -111,7 +132,7 @@ pub(crate) async fn check_bookmark(
     let marks = head.bookmarks().await?;
     if !marks.iter().any(|other| other.name == source) {
         name::split_at(source, '@').map_err(|_| DatasetError::NoDataset { name: source.into() })?;
-        context.mos().await?.dataset(source).await?;
+        of_redacted(context, &context.mos().await?.dataset(source).await?, mark).await?;
     }
     Ok((head, marks))
 }

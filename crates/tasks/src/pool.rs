@@ -14,6 +14,7 @@ pub(crate) mod health;
 pub(crate) mod leaves;
 pub(crate) mod mend;
 pub(crate) mod passes;
+pub(crate) mod prune;
 pub(crate) mod rebuild;
 pub(crate) mod reguid;
 pub(crate) mod removal;

@@ -100,12 +100,24 @@ pub(crate) async fn list_of_redacted(
     snapshot: &Dataset,
     mark: &str,
 ) -> Result<ObjectId> {
-    let Some(feature) = Feature::by_name("redacted_datasets") else { return Ok(ObjectId(0)) };
-    let Some(guids) = snapshot.field(feature.guid).await? else { return Ok(ObjectId(0)) };
+    match of_redacted(context, snapshot, mark).await? {
+        Some(redaction) => write_list(context, &redaction).await,
+        None => Ok(ObjectId(0)),
+    }
+}
+
+/// The same list, not written yet; refused if the pool can't have it.
+pub(crate) async fn of_redacted(
+    context: &SyncContext,
+    snapshot: &Dataset,
+    mark: &str,
+) -> Result<Option<Redaction>> {
+    let Some(feature) = Feature::by_name("redacted_datasets") else { return Ok(None) };
+    let Some(guids) = snapshot.field(feature.guid).await? else { return Ok(None) };
     let snapshots = guids.into_iter().map(Guid).collect();
     let redaction = Redaction { snapshots, runs: Vec::new() };
     check_list(context, mark, &redaction).await?;
-    write_list(context, &redaction).await
+    Ok(Some(redaction))
 }
 
 /// Refuses a list that the pool can't have.

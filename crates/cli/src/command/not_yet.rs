@@ -13,23 +13,16 @@ use crate::session::meant;
 /// Verbs with the same meaning, and the alternative.
 type Missing = (&'static [&'static str], &'static str);
 
-const ZPOOL: &[Missing] = &[(&["ddtprune"], "Import the pool with OpenZFS 2.3 and prune its tables there")];
-
 const ZFS: &[Missing] = &[
     (&["jail", "unjail"], "It is for FreeBSD's jails: import the pool with OpenZFS there"),
     (&["share", "unshare"], "`cenote cp` copies files out. To share them, import the pool with OpenZFS"),
-    (
-        &["upgrade"],
-        "File systems keep their version. `cenote zfs get version` shows it; to raise it, \
-         import the pool with OpenZFS",
-    ),
     (&["zone", "unzone"], "`cenote serve` mounts where it runs: start it in the container's mount namespace"),
 ];
 
 /// The reason why the verb can't be run. `T` lists the verbs that can.
 pub fn verb<T: Subcommand>(tool: &'static str, typed: &[OsString]) -> CliError {
     let verb = typed.first().map(|verb| verb.to_string_lossy()).unwrap_or_default();
-    let table = if tool == "zpool" { ZPOOL } else { ZFS };
+    let table = if tool == "zfs" { ZFS } else { &[] };
     if let Some((_, instead)) = table.iter().find(|(names, _)| names.contains(&&*verb)) {
         return option(&format!("{tool} {verb}"), instead);
     }

@@ -21,6 +21,7 @@ mod send;
 mod set;
 mod shown;
 mod snapshot;
+mod upgrade;
 mod wait;
 
 use std::ffi::OsString;
@@ -111,6 +112,8 @@ pub enum Zfs {
     Rewrite(rewrite::Rewrite),
     /// Run a Lua script that changes many datasets in one transaction group
     Program(program::Program),
+    /// Raise the version of file systems, or list older ones
+    Upgrade(upgrade::Upgrade),
     /// Wait until removed files are freed
     Wait(wait::Wait),
     /// Show the version of this program
@@ -253,6 +256,7 @@ impl Zfs {
             Zfs::Project(project) => project.run(session).await,
             Zfs::Rewrite(rewrite) => rewrite.run(session).await,
             Zfs::Program(program) => program.run(session).await,
+            Zfs::Upgrade(upgrade) => upgrade.run(session).await,
             Zfs::Wait(wait) => wait.run(session).await,
             Zfs::Version(version) => version.run(session, OfZfs {}).await,
             Zfs::Other(words) => Err(not_yet::verb::<Zfs>("zfs", &words)),

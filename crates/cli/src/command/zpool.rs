@@ -5,6 +5,7 @@
 
 mod checkpoint;
 mod create;
+mod ddtprune;
 mod devices;
 mod import;
 mod leaves;
@@ -89,6 +90,8 @@ pub enum Zpool {
     Set(set::Set),
     /// Load the deduplication and block-cloning tables into memory
     Prefetch(prefetch::Prefetch),
+    /// Take the oldest blocks with one reference out of the deduplication tables
+    Ddtprune(ddtprune::Ddtprune),
     /// Give a pool a new guid
     Reguid(reguid::Reguid),
     /// Enable all features, or list the missing ones
@@ -192,7 +195,13 @@ pub struct Import {
 
 /// `zpool status`
 #[derive(Debug, Args)]
-#[command(after_help = "Example: cenote zpool status -v tank")]
+#[command(after_help = "This program runs the scripts of -c with its user's rights; it looks for them in \
+    ~/.zpool.d and /etc/zfs/zpool.d, or in the folders of ZPOOL_SCRIPTS_PATH. A script learns the device by \
+    the variables VDEV_PATH, VDEV_UPATH, VDEV_ENC_SYSFS_PATH and POOL_NAME, and prints lines 'column=value'. \
+    Root also needs ZPOOL_SCRIPTS_AS_ROOT=1.\n\n\
+    Examples:\n  \
+    cenote zpool status -v tank\n  \
+    cenote zpool status -c smart,temp tank")]
 pub struct Status {
     /// Only pools with problems
     #[arg(short = 'x')]
@@ -233,11 +242,11 @@ pub struct Status {
     pub repeat: repeat::Repeat,
     /// Pools [default: all], then an interval in seconds and a count [default: endless]
     pub pools: Vec<String>,
-    /// Refused: no script is run per device
-    #[arg(short = 'c', hide = true, value_name = "SCRIPT", num_args = 0..=1)]
+    /// Add the output of scripts, comma-separated, run for each device; without names, list the scripts
+    #[arg(short = 'c', value_name = "SCRIPTS", num_args = 0..=1)]
     pub script: Option<Option<String>>,
-    /// Refused: vdevs are nested below their parents
-    #[arg(long, hide = true)]
+    /// In JSON, put all vdevs beside each other, each with the name of its parent
+    #[arg(long)]
     pub json_flat_vdevs: bool,
 }
 
@@ -391,6 +400,7 @@ impl Zpool {
             Zpool::Trim(trim) => trim.run(session).await,
             Zpool::Set(set) => set.run(session).await,
             Zpool::Prefetch(prefetch) => prefetch.run(session).await,
+            Zpool::Ddtprune(ddtprune) => ddtprune.run(session).await,
             Zpool::Reguid(reguid) => reguid.run(session).await,
             Zpool::Upgrade(upgrade) => upgrade.run(session).await,
             Zpool::Import(import) => import.run(session).await,

@@ -461,3 +461,63 @@ fn the_history_tells_commands_and_events() {
     assert!(history.contains("note59="), "{history}");
     disks.zdb_is_content();
 }
+
+#[test]
+fn versions_of_file_systems_are_listed_and_raised() {
+    let disks = pool();
+    let all = "This system is currently running ZFS filesystem version 5.\n\n";
+    let current = "All filesystems are formatted with the current version.\n";
+    assert_eq!(disks.cenote("zfs upgrade", &[]), format!("{all}{current}"));
+    assert!(disks.cenote("zfs upgrade -v", &[]).contains("\n 4   userquota, groupquota properties\n"));
+    for (name, version) in [("tank/old", 3), ("tank/old/below", 4), ("tank/other", 4)] {
+        disks.cenote(&format!("zfs create -o version={version} {name}"), &[]);
+        rewrite(&disks, name, 3);
+    }
+    disks.cenote("zfs create -V 8M tank/old/volume", &[]);
+    let listed = disks.cenote("zfs upgrade", &[]);
+    let below = " 3   tank/old\n 4   tank/old/below\n 4   tank/other\n";
+    assert!(listed.starts_with(all) && listed.ends_with(&format!("---  ------------\n{below}")), "{listed}");
+    disks.fails("zfs upgrade -r", "go with -a or names");
+    disks.fails("zfs upgrade -V 6 tank/old", "invalid version 6");
+    disks.fails("zfs upgrade tank/old/volume", "operation not applicable to datasets of this type");
+    let output = disks.run("zfs upgrade -V 3 tank/other", &[]);
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let refused = "tank/other: can not be downgraded; it is already at version 4\n0 filesystems upgraded\n";
+    assert_eq!(told, refused);
+    assert_eq!(disks.cenote("zfs upgrade -V 4 tank/old", &[]), "1 filesystems upgraded\n");
+    let rest = "2 filesystems upgraded\n";
+    assert_eq!(disks.cenote("zfs upgrade -r tank/old", &[]), rest);
+    let done = "1 filesystems upgraded\n4 filesystems already at this version\n";
+    assert_eq!(disks.cenote("zfs upgrade -a", &[]), done);
+    assert_eq!(disks.cenote("zfs upgrade", &[]), format!("{all}{current}"));
+    let history = disks.cenote("zpool history -i tank", &[]);
+    assert!(history.contains("upgrade tank/old (") && history.contains("from 3 to 4"), "{history}");
+    // Old files are read and changed; new ones have attributes of the new form.
+    for name in ["tank/old", "tank/old/below", "tank/other"] {
+        assert_eq!(disks.run(&format!("cat {name}:/file"), &[]).stdout, noise(3, 900_000));
+        rewrite(&disks, name, 4);
+        disks.cenote(&format!("mkdir {name}:/dir"), &[]);
+        disks.cenote(&format!("zfs snapshot {name}@s"), &[]);
+        assert_eq!(disks.run(&format!("cat {name}@s:/file"), &[]).stdout, noise(4, 900_000));
+    }
+    disks.zdb_is_content();
+}
+
+#[test]
+fn snapshots_of_a_name_are_bookmarked_together() {
+    let disks = pool();
+    for name in ["tank/a/b", "tank/a/b/c", "tank/a/d"] {
+        disks.cenote(&format!("zfs create {name}"), &[]);
+    }
+    disks.cenote("zfs snapshot tank/a@s tank/a/b/c@s tank/a/d@s", &[]);
+    disks.fails("zfs bookmark -r tank/a#x tank/a#y", "can only be created from a snapshot source");
+    disks.fails("zfs bookmark -r tank/a@none tank/a#m", "cannot");
+    disks.cenote("zfs bookmark tank/a/d@s tank/a/d#m", &[]);
+    disks.fails("zfs bookmark -r tank/a@s #m", "cannot create bookmark 'tank/a/d#m': bookmark exists");
+    assert_eq!(names(&disks, "-t bookmark -r tank"), ["tank/a/d#m"], "all or none");
+    disks.cenote("zfs destroy tank/a/d#m", &[]);
+    disks.cenote("zfs bookmark -r tank/a@s #m", &[]);
+    assert_eq!(names(&disks, "-t bookmark -r tank"), ["tank/a#m", "tank/a/b/c#m", "tank/a/d#m"]);
+    disks.zdb_is_content();
+}

@@ -101,6 +101,14 @@ fn vdevs_have_the_shape_of_openzfs() {
         (root["total_space"].as_u64(), root["alloc_space"].as_u64()),
         (number("size"), number("allocated"))
     );
+    let flat = json(&cenote(&pool, "zpool status -j --json-flat-vdevs", &[]));
+    let flat = flat["pools"][name]["vdevs"].as_object().unwrap();
+    assert!(flat["raidz2-0"]["vdevs"].is_object() && flat["raidz2-0"]["parent"] == name.as_str());
+    for vdev in flat.values().filter(|vdev| vdev["vdevs"].is_null() && vdev["class"] == "normal") {
+        assert_eq!(vdev["parent"], "raidz2-0");
+    }
+    let by_class = |class: &str| flat.values().filter(|vdev| vdev["class"] == class).count();
+    assert!(by_class("special") > 0 && by_class("logs") + by_class("log") > 0, "{flat:?}");
     let by_guid = json(&cenote(&pool, "zpool get -j --json-pool-key-guid size", &[]));
     assert_eq!(keys(&by_guid["pools"]), [shown["pool_guid"].to_string()]);
 }

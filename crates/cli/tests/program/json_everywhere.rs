@@ -46,11 +46,15 @@ const LINES: &str = "\
     ! zpool initialize -c tank a
     zpool initialize -u tank a
     zpool trim tank
+    zpool trim -a
+    zpool scrub -S 2000-01-01 -E 2100-01-01 tank
+    ! zpool scrub -C -S 2000-01-01 tank
     ! zpool scrub -s tank
     zpool sync
     zpool reguid tank
     ! zpool reguid -g 0 tank
     ! zpool prefetch tank
+    ! zpool ddtprune -p 0 tank
     zpool split -n tank half
     ! zpool split tank tank
     zpool checkpoint tank
@@ -111,6 +115,9 @@ const LINES: &str = "\
     ! zfs program tank file
     zfs list -t all
     zfs get all tank/fs
+    zfs upgrade
+    zfs upgrade -v
+    zfs upgrade tank/fs
     zfs userspace tank/fs
     zfs groupspace tank/fs
     zfs projectspace tank/fs

@@ -79,6 +79,7 @@ const ZPOOL: &[Verb] = &[
     ),
     ("import", "tank attic", &["-t", "-f -t"]),
     ("initialize", "tank a", &["-c", "-s", "-u", "-w"]),
+    ("initialize", "", &["-a", "--all -w"]),
     (
         "iostat",
         "tank 1 1",
@@ -98,7 +99,8 @@ const ZPOOL: &[Verb] = &[
     ("reopen", "tank", &["-n"]),
     ("replace", "tank a b", &["-f", "-s", "-w", "-o ashift=12"]),
     ("resilver", "tank", &[]),
-    ("scrub", "tank", &["-e", "-p", "-s", "-C", "-w"]),
+    ("scrub", "tank", &["-e", "-p", "-s", "-C", "-w", "-S 2026-01-01", "-E 2026-01-01"]),
+    ("scrub", "", &["-a", "-a -w"]),
     ("set", "comment=x tank", &[]),
     ("split", "tank attic a", &["-g", "-L", "-l -R /mnt", "-n", "-P", "-o ashift=12", "-R /mnt"]),
     (
@@ -125,6 +127,7 @@ const ZPOOL: &[Verb] = &[
     ),
     ("sync", "tank", &[]),
     ("trim", "tank a", &["-d", "-w", "-r 1M", "-c", "-s"]),
+    ("trim", "", &["-a", "--all -w"]),
     ("upgrade", "", &["-v", "-a", "-V 5000 -a"]),
     ("upgrade", "tank", &["-V 5000"]),
     ("version", "", &["-j"]),
@@ -228,6 +231,7 @@ const ZFS: &[Verb] = &[
     ("unshare", "", &["-a"]),
     ("unzone", "/proc/1/ns/user tank", &[]),
     ("upgrade", "", &["-v", "-a", "-r -V 5 -a"]),
+    ("upgrade", "tank", &["-r", "-V 5", "-r -V current"]),
     (
         "userspace",
         "tank",

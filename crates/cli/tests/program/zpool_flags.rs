@@ -73,15 +73,67 @@ fn devices_are_named_as_asked() {
     assert!(name("-g").parse::<u64>().is_ok());
 }
 
-#[test]
-fn scripts_are_refused() {
+/// `zpool status` of a pool with scripts, under some variables; returns the output.
+fn with_scripts(folder: &std::path::Path, variables: &[(&str, &str)], words: &str) -> std::process::Output {
     let pool = golden("single");
-    cenote_fails(
-        &pool,
-        "zpool status -c smart",
-        1,
-        "`zpool status -c` is not in Cenote yet. A script would run",
-    );
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_cenote"));
+    program.args(["zpool", "status", "--disks"]).arg(pool.images());
+    program.args(words.split_whitespace()).env("ZPOOL_SCRIPTS_PATH", folder);
+    program.env_remove("ZPOOL_SCRIPTS_AS_ROOT").envs(variables.iter().copied()).env("SECRET", "x");
+    program.output().unwrap()
+}
+
+#[test]
+fn scripts_add_columns_for_each_device() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, lines) in [
+        (
+            "temp",
+            "[ \"$1\" = -h ] && echo Shows heat && exit\necho temp=31\necho \"of=${VDEV_PATH##*/}$SECRET\"",
+        ),
+        ("pool", "echo pool=$POOL_NAME\necho temp=99"),
+        ("fails", "echo wrong=1\nexit 1"),
+        ("plain", "echo some words"),
+    ] {
+        let file = folder.path().join(name);
+        std::fs::write(&file, format!("#!/bin/sh\n{lines}\n")).unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    std::fs::write(folder.path().join("unready"), "#!/bin/sh\necho unready=1\n").unwrap();
+    let may = [("ZPOOL_SCRIPTS_AS_ROOT", "1")];
+    let text = |words| {
+        let output = with_scripts(folder.path(), &may, words);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let status = text("-c temp,pool,fails,plain,unready,nosuch,../temp");
+    let line = |wanted: &str| status.lines().find(|line| line.trim().starts_with(wanted)).unwrap();
+    assert!(line("NAME").ends_with("CKSUM  temp         of    pool"), "{status}");
+    assert!(line("disk0.img").ends_with("0    31  disk0.img  single  some words"), "{status}");
+    assert!(line("single").ends_with("  0"), "the pool is no device: {status}");
+    let shown: serde_json::Value = serde_json::from_str(&text("-j -c temp,plain --json-flat-vdevs")).unwrap();
+    let disk = &shown["pools"]["single"]["vdevs"]["disk0.img"];
+    assert_eq!((&disk["temp"], &disk["extra_1"]), (&"31".into(), &"some words".into()));
+    assert_eq!(disk["parent"], "single");
+    assert!(text("-c").contains("Available 'zpool status -c' commands:\n"), "{}", text("-c"));
+    assert!(text("-c").contains("  temp            Shows heat\n"), "{}", text("-c"));
+}
+
+#[test]
+fn root_runs_scripts_only_if_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |variables: &[(&str, &str)]| {
+        let output = with_scripts(folder.path(), variables, "-c temp");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), errors)
+    };
+    let (status, errors) = refused(&[("ZPOOL_SCRIPTS_ENABLED", "0"), ("ZPOOL_SCRIPTS_AS_ROOT", "1")]);
+    assert!(status == Some(1) && errors.contains("disabled by ZPOOL_SCRIPTS_ENABLED"), "{errors}");
+    if rustix::process::geteuid().is_root() {
+        let (status, errors) = refused(&[]);
+        assert!(status == Some(1) && errors.contains("unless ZPOOL_SCRIPTS_AS_ROOT is set"), "{errors}");
+    }
+    assert_eq!(refused(&[("ZPOOL_SCRIPTS_AS_ROOT", "yes")]).0, Some(0));
 }
 
 /// `zpool status -D` prints the same table as `zdb -DD`.

@@ -33,11 +33,13 @@ const SETTLING: Duration = Duration::from_millis(100);
 
 /// Treatment of file systems that a command makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NewDatasets {
+pub enum NewDatasets<'a> {
     /// Mount them at their mount points.
     AreMounted,
     /// Leave them unmounted.
     Stay,
+    /// Leave this one and those below it unmounted; mount others, such as missing parents.
+    StayBelow(&'a str),
 }
 
 type Work<'a> = dyn Future<Output = Result<Outcome, ControlError>> + Unpin + 'a;
@@ -129,7 +131,7 @@ impl Session {
     pub(super) async fn change_held<T: Into<Outcome>>(
         &self,
         pool: &OpenPool,
-        new: NewDatasets,
+        new: NewDatasets<'_>,
         work: impl AsyncFnOnce(&Engine) -> Result<T, ControlError>,
     ) -> Result<Outcome, ControlError> {
         pool.engine.suspension().refuse()?;
@@ -170,12 +172,12 @@ impl Session {
         &self,
         pool: &OpenPool,
         engine: &Engine,
-        new: NewDatasets,
+        new: NewDatasets<'_>,
         work: &mut Work<'_>,
     ) -> Result<Outcome, ControlError> {
         self.caller()
             .whole(async {
-                let mut before = ids(&pool.engine.mos().await?).await?;
+                let mut before = ids(&pool.engine.mos().await?, |_| true).await?;
                 let done = self.caller().until_cancelled(work).await;
                 if matches!(done, Ok(Outcome::Done) | Err(ControlError::Stopped(_))) {
                     // Included in the next txg.
@@ -188,8 +190,15 @@ impl Session {
                 engine.sync_own().await?;
                 self.note_pools(|| "the next start of the daemon finds pools as they were before".into())
                     .await;
-                if new == NewDatasets::Stay {
-                    before = ids(&pool.engine.mos().await?).await?;
+                let stays = |name: &str| match new {
+                    NewDatasets::AreMounted => false,
+                    NewDatasets::Stay => true,
+                    NewDatasets::StayBelow(top) => {
+                        name.strip_prefix(top).is_some_and(|below| below.is_empty() || below.starts_with('/'))
+                    }
+                };
+                if new != NewDatasets::AreMounted {
+                    before.extend(ids(&pool.engine.mos().await?, stays).await?);
                 }
                 let follow = async {
                     let followed = pool.mounts.follow(&before, self.caller().may_do_all()).await;
@@ -487,10 +496,12 @@ fn not_exported(error: ExportError) -> ControlError {
     }
 }
 
-async fn ids(mos: &Mos) -> Result<Vec<DatasetId>, ControlError> {
+async fn ids(mos: &Mos, is_meant: impl Fn(&str) -> bool) -> Result<Vec<DatasetId>, ControlError> {
     let (all, _) = mos.reachable_datasets().await?;
     // A dataset under reception does not count until it is complete.
-    let is_there = |dataset: &&Dataset| !dataset.is_snapshot() && !dataset.phys().is_inconsistent();
+    let is_there = |dataset: &&Dataset| {
+        !dataset.is_snapshot() && !dataset.phys().is_inconsistent() && is_meant(dataset.name())
+    };
     Ok(all.iter().filter(is_there).map(|dataset| dataset.id()).collect())
 }
 

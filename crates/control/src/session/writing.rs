@@ -37,7 +37,7 @@ impl Session {
     pub async fn change_pool_with<T: Into<Outcome>>(
         &self,
         name: &str,
-        new: NewDatasets,
+        new: NewDatasets<'_>,
         work: impl AsyncFnOnce(&Engine) -> Result<T, ControlError>,
     ) -> Result<Outcome, ControlError> {
         // An open pool needs no look at its labels.

@@ -4,7 +4,7 @@ use super::Row;
 use crate::{files, inspect, running, stream, volume, zfs, zpool};
 
 /// All of them, by name.
-pub static VERBS: [Row; 84] = [
+pub static VERBS: [Row; 86] = [
     Row::of::<running::arcstat::Arcstat>(),
     Row::of::<files::cat::Cat>(),
     Row::of::<files::copy::Cp>(),
@@ -53,6 +53,7 @@ pub static VERBS: [Row; 84] = [
     Row::of::<zfs::rights::unallow::Unallow>(),
     Row::of::<zfs::keys::unload_key::UnloadKey>(),
     Row::of::<zfs::mounts::unmount::Unmount>(),
+    Row::of::<zfs::properties::upgrade::Upgrade>(),
     Row::of::<zfs::space::userspace::Userspace>(),
     Row::of::<running::version::OfZfs>(),
     Row::of::<zfs::wait::Wait>(),
@@ -61,6 +62,7 @@ pub static VERBS: [Row; 84] = [
     Row::of::<zpool::whole::checkpoint::Checkpoint>(),
     Row::of::<zpool::leaves::clear::Clear>(),
     Row::of::<zpool::whole::create::Create>(),
+    Row::of::<zpool::activity::ddtprune::Ddtprune>(),
     Row::of::<zpool::whole::destroy::Destroy>(),
     Row::of::<zpool::leaves::detach::Detach>(),
     Row::of::<zpool::joining::evacuate::Evacuate>(),

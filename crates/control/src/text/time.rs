@@ -21,6 +21,33 @@ fn civil(day: i64) -> (i64, u32, u32) {
     (era * 400 + year_of_era + i64::from(month <= 2), month, day_of_month)
 }
 
+/// The inverse of [`civil`]; `None`: there is no such day.
+fn day_number(year: i64, month: u32, day: u32) -> Option<i64> {
+    let year_from_march = year - i64::from(month <= 2);
+    let (era, year_of_era) = (year_from_march.div_euclid(400), year_from_march.rem_euclid(400));
+    let day_of_year = (153 * i64::from((month + 9) % 12) + 2) / 5 + i64::from(day) - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    let number = era * 146_097 + day_of_era - 719_468;
+    (civil(number) == (year, month, day)).then_some(number)
+}
+
+/// A date or a minute in UTC, `2026-11-21` or `2026-11-21 07:20`, in seconds since 1970, and its length in
+/// seconds.
+pub fn parse_date(text: &str) -> Option<(u64, u64)> {
+    let number = |text: &str, digits: usize| {
+        let is_number = text.len() == digits && text.bytes().all(|digit| digit.is_ascii_digit());
+        is_number.then(|| text.parse::<u32>().ok())?
+    };
+    let (date, time) = text.trim().split_once(' ').map_or((text.trim(), None), |(d, t)| (d, Some(t.trim())));
+    let [year, month, day] = *date.split('-').collect::<Vec<_>>() else { return None };
+    let day = day_number(number(year, 4)?.into(), number(month, 2)?, number(day, 2)?)?;
+    let midnight_s = u64::try_from(day).ok()? * 86_400;
+    let Some(time) = time else { return Some((midnight_s, 86_400)) };
+    let (hour, minute) = time.split_once(':')?;
+    let (hour, minute) = (number(hour, 2)?, number(minute, 2)?);
+    (hour < 24 && minute < 60).then(|| (midnight_s + u64::from(hour * 3600 + minute * 60), 60))
+}
+
 fn clock(seconds: i64) -> (i64, i64, i64) {
     let s = seconds.rem_euclid(86_400);
     (s / 3600, s / 60 % 60, s % 60)
@@ -95,6 +122,37 @@ pub fn duration(d: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_are_read_as_they_are_printed() {
+        for number in [0, 58, 59, 60, 364, 365, 789, 11_016, 20_778, 2_932_896] {
+            let (year, month, day) = civil(number);
+            assert_eq!(day_number(year, month, day), Some(number));
+            let typed = format!("{year:04}-{month:02}-{day:02}");
+            assert_eq!(parse_date(&typed), Some((number as u64 * 86_400, 86_400)), "{typed}");
+        }
+        assert_eq!(parse_date("2026-11-21 07:20"), Some((1_795_245_600, 60)));
+        for wrong in [
+            "",
+            "2026",
+            "2026-11",
+            "2026-11-31",
+            "2025-02-29",
+            "1969-12-31",
+            "2026-13-01",
+            "2026-00-01",
+            "2026-11-21T07:20",
+            "2026-11-21 7",
+            "2026-11-21 24:00",
+            "2026-11-21 07:60",
+            "2026-11-21 07:20:01",
+            "+026-11-21",
+            "yesterday",
+            "99999-01-01",
+        ] {
+            assert_eq!(parse_date(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn known_days() {

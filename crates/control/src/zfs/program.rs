@@ -8,8 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{ControlError, Outcome};
-use crate::session::Session;
-use crate::session::held::NewDatasets;
+use crate::session::{NewDatasets, Session};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
 pub use cenote_program::{DEFAULT_INSTRUCTIONS, DEFAULT_MEMORY_BYTES, Value};

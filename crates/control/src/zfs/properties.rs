@@ -4,4 +4,5 @@ pub mod inherit;
 pub mod quota;
 pub mod set;
 pub mod settings;
+pub mod upgrade;
 pub mod volume_size;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cenote_format::dsl::names::pool as names;
 use cenote_format::history::key;
 use cenote_format::units::{Psize, Txg, VdevId};
 use cenote_object::deadlist::Deadlist;
@@ -42,6 +43,33 @@ fn history_has_every_record_of_zpool_history() {
             wanted.len()
         );
     }
+}
+
+/// OpenZFS turned the dates of its scrub into these txgs (`history.txt`), by the log of an earlier time.
+#[needs("24-scrub")]
+#[test]
+fn times_of_txgs_lead_to_the_txgs_that_openzfs_scrubs() {
+    let rt = Runtime::real(Some(2));
+    rt.block_on(async {
+        let mos = open(&rt, &golden("24-scrub")).await;
+        let log = mos.txg_log().await.unwrap();
+        assert!(
+            [&log.minutes, &log.days, &log.months].iter().all(|ring| ring.times().count() > 1),
+            "{log:?}"
+        );
+        assert_eq!((log.floor(1_767_657_600), log.ceiling(1_772_409_600)), (Some(Txg(15)), Some(Txg(42))));
+        let scan = mos.scan_status().await.unwrap().unwrap();
+        assert_eq!((scan.min_txg, scan.max_txg), (Txg(15), Txg(42)));
+        // Each ring is encoded as it was found.
+        for (name, ring) in [
+            (names::TXG_LOG_TIME_MINUTES, &log.minutes),
+            (names::TXG_LOG_TIME_DAYS, &log.days),
+            (names::TXG_LOG_TIME_MONTHS, &log.months),
+        ] {
+            let value = mos.directory().unwrap().lookup(name.as_bytes()).await.unwrap().unwrap();
+            assert_eq!(value.words().collect::<Vec<_>>(), ring.to_words(), "{name}");
+        }
+    });
 }
 
 /// `zdb -b` prints the space map total as `bp allocated` when nothing is leaked.

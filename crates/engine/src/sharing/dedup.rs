@@ -12,8 +12,8 @@
 //! Tables of feature `fast_dedup` collect changes in a log before the ZAPs. This module starts no log, and
 //! empties an existing one with the first change.
 //!
-//! A missing entry was pruned: its block has one owner. In memory it stands without references, so that it is
-//! looked up once, and is dropped at the end of the pass.
+//! A missing entry was pruned ([`DedupTables::prune`]): its block has one owner. In memory it stands without
+//! references, so that it is looked up once, and is dropped at the end of the pass.
 //!
 //! Only `write` changes ZAPs, so an earlier [`Lookup`] stays valid until then.
 //!
@@ -82,6 +82,8 @@ struct Live {
     value: DdtValue,
     /// The class whose ZAP holds it.
     stored: Option<DdtClass>,
+    /// Its references have changed since it was stored.
+    is_changed: bool,
 }
 
 impl DedupTables {
@@ -116,7 +118,8 @@ impl DedupTables {
                 }
             }
             for (words, item) in ddt.logged().await? {
-                table.live.insert(words, Live { key: item.key, value: item.value, stored: item.class });
+                let live = Live { key: item.key, value: item.value, stored: item.class, is_changed: false };
+                table.live.insert(words, live);
             }
             tables.insert(ddt.checksum_id, table);
         }
@@ -171,7 +174,7 @@ impl DedupTables {
         let mut dvas = [Dva::default(); SPA_DVAS_PER_BP];
         dvas.iter_mut().zip(bp.dvas()).for_each(|(place, dva)| *place = dva);
         let set = DdtPhys { dvas, refcount: 1, phys_birth: bp.physical_birth() };
-        table.find(mos, pool, DdtKey::of(bp)).await?.value.put_set(number, set);
+        table.find(mos, pool, DdtKey::of(bp)).await?.put_set(number, set);
         table.is_changed = true;
         Ok(())
     }
@@ -189,9 +192,28 @@ impl DedupTables {
         let sets = live.value.sets();
         let Some(number) = sets.iter().position(is_of) else { return Ok(false) };
         let set = sets[number];
-        live.value.put_set(number, DdtPhys { refcount: set.refcount.saturating_add_signed(delta), ..set });
+        live.put_set(number, DdtPhys { refcount: set.refcount.saturating_add_signed(delta), ..set });
         table.is_changed = true;
         Ok(true)
+    }
+
+    /// Forgets a block with one reference, whose entry is that old and was just read. The block stays, with
+    /// its owner alone. Returns `false` if the entry has changed meanwhile.
+    pub(crate) fn prune(&mut self, pool: &Pool, found: Found, before_s: u64) -> bool {
+        let Some(table) = self.0.get_mut(&found.checksum_id) else { return false };
+        let is_old = |value: &DdtValue| match value {
+            DdtValue::Flat(flat) => flat.refcount == 1 && flat.class_start_s < before_s,
+            DdtValue::Traditional(_) => false,
+        };
+        let is_unique =
+            matches!(&found.stored, Some((DdtClass::Unique, value)) if is_old(value) && table.flat);
+        if !is_unique || table.lookup(found.key).is_none() {
+            return false;
+        }
+        let live = table.admit(pool, found.key, found.stored);
+        // Without a set, no block is freed when the entry goes.
+        live.value = DdtValue::empty(true, before_s);
+        true
     }
 
     /// Returns blocks without references.
@@ -204,6 +226,13 @@ impl DedupTables {
         }
         self.0.retain(|_, table| table.zaps.iter().any(Option::is_some) || !table.live.is_empty());
         Ok(free)
+    }
+}
+
+impl Live {
+    fn put_set(&mut self, number: usize, set: DdtPhys) {
+        self.value.put_set(number, set);
+        self.is_changed = true;
     }
 }
 
@@ -311,13 +340,13 @@ impl Table {
         self.is_changed = true;
         let Some((class, value)) = stored else {
             let value = DdtValue::empty(self.flat, pool.runtime().unix_time_ns() / 1_000_000_000);
-            return place.insert(Live { key, value, stored: None });
+            return place.insert(Live { key, value, stored: None, is_changed: false });
         };
         let entry = statistics(pool, &key, &value);
         if let Some(bucket) = self.histograms[class as usize].bucket(&entry) {
             *bucket -= &entry;
         }
-        place.insert(Live { key, value, stored: Some(class) })
+        place.insert(Live { key, value, stored: Some(class), is_changed: false })
     }
 
     async fn write(&mut self, mos: &Edit, pool: &Pool, free: &mut Vec<Blkptr>) -> Result<()> {
@@ -335,6 +364,9 @@ impl Table {
                 ZapEdit::new(mos, zap).remove(&words[..]).await?;
             }
             let Some(class) = class else { continue };
+            if let (DdtValue::Flat(flat), true) = (&mut live.value, live.is_changed) {
+                flat.class_start_s = pool.runtime().unix_time_ns() / 1_000_000_000;
+            }
             let entry = statistics(pool, &live.key, &live.value);
             if let Some(bucket) = self.histograms[class as usize].bucket(&entry) {
                 *bucket += &entry;

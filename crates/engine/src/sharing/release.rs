@@ -60,6 +60,11 @@ impl SharedBlocks {
         self.clones.release(mos, pool, bp).await
     }
 
+    /// Forgets a deduplicated block with one reference: see [`DedupTables::prune`].
+    pub(crate) fn prune(&mut self, pool: &Pool, found: dedup::Found, before_s: u64) -> bool {
+        self.deduplicated.prune(pool, found, before_s)
+    }
+
     pub(crate) async fn find_alike(
         &mut self,
         mos: &Edit,

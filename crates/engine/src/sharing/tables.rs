@@ -68,4 +68,25 @@ impl Tables {
         }
         Ok(())
     }
+
+    /// Forgets deduplicated blocks that have one reference since before a time, in seconds since 1970, and
+    /// are unused in this txg so far. Returns their number.
+    ///
+    /// # Errors
+    /// Damage.
+    pub(crate) async fn prune(&self, pool: &Pool, bps: &[Blkptr], before_s: u64) -> Result<u64> {
+        let lookups = {
+            let shared = self.lock().await;
+            bps.iter().filter_map(|bp| shared.lookup(bp)).collect::<Vec<_>>()
+        };
+        let mos = self.mos();
+        let reads = lookups.into_iter().map(|lookup| lookup.read(&mos));
+        let (mut all, mut pruned) = (futures::stream::iter(reads).buffered(LOOKUPS_AT_ONCE), 0);
+        while let Some(found) = all.try_next().await? {
+            if let Some(found) = found {
+                pruned += u64::from(self.lock().await.prune(pool, found, before_s));
+            }
+        }
+        Ok(pruned)
+    }
 }

@@ -50,6 +50,12 @@ pub mod pool {
     pub const ERRORSCRUB: &str = "error_scrub";
     /// Number: last scrubbed txg.
     pub const LAST_SCRUBBED_TXG: &str = "last_scrubbed_txg";
+    /// Words: `rrd_t`, times of txgs less than a day apart.
+    pub const TXG_LOG_TIME_MINUTES: &str = "com.klarasystems:txg_log_time:minutes";
+    /// Words: `rrd_t`, times of txgs a day apart.
+    pub const TXG_LOG_TIME_DAYS: &str = "com.klarasystems:txg_log_time:days";
+    /// Words: `rrd_t`, times of txgs 30 days apart.
+    pub const TXG_LOG_TIME_MONTHS: &str = "com.klarasystems:txg_log_time:months";
     /// Blocks waiting to be freed.
     pub const FREE_BPOBJ: &str = "free_bpobj";
     /// Datasets destroyed in the background (`bptree`).

@@ -8,6 +8,8 @@
 //!
 //! Source: OpenZFS `zfs_znode_os.c` (`zfs_create_fs`, `zfs_create_share_dir`).
 
+mod upgrade;
+
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
@@ -24,6 +26,8 @@ use super::znode::Znodes;
 use super::{Change, FsOptions, FsWriter, ZPL_VERSION_SA};
 use crate::error::Result;
 use crate::filesystem::{CaseSensitivity, Filesystem, MASTER_NODE, MasterNode, Normalization};
+
+pub use upgrade::upgrade_filesystem;
 
 /// The permanent properties of a new file system.
 #[derive(Debug, Clone, Copy)]

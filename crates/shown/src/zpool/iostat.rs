@@ -15,6 +15,7 @@ use cenote_control::text::time_span;
 use cenote_control::zpool::shown::iostat::Counted;
 use serde_json::{Map, Value, json};
 
+use super::scripts::Scripts;
 use super::tree::{Names, Style};
 use crate::json::document;
 use crate::numbers::Numbers;
@@ -23,7 +24,7 @@ use sample::{Line, Sample};
 
 /// Content and form of the output.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Layout {
+pub struct Layout<'a> {
     /// How devices are named.
     pub names: Names,
     /// Each device.
@@ -42,6 +43,8 @@ pub struct Layout {
     pub parsable: bool,
     /// The header once, not for each report.
     pub one_header: bool,
+    /// Columns of scripts.
+    pub scripts: Option<&'a Scripts>,
 }
 
 /// The counters of pools at some moment, or their change between two.
@@ -95,7 +98,7 @@ const WRITES: [IoClass; 2] = [IoClass::SyncWrite, IoClass::AsyncWrite];
 const CELL_CHARS: usize = 5;
 const LEAST_NAME_CHARS: usize = 10;
 
-impl Layout {
+impl Layout<'_> {
     /// The report of these counters, since each pool was opened.
     pub fn report(&self, counted: &[Counted]) -> Report {
         let style = Style { names: self.names, ..Style::default() };
@@ -157,21 +160,24 @@ impl Layout {
         for column in self.groups().iter().flat_map(|(_, columns)| columns.iter()) {
             let _ = write!(out, "  {column:>CELL_CHARS$}");
         }
-        out + "\n" + &self.ruler(width)
+        let more = self.scripts.map_or_else(String::new, Scripts::heading);
+        out + &more + "\n" + &self.ruler(width)
     }
 
     fn ruler(&self, width: usize) -> String {
         let columns = self.groups().iter().map(|(_, columns)| columns.len()).sum();
-        "-".repeat(width) + &format!("  {}", "-".repeat(CELL_CHARS)).repeat(columns) + "\n"
+        let more = self.scripts.map_or_else(String::new, Scripts::dashes);
+        "-".repeat(width) + &format!("  {}", "-".repeat(CELL_CHARS)).repeat(columns) + &more + "\n"
     }
 
     fn row(&self, sample: &Sample, line: &Line, width: usize) -> String {
         let cells = self.cells(sample, line);
+        let more = self.scripts.zip(line.device).map_or_else(String::new, |(all, device)| all.cells(device));
         match self.script {
-            true => format!("{}\t{}\n", line.name, cells.join("\t")),
+            true => format!("{}\t{}{more}\n", line.name, cells.join("\t")),
             false => {
                 let cells: String = cells.iter().map(|cell| format!("  {cell:>CELL_CHARS$}")).collect();
-                format!("{:<width$}{cells}\n", line.shown())
+                format!("{:<width$}{cells}{more}\n", line.shown())
             }
         }
     }
@@ -261,6 +267,11 @@ impl Layout {
                 if self.sizes {
                     entry["read"]["sizes"] = json!(traffic.read.sizes.to_vec());
                     entry["write"]["sizes"] = json!(traffic.write.sizes.to_vec());
+                }
+                if let (Some(scripts), Some(device), Value::Object(entry)) =
+                    (self.scripts, line.device, &mut entry)
+                {
+                    scripts.add_to(entry, device);
                 }
                 entry
             };

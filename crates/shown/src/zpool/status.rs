@@ -12,9 +12,11 @@ use cenote_control::zpool::shown::list::Head;
 use cenote_control::zpool::shown::status::damaged::{Damaged, Of};
 use cenote_control::zpool::shown::status::diagnosis::Reason;
 use cenote_control::zpool::shown::status::{Opened, PoolStatus, Statuses};
+use cenote_format::units::Guid;
 use serde_json::{Map, Value, json};
 
 use super::head::{Keys, head};
+use super::scripts::Scripts;
 use super::tree::Names;
 use super::{tree, vdevs, waiting};
 use crate::json::document;
@@ -23,7 +25,7 @@ use crate::paragraph::paragraph;
 
 /// Content and form of the output.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Layout {
+pub struct Layout<'a> {
     /// Only pools with problems.
     pub unhealthy_pools: bool,
     /// Only devices with problems, and their vdevs.
@@ -44,9 +46,13 @@ pub struct Layout {
     pub numbers: Numbers,
     /// The key of each pool in JSON.
     pub keys: Keys,
+    /// In JSON, all vdevs beside each other.
+    pub flat: bool,
+    /// Columns of scripts.
+    pub scripts: Option<&'a Scripts>,
 }
 
-impl Layout {
+impl Layout<'_> {
     /// As text. `are_named`: the pools were named, not all of them meant. `is_first`: nothing was printed
     /// before.
     pub fn text(&self, Statuses { pools, waiting }: &Statuses, are_named: bool, is_first: bool) -> String {
@@ -97,13 +103,23 @@ impl Layout {
         let mut out = heading(&pool.name, &pool.health, pool.reason.as_ref());
         let Some(opened) = &pool.opened else {
             // Only facts from the labels.
-            return out + "config:\n\n" + &tree::draw(&pool.health, self.style(false), &tree::Notes::new());
+            return out + "config:\n\n" + &self.config(&pool.health, false, tree::Notes::new());
         };
         out += &work::lines(&opened.work, &pool.health.root);
         out += "config:\n\n";
-        out += &tree::draw(&pool.health, self.style(opened.resilvering), &self.notes(opened));
+        out += &self.config(&pool.health, opened.resilvering, self.notes(opened));
         out += &self.known_errors(opened);
         out + &opened.dedup.as_ref().map_or_else(String::new, |it| dedup::paragraph(it, self.numbers))
+    }
+
+    fn config(&self, health: &PoolHealth, resilvering: bool, mut notes: tree::Notes) -> String {
+        let style = self.style(resilvering);
+        let Some(scripts) = self.scripts else { return tree::draw(health, style, &notes) };
+        for (device, _) in devices(health) {
+            let note = notes.entry(device).or_default();
+            *note = scripts.cells(device) + note;
+        }
+        tree::draw_with(health, style, &notes, &scripts.heading())
     }
 
     fn notes(&self, opened: &Opened) -> tree::Notes {
@@ -149,7 +165,7 @@ impl Layout {
         pool.reason.iter().for_each(|reason| add_reason(&mut entry, reason));
         let style = self.style(pool.opened.as_ref().is_some_and(|opened| opened.resilvering));
         let usage = pool.opened.as_ref().map_or(&[][..], |opened| &opened.usage);
-        let report = vdevs::Report { usage, style };
+        let report = vdevs::Report { usage, style, flat: self.flat, scripts: self.scripts };
         let Some(opened) = &pool.opened else {
             entry.extend(report.sections(&pool.health));
             return entry.into();
@@ -163,6 +179,16 @@ impl Layout {
         }
         entry.into()
     }
+}
+
+/// Devices with a path, in the order of the output: the guid and the path of each.
+pub fn devices(health: &PoolHealth) -> Vec<(Guid, &str)> {
+    let mut devices = Vec::new();
+    let tops = health.l2cache.iter().chain(&health.spares);
+    for top in std::iter::once(&health.root).chain(tops) {
+        top.walk(&mut |vdev| devices.extend(vdev.path.as_deref().map(|path| (vdev.guid, path))));
+    }
+    devices
 }
 
 /// `dataset:/path`, or numbers where names are unknown.

@@ -80,6 +80,15 @@ pub fn name_of(root: &VdevStatus, id: VdevId) -> String {
 /// Notes printed after the lines of single devices.
 pub type Notes = BTreeMap<Guid, String>;
 
+/// Draws the tree, each line indented by a tab; `more` goes behind the heading.
+pub fn draw_with(health: &PoolHealth, style: Style, notes: &Notes, more: &str) -> String {
+    let drawn = draw(health, style, notes);
+    match drawn.split_once('\n') {
+        Some((heading, rest)) if style.counters => format!("{heading}{more}\n{rest}"),
+        _ => drawn,
+    }
+}
+
 /// Draws the tree, each line indented by a tab.
 pub fn draw(health: &PoolHealth, style: Style, notes: &Notes) -> String {
     let mut tree = Tree { style, notes, width: 10, out: String::new() };

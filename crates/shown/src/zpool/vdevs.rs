@@ -7,6 +7,7 @@ use cenote_control::zpool::shown::status::Space;
 use cenote_format::units::VdevId;
 use serde_json::{Map, Value, json};
 
+use super::scripts::Scripts;
 use super::tree::{HEADED_CLASSES, Style, name};
 use crate::numbers::Numbers;
 
@@ -16,48 +17,84 @@ pub struct Report<'a> {
     pub usage: &'a [Space],
     /// How vdevs are named, and numbers printed.
     pub style: Style,
+    /// All vdevs beside each other, each with the name of its parent.
+    pub flat: bool,
+    /// Columns of scripts.
+    pub scripts: Option<&'a Scripts>,
 }
 
 impl Report<'_> {
-    /// `vdevs` with the tree, and a section for each class, cache devices and spares, if present.
+    /// `vdevs` with the tree, and a section for each class, cache devices and spares, if present; or all in
+    /// `vdevs`.
     pub fn sections(&self, health: &PoolHealth) -> Map<String, Value> {
         let mut sections = Map::new();
-        let root = self.vdev(&health.root, VdevClass::Normal.name(), 0);
-        sections.insert("vdevs".into(), json!({ health.root.name.clone(): root }));
+        let mut all = Map::new();
+        self.put(&mut all, &health.root, VdevClass::Normal.name(), 0, None);
+        let mut section = |heading: &str, mut some: Map<String, Value>| match self.flat {
+            true => all.append(&mut some),
+            false if some.is_empty() => {}
+            false => _ = sections.insert(heading.into(), some.into()),
+        };
         for (class, heading) in HEADED_CLASSES {
             let tops = health.root.children.iter().filter(|top| top.class == class);
-            self.add(&mut sections, heading, tops.map(|top| (top, self.vdev(top, class.name(), 1))));
+            section(heading, self.of(tops, class.name(), 1));
         }
-        self.add(
-            &mut sections,
-            "l2cache",
-            health.l2cache.iter().map(|vdev| (vdev, self.vdev(vdev, "l2cache", 2))),
-        );
+        section("l2cache", self.of(health.l2cache.iter(), "l2cache", 2));
         let spare = |vdev: &VdevStatus| {
-            let mut entry = identity(vdev, &name(vdev, self.style), "spare", self.style.numbers);
+            let name = name(vdev, self.style);
+            let mut entry = identity(vdev, &name, "spare", self.style.numbers);
             entry.insert("state".into(), json!(vdev.shown_state(true)));
-            entry.into()
+            if let Some(scripts) = self.scripts {
+                scripts.add_to(&mut entry, vdev.guid);
+            }
+            (name, entry.into())
         };
-        self.add(&mut sections, "spares", health.spares.iter().map(|vdev| (vdev, spare(vdev))));
+        section("spares", health.spares.iter().filter(|vdev| is_told(vdev)).map(spare).collect());
+        sections.insert("vdevs".into(), all.into());
         sections
     }
 
-    fn add<'v>(
+    fn of<'v>(
         &self,
-        sections: &mut Map<String, Value>,
-        heading: &str,
-        vdevs: impl Iterator<Item = (&'v VdevStatus, Value)>,
-    ) {
-        let entries: Map<String, Value> = vdevs
-            .filter(|(vdev, _)| is_told(vdev))
-            .map(|(vdev, entry)| (name(vdev, self.style), entry))
-            .collect();
-        if !entries.is_empty() {
-            sections.insert(heading.into(), entries.into());
-        }
+        vdevs: impl Iterator<Item = &'v VdevStatus>,
+        class: &str,
+        depth: u32,
+    ) -> Map<String, Value> {
+        let mut some = Map::new();
+        vdevs.filter(|vdev| is_told(vdev)).for_each(|vdev| self.put(&mut some, vdev, class, depth, None));
+        some
     }
 
-    fn vdev(&self, vdev: &VdevStatus, class: &str, depth: u32) -> Value {
+    /// Adds a vdev with those below it. If flat, these are also added beside it, as OpenZFS does.
+    fn put(
+        &self,
+        item: &mut Map<String, Value>,
+        vdev: &VdevStatus,
+        class: &str,
+        depth: u32,
+        parent: Option<&str>,
+    ) {
+        let own = if depth == 0 { vdev.name.clone() } else { name(vdev, self.style) };
+        let mut entry = self.entry(vdev, class, depth);
+        if let Some(parent) = parent.filter(|_| self.flat) {
+            entry.insert("parent".into(), json!(parent));
+        }
+        let mut below = Map::new();
+        let is_normal = |child: &&VdevStatus| depth > 0 || child.class == VdevClass::Normal;
+        for child in vdev.children.iter().filter(is_normal).filter(|child| is_told(child)) {
+            if self.flat {
+                self.put(item, child, class, depth + 1, Some(&own));
+            }
+            self.put(&mut below, child, class, depth + 1, Some(&own));
+        }
+        if !below.is_empty() {
+            entry.insert("vdevs".into(), below.into());
+        }
+        item.insert(own, entry.into());
+    }
+
+    /// A vdev without those below it.
+    fn entry(&self, vdev: &VdevStatus, class: &str, depth: u32) -> Map<String, Value> {
         let mut entry = identity(vdev, &name(vdev, self.style), class, self.style.numbers);
         // Zero values are omitted.
         let space = self.space(vdev, depth).into_iter().chain([("phys_space", vdev.size_bytes.unwrap_or(0))]);
@@ -76,14 +113,10 @@ impl Report<'_> {
         if let Some(trouble) = &vdev.trouble {
             entry.insert("aux".into(), json!(trouble.to_string()));
         }
-        let is_normal = |child: &&VdevStatus| depth > 0 || child.class == VdevClass::Normal;
-        let children = vdev.children.iter().filter(is_normal).filter(|child| is_told(child));
-        let children: Map<String, Value> =
-            children.map(|child| (name(child, self.style), self.vdev(child, class, depth + 1))).collect();
-        if !children.is_empty() {
-            entry.insert("vdevs".into(), children.into());
+        if let Some(scripts) = self.scripts {
+            scripts.add_to(&mut entry, vdev.guid);
         }
-        entry.into()
+        entry
     }
 
     /// The space of a top-level vdev; for the root, of all vdevs that hold data.

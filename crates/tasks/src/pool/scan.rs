@@ -78,8 +78,18 @@ pub struct Scanned {
 /// A scan is running.
 #[boxed]
 pub async fn start_scrub(engine: &Engine, after: Txg) -> Result<()> {
+    start_scrub_between(engine, after, None).await
+}
+
+/// The same, of blocks born up to another txg; `None`: the present.
+///
+/// # Errors
+/// A scan is running.
+#[boxed]
+pub async fn start_scrub_between(engine: &Engine, after: Txg, upto: Option<Txg>) -> Result<()> {
     validate(engine, None).await?;
-    order(engine, move |context| Box::pin(async move { state::start_scrub(context, after).await })).await
+    order(engine, move |context| Box::pin(async move { state::start_scrub(context, after, upto).await }))
+        .await
 }
 
 /// Starts a scrub of the blocks in the error log, or resumes a paused one, for [`run_scan`]. Returns `false`

@@ -19,7 +19,7 @@ const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 512..=16 << 20;
 /// Properties that are changed elsewhere, and how.
 const SET_ELSEWHERE: [(&str, &str); 3] = [
     ("volsize", "resize the volume itself"),
-    ("version", "upgrade the file system itself"),
+    ("version", "upgrade the file system with `zfs upgrade`"),
     ("mlslabel", "mlslabels are unsupported"),
 ];
 

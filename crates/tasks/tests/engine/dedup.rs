@@ -9,6 +9,7 @@ use cenote_format::units::ObjectId;
 use cenote_object::NewObject;
 use cenote_pool::VdevKind;
 use cenote_runtime::Runtime;
+use cenote_tasks::{Prune, prune_dedup};
 
 use crate::common::{POOL, assert_zdb_is_content, create_with, destroy, reopen, reopen_to_write};
 
@@ -76,4 +77,68 @@ fn alike_blocks_are_stored_once_until_their_last_owner_goes() {
             assert_zdb_is_content(folder.path(), name);
         });
     }
+}
+
+/// Entries of the tables, and space that deduplication saves.
+async fn entries(engine: &Engine) -> (u64, u64) {
+    let summary = engine.mos().await.unwrap().dedup_summary().await.unwrap();
+    (summary.blocks, summary.saved_bytes())
+}
+
+#[test]
+fn old_blocks_of_one_owner_leave_the_table_and_are_freed_with_their_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let rt = Runtime::real(Some(2));
+    rt.block_on(async {
+        let features = SPA_FEATURES[..FEATURES_OF_2_3].iter().collect();
+        let engine = create_with(&rt, folder.path(), &(VdevKind::Disk, 0, 1), features).await;
+        assert_eq!(prune_dedup(&engine, Prune::Percent(100)).await.unwrap(), 0, "there is no table");
+        cenote_tasks::set_property(&engine, POOL, "dedup", Value::Number(1)).await.unwrap();
+        let first = write_object(&engine).await;
+        engine.sync_all().await.unwrap();
+        let refused = prune_dedup(&engine, Prune::OlderThan(u64::MAX)).await.unwrap_err().to_string();
+        assert!(refused.contains("invalid argument"), "{refused}");
+        assert_eq!(prune_dedup(&engine, Prune::OlderThan(3600)).await.unwrap(), 0, "nothing is that old");
+        // An entry is older than the second in which it is taken out.
+        rt.sleep(std::time::Duration::from_millis(1100)).await;
+        assert_eq!(prune_dedup(&engine, Prune::Percent(100)).await.unwrap(), BLOCKS as u64);
+        assert_eq!(entries(&engine).await, (0, 0));
+        // Equal blocks are stored anew; of two owners, they are not taken out.
+        let second = write_object(&engine).await;
+        let third = write_object(&engine).await;
+        engine.sync_all().await.unwrap();
+        let (blocks, saved) = entries(&engine).await;
+        assert!(blocks == BLOCKS as u64 && saved >= (BLOCKS * BLOCK_BYTES) as u64);
+        rt.sleep(std::time::Duration::from_millis(1100)).await;
+        assert_eq!(prune_dedup(&engine, Prune::Percent(100)).await.unwrap(), 0);
+        drop(engine);
+        assert_zdb_is_content(folder.path(), "pruned");
+
+        let engine = reopen_to_write(&rt, folder.path()).await;
+        let used = async || engine.mos().await.unwrap().usage().await.unwrap()[0].allocated_bytes;
+        let before = used().await;
+        destroy(&engine, first).await;
+        engine.force_sync().await.unwrap();
+        engine.force_sync().await.unwrap();
+        assert!(used().await + (BLOCKS * BLOCK_BYTES) as u64 <= before + (64 << 10), "they are free");
+        let objset = engine.mos().await.unwrap().dataset(POOL).await.unwrap().objset().await.unwrap();
+        for object in [second, third] {
+            let left = objset.object(object).await.unwrap().read(0, BLOCKS * BLOCK_BYTES).await.unwrap();
+            assert!(left == content());
+        }
+        drop((objset, engine));
+        assert_zdb_is_content(folder.path(), "pruned, and the owner is gone");
+    });
+}
+
+#[test]
+fn tables_without_ages_are_not_pruned() {
+    let folder = tempfile::tempdir().unwrap();
+    let rt = Runtime::real(Some(2));
+    rt.block_on(async {
+        let features = SPA_FEATURES[..FEATURES_OF_2_3].iter().filter(|one| one.name != "fast_dedup");
+        let engine = create_with(&rt, folder.path(), &(VdevKind::Disk, 0, 1), features.collect()).await;
+        let refused = prune_dedup(&engine, Prune::Percent(100)).await.unwrap_err().to_string();
+        assert!(refused.contains("unsupported version or feature"), "{refused}");
+    });
 }

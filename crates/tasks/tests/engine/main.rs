@@ -19,5 +19,6 @@ mod removal;
 mod space_log;
 mod space_maps;
 mod taking;
+mod txg_times;
 mod txgs;
 mod vdev_tree;

@@ -156,8 +156,15 @@ fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
                 block_bytes: None,
                 sparse: true,
             });
-            let settings = Vec::new();
-            run(stage, tree::create::Create { name, volume, settings, parents: false, dry_run: false })
+            let create = tree::create::Create {
+                name,
+                volume,
+                settings: Vec::new(),
+                parents: false,
+                dry_run: false,
+                no_mount: false,
+            };
+            run(stage, create)
         }
         Action::Destroy { dataset } => destroy(stage, name(&dataset)),
         Action::DestroySnapshot { dataset, name } => destroy(stage, at(&dataset, &name)),
@@ -170,8 +177,15 @@ fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
             run(stage, points::rollback::Rollback { snapshot, recursive: false, with_clones: false })
         }
         Action::Clone { dataset, snapshot, name } => {
-            let (snapshot, settings) = (at(&dataset, &snapshot), Vec::new());
-            run(stage, tree::clone::Clone { snapshot, name, parents: false, recursive: false, settings })
+            let clone = tree::clone::Clone {
+                snapshot: at(&dataset, &snapshot),
+                name,
+                parents: false,
+                recursive: false,
+                settings: Vec::new(),
+                no_mount: false,
+            };
+            run(stage, clone)
         }
         Action::Promote { dataset } => run(stage, tree::promote::Promote { clone: name(&dataset) }),
         Action::RenameDataset { dataset, name: to } => {
@@ -199,8 +213,8 @@ fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
             let pools = vec![POOL.to_owned()];
             match &*verb {
                 "scrub" => {
-                    let order = zpool::activity::scrub::Order::Start;
-                    run(stage, zpool::activity::scrub::Scrub { pools, order, wait: false })
+                    let (order, dates) = Default::default();
+                    run(stage, zpool::activity::scrub::Scrub { pools, order, dates, wait: false })
                 }
                 _ => run(stage, zpool::whole::sync::Sync { pools }),
             }

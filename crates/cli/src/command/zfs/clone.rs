@@ -22,7 +22,7 @@ pub struct Clone {
     /// Include snapshots of the same name in all descendants
     #[arg(short = 'r')]
     pub recursive: bool,
-    /// Accepted for compatibility and ignored: the daemon mounts new file systems
+    /// Leave the clones unmounted; new parents are mounted
     #[arg(short = 'u')]
     pub no_mount: bool,
     /// Property to set; repeatable
@@ -37,10 +37,10 @@ pub struct Clone {
 impl Clone {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let Clone { parents, recursive, options, snapshot, name, no_mount: _ } = self;
+        let Clone { parents, recursive, options, snapshot, name, no_mount } = self;
         let refused = |why| CliError::Refused(format!("cannot create '{name}': {why}"));
         let settings = Setting::parse_all(&options).map_err(refused)?;
-        let request = Request { snapshot, name, parents, recursive, settings };
+        let request = Request { snapshot, name, parents, recursive, settings, no_mount };
         Ok(session.control().run(request).await?.outcome)
     }
 }

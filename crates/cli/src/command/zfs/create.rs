@@ -33,7 +33,7 @@ pub struct Create {
     /// Block size of the volume, like volblocksize
     #[arg(short = 'b', value_name = "SIZE", requires = "volume")]
     pub block: Option<String>,
-    /// Accepted for compatibility and ignored: the daemon mounts new file systems
+    /// Leave the file system unmounted; new parents are mounted
     #[arg(short = 'u', conflicts_with = "volume")]
     pub no_mount: bool,
     /// Create nothing; with -v or -P, report the new dataset
@@ -72,6 +72,7 @@ impl Create {
             settings: Setting::parse_all(&self.options).map_err(refused)?,
             parents: self.parents,
             dry_run: self.dry_run,
+            no_mount: self.no_mount,
         })
     }
 

@@ -42,8 +42,13 @@ pub struct Tagged {
 /// `zfs bookmark`
 #[derive(Debug, Args)]
 #[command(after_help = "Either name may omit the dataset.\n\n\
+    With -r, snapshots of the same name in the datasets below are bookmarked, too, all in one txg; datasets \
+    without one are left out.\n\n\
     Example: cenote zfs bookmark tank/home@monday '#monday'")]
 pub struct Bookmark {
+    /// Include the datasets below
+    #[arg(short = 'r')]
+    pub recursive: bool,
     /// Snapshot, or an existing bookmark
     pub source: String,
     /// New bookmark, DATASET#NAME
@@ -102,7 +107,7 @@ impl Bookmark {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let (source, bookmark) = self.full_names().map_err(CliError::Usage)?;
-        let request = points::bookmark::Bookmark { source, bookmark };
+        let request = points::bookmark::Bookmark { source, bookmark, recursive: self.recursive };
         Ok(session.control().run(request).await?.outcome)
     }
 

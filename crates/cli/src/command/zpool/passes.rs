@@ -31,8 +31,12 @@ pub struct Initialize {
     /// Wait for the end, as without a daemon
     #[arg(short = 'w', long = "wait")]
     pub wait: bool,
+    /// All pools
+    #[arg(short = 'a', long = "all")]
+    pub all: bool,
     /// The pool
-    pub pool: String,
+    #[arg(required_unless_present = "all")]
+    pub pool: Option<String>,
     /// Devices: path, last path component or guid [default: all]
     #[arg(value_name = "DEVICE")]
     pub devices: Vec<String>,
@@ -64,8 +68,12 @@ pub struct Trim {
     /// Wait for the end, as without a daemon
     #[arg(short = 'w', long = "wait")]
     pub wait: bool,
+    /// All pools
+    #[arg(short = 'a', long = "all")]
+    pub all: bool,
     /// The pool
-    pub pool: String,
+    #[arg(required_unless_present = "all")]
+    pub pool: Option<String>,
     /// Devices: path, last path component or guid [default: all]
     #[arg(value_name = "DEVICE")]
     pub devices: Vec<String>,
@@ -80,7 +88,10 @@ impl Initialize {
             () if self.uninit => initialize::Order::Forget,
             () => initialize::Order::Start,
         };
-        let Initialize { pool, devices, wait, .. } = self;
+        let Initialize { all, pool, devices, wait, .. } = self;
+        if all && pool.is_some() {
+            return Err(CliError::Usage("-a cannot be combined with individual pools or vdevs".into()));
+        }
         let request = initialize::Initialize { pool, devices, order, wait };
         Ok(session.control().run(request).await?.outcome)
     }
@@ -104,7 +115,10 @@ impl Trim {
             () if self.suspend => trim::Order::Suspend,
             () => trim::Order::Start,
         };
-        let Trim { pool, devices, wait, .. } = self;
+        let Trim { all, pool, devices, wait, .. } = self;
+        if all && pool.is_some() {
+            return Err(CliError::Usage("-a cannot be combined with individual zpools or vdevs".into()));
+        }
         let request = trim::Trim { pool, devices, order, rate_bytes, wait };
         Ok(session.control().run(request).await?.outcome)
     }

@@ -1,7 +1,8 @@
 //! Command lines of `zpool scrub`, `zpool resilver`.
 
+use cenote_control::text::parse_date;
 use cenote_control::zpool::activity::resilver;
-use cenote_control::zpool::activity::scrub::{self, Order};
+use cenote_control::zpool::activity::scrub::{self, Dates, Order};
 use clap::Args;
 
 use crate::outcome::{CliError, Outcome};
@@ -15,8 +16,14 @@ use crate::session::Session;
     daemon, with the same command, or in OpenZFS at import.\n\n\
     -e reads only blocks listed by `cenote zpool status -v`; those that are whole again or freed leave the \
     list. If paused, `zpool scrub -e` resumes. Needs the feature head_errlog.\n\n\
+    -S and -E verify blocks by the dates of their births. DATE is YYYY-MM-DD or 'YYYY-MM-DD HH:MM', in \
+    UTC; -E includes that day or minute. The pool notes the txg of every tenth minute, for about two days, \
+    then of each day and month; the scrub begins and ends at the nearest noted txgs outside the range.\n\n\
     Exit status: 3 if blocks could not be repaired (without a daemon, or with -w).\n\n\
-    Example: cenote zpool scrub tank")]
+    Examples:\n  \
+    cenote zpool scrub tank\n  \
+    cenote zpool scrub -a -w\n  \
+    cenote zpool scrub -S 2026-11-01 -E '2026-11-21 12:00' tank")]
 pub struct Scrub {
     /// Pause; `zpool scrub` resumes
     #[arg(short = 'p', conflicts_with_all = ["stop", "wait"])]
@@ -33,8 +40,17 @@ pub struct Scrub {
     /// Only blocks in the error log
     #[arg(short = 'e', conflicts_with_all = ["pause", "stop"])]
     pub errors: bool,
+    /// Only blocks born at this date or later
+    #[arg(short = 'S', value_name = "DATE")]
+    pub from: Option<String>,
+    /// Only blocks born at this date or before
+    #[arg(short = 'E', value_name = "DATE")]
+    pub until: Option<String>,
+    /// All pools
+    #[arg(short = 'a')]
+    pub all: bool,
     /// Pools
-    #[arg(required = true)]
+    #[arg(required_unless_present = "all")]
     pub pools: Vec<String>,
 }
 
@@ -52,6 +68,11 @@ pub struct Resilver {
     pub pools: Vec<String>,
 }
 
+/// A date's start and length.
+fn seconds(typed: &str) -> Result<(u64, u64), CliError> {
+    parse_date(typed).ok_or_else(|| CliError::Usage("Failed to parse the date.".into()))
+}
+
 impl Scrub {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
@@ -62,7 +83,12 @@ impl Scrub {
             () if self.since_last => Order::StartSinceLast,
             () => Order::Start,
         };
-        let request = scrub::Scrub { pools: self.pools, order, wait: self.wait };
+        let from = self.from.as_deref().map(seconds).transpose()?;
+        let until = self.until.as_deref().map(seconds).transpose()?;
+        let dates =
+            Dates { from_s: from.map(|(start, _)| start), until_s: until.map(|(start, long)| start + long) };
+        dates.check(order)?;
+        let request = scrub::Scrub { pools: self.pools, order, dates, wait: self.wait };
         Ok(session.control().run(request).await?.outcome)
     }
 }

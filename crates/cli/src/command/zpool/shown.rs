@@ -6,4 +6,5 @@ pub(super) mod history;
 pub mod iostat;
 pub(super) mod list;
 pub mod repeat;
+mod scripts;
 pub(super) mod status;

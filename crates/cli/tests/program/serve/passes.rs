@@ -61,6 +61,72 @@ fn a_pass_rests_while_its_device_is_offline() {
 }
 
 #[test]
+fn one_command_orders_work_in_all_pools() {
+    let bench = Bench::new(&["a", "b"]);
+    let verbs = ["scrub -a", "trim --all", "initialize -a -w"];
+    verbs.iter().for_each(|verb| assert_eq!(bench.done(&format!("zpool {verb}")), "", "no pool is imported"));
+    bench.done("zpool create -m none tank a");
+    bench.done("zpool create -m none other b");
+    for (verb, shown, wanted) in [
+        ("scrub -a -w", "", "scrub repaired 0B"),
+        ("initialize --all -w", "-i ", "(100% initialized, completed at"),
+        ("trim -a -w", "-t ", "(100% trimmed, completed at"),
+    ] {
+        bench.done(&format!("zpool {verb}"));
+        for pool in ["tank", "other"] {
+            let status = bench.done(&format!("zpool status {shown}{pool}"));
+            assert!(status.contains(wanted), "{verb}: {status}");
+        }
+    }
+    let refused = bench.fails("zpool trim -a tank");
+    assert!(refused.contains("-a cannot be combined with individual zpools or vdevs"), "{refused}");
+    // A pool that refuses does not stop the others.
+    bench.done("tunable zfs_scan_suspend_progress=1");
+    bench.done("zpool scrub tank");
+    assert!(bench.fails("zpool scrub -a").contains("cannot scrub tank: currently scrubbing"));
+    bench.until("zpool status other", |status| status.contains("scrub in progress"));
+    bench.done("zpool scrub -a -s");
+    for pool in ["tank", "other"] {
+        assert!(bench.done(&format!("zpool status {pool}")).contains("scrub canceled"));
+    }
+}
+
+/// The txgs of the last scrub.
+fn scrubbed(bench: &Bench) -> (u64, u64) {
+    let history = bench.done("zpool history -i tank");
+    let setup = history.lines().rfind(|line| line.contains("scan setup func=1")).unwrap();
+    let number =
+        |key: &str| setup.split(' ').find_map(|word| word.strip_prefix(key)).unwrap().parse().unwrap();
+    (number("mintxg="), number("maxtxg="))
+}
+
+#[test]
+fn a_scrub_of_dates_verifies_the_txgs_noted_around_them() {
+    let bench = Bench::new(&["a"]);
+    for tunable in ["spa_note_txg_time", "spa_flush_txg_time"] {
+        bench.done(&format!("tunable {tunable}=0"));
+    }
+    bench.done("zpool create -m none tank a");
+    bench.fill(1);
+    bench.done("zpool sync tank");
+    let scrub = |dates: &[&str]| {
+        let output = bench.run(&[&["zpool", "scrub", "-w"], dates, &["tank"]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        scrubbed(&bench)
+    };
+    let (all, whole) = scrub(&[]);
+    assert_eq!(all, 0);
+    let (first, last) = scrub(&["-E", "2000-01-01"]);
+    assert!(first == 0 && last < whole, "up to the first noted txg: {last}");
+    let (first, last) = scrub(&["-S", "2100-01-01 12:00"]);
+    assert!(first > whole && last > first, "after the last noted txg: {first}");
+    assert_eq!(bench.done("zpool get -Hp -o value last_scrubbed_txg tank").trim(), last.to_string());
+    let (first, _) = scrub(&["-S", "2000-01-01", "-E", "2100-01-01"]);
+    assert_eq!(first, 0, "nothing is that old");
+    assert!(bench.done("zpool status tank").contains("scrub repaired 0B"));
+}
+
+#[test]
 fn a_wait_for_a_scrub_lasts_while_the_scrub_stands_still() {
     let bench = Bench::new(&["a"]);
     bench.done("zpool create -m none tank a");

@@ -294,3 +294,52 @@ fn properties_of_an_open_pool_are_those_that_were_set() {
     assert_eq!(bench.done("zpool get -H -o value,source comment tank"), "-\tdefault\n");
     assert!(bench.fails("zpool set bootfs=tank/v tank").contains("must be a file system"));
 }
+
+#[test]
+fn new_file_systems_stay_unmounted_if_wanted_and_are_upgraded_while_mounted() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    bench.done(&format!("zpool create -m {} tank a", bench.text("mnt")));
+    bench.done("zfs create -u tank/still");
+    bench.done("zfs create -p -u tank/above/still");
+    fs::write(bench.path("mnt/file"), "x").unwrap();
+    bench.done("zfs snapshot tank@s");
+    bench.done("zfs clone -u tank@s tank/clone");
+    bench.done("zfs clone tank@s tank/mounted");
+    // Later commands leave them alone.
+    bench.done("zfs set atime=off tank");
+    let mounted = |name: &str| bench.get("mounted", name);
+    for (name, wanted) in [
+        ("tank/still", "no"),
+        ("tank/above", "yes"),
+        ("tank/above/still", "no"),
+        ("tank/clone", "no"),
+        ("tank/mounted", "yes"),
+    ] {
+        assert_eq!(mounted(name), wanted, "{name}");
+    }
+    bench.done("zfs mount tank/still");
+    assert_eq!(mounted("tank/still"), "yes");
+
+    bench.done("zfs create -o version=4 tank/old");
+    bench.done("zfs create tank/old/below");
+    let (old, new) = (bench.path("mnt/old/file"), bench.path("mnt/old/new"));
+    fs::write(&old, "old").unwrap();
+    let held = File::open(&old).unwrap();
+    let busy = bench.fails("zfs upgrade tank/old");
+    assert!(busy.contains("cannot set property for 'tank/old'") && busy.contains("busy"), "{busy}");
+    assert_eq!(bench.get("version", "tank/old"), "4");
+    drop(held);
+    assert_eq!(bench.done("zfs upgrade tank/old"), "1 filesystems upgraded\n");
+    assert_eq!((bench.get("version", "tank/old"), mounted("tank/old/below")), ("5".into(), "yes".into()));
+    assert_eq!(fs::read_to_string(&old).unwrap(), "old");
+    fs::write(&new, "new").unwrap();
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o640)).unwrap();
+    bench.done("zfs unmount tank/old/below");
+    bench.done("zfs unmount tank/old");
+    bench.done("zfs mount tank/old");
+    assert_eq!(fs::metadata(&old).unwrap().mode() & 0o777, 0o640);
+    assert_eq!(fs::read_to_string(&new).unwrap(), "new");
+}

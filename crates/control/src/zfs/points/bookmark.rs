@@ -1,5 +1,7 @@
 //! `zfs bookmark`: keeps a snapshot's point in time, so that the snapshot can be destroyed.
 
+use cenote_dataset::Mos;
+use cenote_object::DatasetError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +19,9 @@ pub struct Bookmark {
     pub source: String,
     /// New bookmark, `DATASET#NAME`.
     pub bookmark: String,
+    /// Also bookmark the snapshots of the same name in all datasets below; those without one are left out.
+    #[serde(default)]
+    pub recursive: bool,
 }
 
 impl Verb for Bookmark {
@@ -28,22 +33,54 @@ impl Verb for Bookmark {
     async fn permissions(&self, session: &Session) -> Result<Permissions, ControlError> {
         let mut permissions = Permissions::to(format!("create bookmark '{}'", self.bookmark));
         let mos = session.pool_to_ask(&self.bookmark).await?;
-        permissions.need(&dataset(&mos, head_of(&self.bookmark)).await?, &["bookmark"]);
+        for (_, bookmark) in self.marks(&mos).await? {
+            permissions.need(&dataset(&mos, head_of(&bookmark)).await?, &["bookmark"]);
+        }
         Ok(permissions)
     }
 
     /// # Errors
     /// The source is missing; the bookmark exists, or belongs to another dataset.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
-        let Bookmark { source, bookmark } = &self;
+        let Bookmark { source, bookmark, .. } = &self;
         if pool_of(source) != pool_of(bookmark) {
             let why = "bookmark is in a different pool";
             return Err(ControlError::Refused(format!("cannot create bookmark '{bookmark}': {why}")));
         }
         let made = session.change_pool(pool_of(bookmark), async |engine| {
-            let made = cenote_tasks::bookmark(engine, source, bookmark).await;
-            made.map_err(cannot(format!("create bookmark '{bookmark}'")))
+            let marks = self.marks(&engine.mos().await?).await?;
+            cenote_tasks::bookmark_all(engine, marks).await.map_err(|error| match &error {
+                DatasetError::DatasetExists { name } => {
+                    cannot(format!("create bookmark '{name}'"))(error.clone())
+                }
+                _ => cannot(format!("create bookmark '{bookmark}'"))(error),
+            })
         });
         Ok(made.await?.into())
+    }
+}
+
+impl Bookmark {
+    /// Sources and bookmarks.
+    async fn marks(&self, mos: &Mos) -> Result<Vec<(String, String)>, ControlError> {
+        if !self.recursive {
+            return Ok(vec![(self.source.clone(), self.bookmark.clone())]);
+        }
+        let (Some((path, snapshot)), Some((_, mark))) =
+            (self.source.split_once('@'), self.bookmark.split_once('#'))
+        else {
+            let why = "recursive bookmarks (-r) can only be created from a snapshot source";
+            return Err(ControlError::Usage(why.into()));
+        };
+        // The source itself must exist.
+        dataset(mos, &self.source).await?;
+        let (mut marks, mut pending) = (Vec::new(), vec![dataset(mos, path).await?]);
+        while let Some(head) = pending.pop() {
+            if let Some(source) = head.snapshot(snapshot).await? {
+                marks.push((source.name().to_owned(), format!("{}#{mark}", head.name())));
+            }
+            pending.extend(head.children().await?.into_iter().rev());
+        }
+        Ok(marks)
     }
 }

@@ -10,7 +10,7 @@ use super::above::create_ancestors;
 use crate::error::ControlError;
 use crate::permissions::Permissions;
 use crate::refusal::cannot;
-use crate::session::{Session, dataset, pool_of};
+use crate::session::{NewDatasets, Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::properties::quota::{check_has_owners, limit_owner};
 use crate::zfs::properties::settings::{self, Setting};
@@ -33,6 +33,9 @@ pub struct Clone {
     /// Properties of the new datasets.
     #[serde(default)]
     pub settings: Vec<Setting>,
+    /// Leave the clones unmounted; new parents are mounted.
+    #[serde(default)]
+    pub no_mount: bool,
 }
 
 impl Verb for Clone {
@@ -58,7 +61,11 @@ impl Verb for Clone {
         if pool_of(&self.snapshot) != pool_of(&self.name) {
             return Err(ControlError::Refused(format!("cannot {what}: source and target pools differ")));
         }
-        let cloned = session.change_pool(pool_of(&self.name), async |engine| {
+        let new = match self.no_mount {
+            true => NewDatasets::StayBelow(&self.name),
+            false => NewDatasets::AreMounted,
+        };
+        let cloned = session.change_pool_with(pool_of(&self.name), new, async |engine| {
             let mos = engine.mos().await?;
             let mut settings = self.stored(&mos).await?;
             let quotas = settings::take_quotas(&mut settings);

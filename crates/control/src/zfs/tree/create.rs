@@ -11,7 +11,7 @@ use super::fill;
 use crate::error::{ControlError, Outcome};
 use crate::permissions::Permissions;
 use crate::refusal::cannot;
-use crate::session::{Session, pool_of};
+use crate::session::{NewDatasets, Session, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::properties::settings::{self, Setting};
 use crate::zfs::properties::volume_size::{self, DEFAULT_BLOCK_BYTES};
@@ -33,6 +33,9 @@ pub struct Create {
     /// Report only; create nothing.
     #[serde(default)]
     pub dry_run: bool,
+    /// Leave the file system unmounted; new parents are mounted.
+    #[serde(default)]
+    pub no_mount: bool,
 }
 
 /// A volume to create.
@@ -111,7 +114,11 @@ impl Verb for Create {
                     }
                     Ok(())
                 };
-                session.change_pool(pool, work).await?
+                let new = match self.no_mount {
+                    true => NewDatasets::StayBelow(&self.name),
+                    false => NewDatasets::AreMounted,
+                };
+                session.change_pool_with(pool, new, work).await?
             }
         };
         let settings = settings.into_iter().map(|(property, value)| Stored { property, value });

@@ -10,7 +10,7 @@ use cenote_format::units::Guid;
 use cenote_pool::{Pass, VdevConfig};
 use cenote_tasks::{PassOrder, is_passing, order_pass, run_passes};
 
-use super::LOOK_INTERVAL;
+use super::{LOOK_INTERVAL, named_or_all};
 use crate::caller::Progress;
 use crate::error::{ControlError, Outcome};
 use crate::refusal::cannot;
@@ -30,8 +30,35 @@ pub struct Ordered {
 }
 
 impl Ordered {
-    /// Orders the pass for some devices of a pool, or for all.
+    /// Orders the pass for some devices of a pool, or for all of it; without a pool, for all pools.
+    ///
+    /// # Errors
+    /// Of one pool; those of several are reported.
     pub async fn run(
+        &self,
+        session: &Session,
+        pool: Option<&str>,
+        devices: &[String],
+    ) -> Result<Outcome, ControlError> {
+        if let Some(pool) = pool {
+            return self.run_in(session, pool, devices).await;
+        }
+        if !devices.is_empty() {
+            let why = "-a cannot be combined with individual pools or vdevs";
+            return Err(ControlError::Usage(why.into()));
+        }
+        let (pools, mut outcome) = named_or_all(session, &[], self.verb).await?;
+        for pool in pools {
+            outcome = outcome.and(match self.run_in(session, &pool, &[]).await {
+                Err(error @ ControlError::Stopped(_)) => return Err(error),
+                Err(error) => session.caller().tell(&pool, &error),
+                Ok(done) => done,
+            });
+        }
+        Ok(outcome)
+    }
+
+    async fn run_in(
         &self,
         session: &Session,
         pool: &str,

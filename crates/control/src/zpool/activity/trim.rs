@@ -13,8 +13,9 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 /// Discard free space on devices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Trim {
-    /// Pool.
-    pub pool: String,
+    /// Pool; none: all.
+    #[serde(default)]
+    pub pool: Option<String>,
     /// Devices: path, last path component, or guid; empty: all.
     #[serde(default)]
     pub devices: Vec<String>,
@@ -57,6 +58,6 @@ impl Verb for Trim {
             Order::Cancel => PassOrder::Cancel,
         };
         let order = Ordered { verb: "trim", pass: Pass::Trim, order, wait: self.wait };
-        Ok(order.run(session, &self.pool, &self.devices).await?.into())
+        Ok(order.run(session, self.pool.as_deref(), &self.devices).await?.into())
     }
 }

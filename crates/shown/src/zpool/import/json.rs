@@ -51,7 +51,8 @@ fn pool(found: &Found) -> Value {
         entry["msgid"] = json!(reason.id);
     }
     let numbers = Numbers { exact: true, as_numbers: true };
-    let report = Report { usage: &[], style: Style { numbers, ..Style::default() } };
+    let style = Style { numbers, ..Style::default() };
+    let report = Report { usage: &[], style, flat: false, scripts: None };
     for (heading, vdevs) in report.sections(&found.health) {
         entry[heading] = vdevs;
     }

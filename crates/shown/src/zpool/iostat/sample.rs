@@ -2,6 +2,7 @@
 
 use cenote_control::answers::{Traffic, VdevClass, VdevKind, VdevStatus};
 use cenote_control::zpool::shown::iostat::Counted;
+use cenote_format::units::Guid;
 
 use crate::zpool::tree::{HEADED_CLASSES, Style, name};
 
@@ -23,6 +24,8 @@ pub struct Line {
     pub space: Option<(u64, u64)>,
     /// None for a heading.
     pub traffic: Option<Traffic>,
+    /// A device's guid.
+    pub device: Option<Guid>,
 }
 
 impl Line {
@@ -32,7 +35,7 @@ impl Line {
     }
 
     fn heading(name: &str) -> Line {
-        Line { name: name.into(), depth: 0, space: None, traffic: None }
+        Line { name: name.into(), depth: 0, space: None, traffic: None, device: None }
     }
 }
 
@@ -88,5 +91,6 @@ fn add(lines: &mut Vec<Line>, pool: &Counted, vdev: &VdevStatus, depth: usize, s
 fn line(pool: &Counted, vdev: &VdevStatus, depth: usize, style: Style) -> Line {
     let space = pool.space.get(&vdev.guid).map(|space| (space.allocated_bytes, space.free_bytes));
     let traffic = Some(pool.traffic.get(&vdev.guid).cloned().unwrap_or_default());
-    Line { name: name(vdev, style), depth, space, traffic }
+    let device = vdev.path.as_ref().map(|_| vdev.guid);
+    Line { name: name(vdev, style), depth, space, traffic, device }
 }

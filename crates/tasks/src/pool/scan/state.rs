@@ -170,7 +170,7 @@ pub(crate) async fn is_resilvering(context: &SyncContext) -> Result<bool> {
 }
 
 /// Starts or resumes a scrub.
-pub(super) async fn start_scrub(context: &mut SyncContext, after: Txg) -> Result<()> {
+pub(super) async fn start_scrub(context: &mut SyncContext, after: Txg, upto: Option<Txg>) -> Result<()> {
     match scan(context).await?.filter(goes_on) {
         Some(before) if before.is_paused() => {
             return put(context, &ScanPhys { flags: before.flags & !DSF_SCRUB_PAUSED, ..before }).await;
@@ -179,7 +179,8 @@ pub(super) async fn start_scrub(context: &mut SyncContext, after: Txg) -> Result
         None => error_scrub::refuse_beside(context).await?,
     }
     refuse_while_rebuilding(context, "currently resilvering").await?;
-    begin(context, POOL_SCAN_SCRUB, (after, context.txg())).await
+    let upto = upto.map_or(context.txg(), |upto| upto.min(context.txg()));
+    begin(context, POOL_SCAN_SCRUB, (after, upto)).await
 }
 
 /// Starts or resumes an error scrub. Returns whether there are errors.

@@ -4,12 +4,13 @@
 
 use std::cell::RefCell;
 
+use cenote_control::answers::PoolHealth;
 use cenote_control::zpool::shown::iostat::Iostat as Request;
 use cenote_shown::zpool::iostat::{Layout, Report};
 use clap::Args;
 
 use super::repeat::{Repeat, Round, split};
-use crate::command::not_yet;
+use super::scripts::{self, Chosen};
 use crate::command::zpool::DeviceNames;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print};
@@ -43,9 +44,9 @@ pub struct Iostat {
     /// Show histograms of request sizes
     #[arg(short = 'r')]
     pub sizes: bool,
-    /// Refused: no script is run per device
-    #[arg(short = 'c', hide = true, value_name = "SCRIPT")]
-    pub script_of_device: Option<String>,
+    /// With -v, add the output of scripts, as in `zpool status -c`
+    #[arg(short = 'c', value_name = "SCRIPTS", num_args = 0..=1)]
+    pub scripts: Option<Option<String>>,
     /// No header, tabs between columns
     #[arg(short = 'H')]
     pub script: bool,
@@ -65,13 +66,20 @@ pub struct Iostat {
 impl Iostat {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        if self.script_of_device.is_some() {
-            let instead = "`zpool iostat -j -v` names each device; run the script on those";
-            return Err(not_yet::option("zpool iostat -c", instead));
-        }
+        let chosen = match &self.scripts {
+            Some(None) => return scripts::list("iostat"),
+            Some(Some(names)) => {
+                // Histograms have no columns.
+                let has_columns = self.verbose && !self.latencies && !self.sizes;
+                Some(Chosen::of(names)?).filter(|_| has_columns)
+            }
+            None => None,
+        };
         let layout = self.layout();
+        let health: RefCell<Vec<(String, PoolHealth)>> = RefCell::default();
         let count = async |names: &[String]| -> Result<Report, CliError> {
             let counted = session.control().run(Request { pools: names.to_vec() }).await?.answer;
+            health.replace(counted.iter().map(|one| (one.pool.clone(), one.health.clone())).collect());
             Ok(layout.report(&counted))
         };
         let (names, schedule) = split(&self.pools)?;
@@ -92,13 +100,21 @@ impl Iostat {
             };
             let shown = now.since(&before.borrow());
             before.replace(now);
+            let scripts = match &chosen {
+                Some(chosen) => {
+                    let pools = health.take();
+                    Some(chosen.run(session, pools.iter().map(|(name, health)| (&**name, health))).await)
+                }
+                None => None,
+            };
+            let layout = Layout { scripts: scripts.as_ref(), ..layout };
             session.show(|| layout.text(&shown, round.is_first), || round.stamp(layout.json(&shown)))?;
             Ok(Outcome::Done)
         };
         self.repeat.run(session, &self.pools, show).await
     }
 
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> Layout<'static> {
         Layout {
             names: self.names.into(),
             verbose: self.verbose,
@@ -109,6 +125,7 @@ impl Iostat {
             script: self.script,
             parsable: self.parsable,
             one_header: self.one_header,
+            scripts: None,
         }
     }
 }

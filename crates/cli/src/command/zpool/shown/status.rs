@@ -4,7 +4,7 @@ use cenote_control::zpool::shown::status::Status as Request;
 use cenote_shown::zpool::status::Layout;
 
 use super::repeat::Round;
-use crate::command::not_yet;
+use super::scripts::{self, Chosen};
 use crate::command::zpool::Status;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
@@ -12,14 +12,13 @@ use crate::session::Session;
 impl Status {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        if self.script.is_some() {
-            let instead = "A script would run per device of a system that imported the pool, but here a \
-                device may be an image. `zpool status -P -j` prints each path; run the script on those";
-            return Err(not_yet::option("zpool status -c", instead));
-        }
-        if self.json_flat_vdevs {
-            let instead = "Omit it: vdevs are nested in the member `vdevs` of their parents";
-            return Err(not_yet::option("zpool status --json-flat-vdevs", instead));
+        let chosen = match &self.script {
+            Some(None) => return scripts::list("status"),
+            Some(Some(names)) => Some(Chosen::of(names)?),
+            None => None,
+        };
+        if self.json_flat_vdevs && !session.json() {
+            return Err(CliError::Usage("'--json-flat-vdevs' only works with '-j' option".into()));
         }
         let layout = Layout {
             unhealthy_pools: self.unhealthy_pools,
@@ -32,11 +31,19 @@ impl Status {
             names: self.names.into(),
             numbers: self.form.numbers(),
             keys: self.keys.into(),
+            flat: self.json_flat_vdevs,
+            scripts: None,
         };
         let show = async |names: &[String], round: Round| {
             let request = Request { pools: names.to_vec(), damaged: self.verbose, dedup: self.dedup };
             let answered = session.control().run(request).await?;
             let statuses = &answered.answer;
+            let pools = statuses.pools.iter().map(|pool| (pool.name.as_str(), &pool.health));
+            let scripts = match &chosen {
+                Some(chosen) => Some(chosen.run(session, pools).await),
+                None => None,
+            };
+            let layout = Layout { scripts: scripts.as_ref(), ..layout };
             session.show(
                 || layout.text(statuses, !names.is_empty(), round.is_first),
                 || round.stamp(layout.json(statuses)),
