@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tagged::snapshots;
+use super::tagged::snapshots_or_none;
 use crate::error::{ControlError, Outcome};
 use crate::session::{Session, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
@@ -49,7 +49,7 @@ impl Verb for Holds {
         for name in &self.snapshots {
             let found = async {
                 let mos = session.open_pool_without_asking(pool_of(name)).await?;
-                snapshots(&mos, name, self.recursive).await
+                snapshots_or_none(&mos, name, self.recursive).await
             };
             let found = match found.await {
                 Ok(found) => found,

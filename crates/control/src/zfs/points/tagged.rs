@@ -7,8 +7,20 @@ use crate::permissions::Permissions;
 use crate::session::{Session, dataset};
 use crate::zfs::permitted::head_of;
 
-/// The named snapshot and, if `recursive`, those of the same name below.
+/// The named snapshot and, if `recursive`, those of the same name below: at least one.
 pub async fn snapshots(mos: &Mos, name: &str, recursive: bool) -> Result<Vec<Dataset>, ControlError> {
+    let found = snapshots_or_none(mos, name, recursive).await?;
+    match (found.is_empty(), name.split_once('@')) {
+        (true, Some((path, own))) => {
+            let text = format!("no dataset at or below '{path}' has a snapshot '{own}'");
+            Err(ControlError::NotFound(text))
+        }
+        _ => Ok(found),
+    }
+}
+
+/// The same; with `recursive`, there may be none.
+pub async fn snapshots_or_none(mos: &Mos, name: &str, recursive: bool) -> Result<Vec<Dataset>, ControlError> {
     let Some((path, own)) = name.split_once('@') else {
         return Err(ControlError::Usage(format!("'{name}' is not a snapshot; use DATASET@SNAPSHOT")));
     };
@@ -19,13 +31,7 @@ pub async fn snapshots(mos: &Mos, name: &str, recursive: bool) -> Result<Vec<Dat
     for head in dataset(mos, path).await?.descendants().await? {
         snapshots.extend(head.snapshot(own).await?);
     }
-    match snapshots.is_empty() {
-        true => {
-            let text = format!("no dataset at or below '{path}' has a snapshot '{own}'");
-            Err(ControlError::NotFound(text))
-        }
-        false => Ok(snapshots),
-    }
+    Ok(snapshots)
 }
 
 /// The permissions to hold or release them.
