@@ -17,7 +17,7 @@ use crate::look::look;
 use crate::machine::daemon::Daemon;
 use crate::machine::faults::Bay;
 use crate::machine::kernel::Kernel;
-use crate::machine::{Machine, POOL};
+use crate::machine::{KEY, Machine, POOL};
 use crate::model::ClientId;
 use crate::oracle::crash::Found;
 use crate::oracle::{Violation, accused, space};
@@ -159,6 +159,7 @@ impl Life<'_> {
     }
 
     async fn look_at_rest(&self, stage: &Stage) -> Result<Found, Violation> {
+        trouble::mount_all(stage).await;
         let found = look(&stage.daemon).await.map_err(Violation)?;
         self.scene.judge(|oracle| oracle.rests(&found));
         Ok(found)
@@ -252,7 +253,7 @@ impl Life<'_> {
             layout: layout.vdevs()?,
             properties: Vec::new(),
             no_features: false,
-            root_properties: layout.settings(&self.machine.key_file().to_string_lossy()),
+            root_properties: layout.settings(KEY),
             altroot: None,
             force: true,
             dry_run: false,

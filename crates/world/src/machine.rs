@@ -28,8 +28,10 @@ use tempfile::TempDir;
 
 /// The folder of all disks of all worlds. Its files stay empty.
 pub const RACK: &str = "/tmp/cenote-world";
-/// The name of the file with the pool's key.
-const KEY: &str = "key";
+/// The file with the pool's key: a property of the pool has its path, so that is the same in all worlds.
+pub const KEY: &str = "/tmp/cenote-world.key";
+/// A raw key, and a passphrase too.
+const KEY_TEXT: &str = "0123456789abcdef0123456789abcdef";
 /// The only pool.
 pub const POOL: &str = "tank";
 
@@ -46,10 +48,13 @@ impl Machine {
     ///
     /// # Errors
     /// The host's file system.
-    pub fn new(size_bytes: u64, sectors_bytes: &[u32], key: &str) -> std::io::Result<Machine> {
+    pub fn new(size_bytes: u64, sectors_bytes: &[u32]) -> std::io::Result<Machine> {
         std::fs::create_dir_all(RACK)?;
         let own = TempDir::new()?;
-        std::fs::write(own.path().join(KEY), key)?;
+        // Other worlds may read it just now.
+        let new_key = own.path().join("key");
+        std::fs::write(&new_key, KEY_TEXT)?;
+        std::fs::rename(new_key, KEY)?;
         let disk = |(number, sector_bytes): (usize, &u32)| {
             let path = path_of(number);
             File::options().create(true).append(true).open(&path)?.set_len(size_bytes)?;
@@ -87,11 +92,6 @@ impl Machine {
         let mut ledger = self.ledger.lock();
         ledger.accuse(disks.clone());
         ledger.away.extend(disks);
-    }
-
-    /// The file with the pool's key.
-    pub fn key_file(&self) -> PathBuf {
-        self.own.path().join(KEY)
     }
 
     fn record(&self) -> PathBuf {

@@ -25,8 +25,6 @@ use crate::scene::Scene;
 
 /// A small disk, but large enough for a cache.
 const DISK_BYTES: u64 = 72 << 20;
-/// A raw key, and a passphrase too.
-const KEY: &str = "0123456789abcdef0123456789abcdef";
 /// Time that a clock loses or wins between two lives, at most.
 const CLOCK_JUMP_NS: u64 = 3_600_000_000_000;
 /// Start of the first life, in nanoseconds since 1970.
@@ -98,7 +96,7 @@ struct World {
 pub fn run(params: Params) -> std::io::Result<Report> {
     let mut rng = Rng::stream(params.seed, 7);
     let layout = Layout::draw(&mut rng);
-    let machine = Machine::new(DISK_BYTES, &layout.sectors_bytes, KEY)?;
+    let machine = Machine::new(DISK_BYTES, &layout.sectors_bytes)?;
     let mut swarm = Swarm::draw(&mut rng);
     swarm.thin(&params.less);
     let kinds = swarm.kinds();

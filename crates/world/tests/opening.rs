@@ -36,7 +36,7 @@ async fn snapshot(daemon: &Daemon, name: &str) {
 /// Creates a pool, kills the daemon, and starts it again while disk 1 fails at `op`. Then the pool takes
 /// changes, and the disk is known to have failed.
 fn opens_while_a_disk_fails(layout: &str, op: Op) {
-    let machine = Machine::new(DISK_BYTES, &[512; 4], "").unwrap();
+    let machine = Machine::new(DISK_BYTES, &[512; 4]).unwrap();
     let life = |is_first: bool| {
         let machine = &machine;
         move |runtime: Runtime| async move {

@@ -247,6 +247,7 @@ pub fn run<V: Verb>(stage: &Stage, verb: V) -> Work<'_> {
             Ok(answered) if answered.outcome == Ended::Done || said.contains("the change was made") => {
                 Outcome::Done
             }
+            Ok(_) if said.contains("I/O is currently suspended") => return Err(GivenUp(said)),
             Ok(_) => Outcome::Refused(said),
             Err(error) if error.is_suspended() => return Err(GivenUp(error.to_string())),
             Err(error) => Outcome::Refused(format!("{error} {said}")),

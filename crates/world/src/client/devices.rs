@@ -18,6 +18,7 @@ use cenote_pool::{PoolConfig, VdevConfig, VdevKind};
 use cenote_runtime::Rng;
 
 use super::admin::{Work, run};
+use super::trouble::lagging;
 use super::{Stage, pick};
 use crate::layout::{DISKS, vdevs};
 use crate::machine::faults::{Budget, budgets, disk_at};
@@ -97,21 +98,23 @@ fn removable(config: &PoolConfig, lies: bool, rng: &mut Rng) -> Option<DeviceVer
 pub fn takes(stage: &Stage, verb: &DeviceVerb) -> bool {
     let Some(pool) = stage.daemon.pools.get(POOL) else { return false };
     let (view, bay) = (pool.engine.pool(), &stage.bay);
-    let config = view.tree().config();
+    let (config, lagging) = (view.tree().config(), lagging(&view));
+    let keeps = |guilty: &BTreeSet<usize>, disk: usize| {
+        let without: BTreeSet<usize> = guilty.iter().copied().chain([disk]).collect();
+        budgets(&config).iter().all(|budget| is_kept(budget, &without, &lagging))
+    };
     match verb {
         DeviceVerb::Offline { disk, .. } => bay.note(|ledger| {
-            let without: BTreeSet<usize> = ledger.guilty.iter().copied().chain([*disk]).collect();
-            let is_kept = budgets(&config).iter().all(|budget| keeps(budget, &without));
-            if is_kept {
+            let keeps = keeps(&ledger.guilty, *disk);
+            if keeps {
                 ledger.accuse([*disk].into());
             }
-            is_kept
+            keeps
         }),
+        // One more must stay than is needed for the data alone: the other may become guilty.
         DeviceVerb::Detach(disk) => {
             let ledger = bay.ledger();
-            let without: BTreeSet<usize> = ledger.guilty.iter().copied().chain([*disk]).collect();
-            // One more must stay than is needed for the data alone: the other may become guilty.
-            ledger.guilty.contains(disk) || budgets(&config).iter().all(|budget| keeps(budget, &without))
+            ledger.guilty.contains(disk) || keeps(&ledger.guilty, *disk)
         }
         DeviceVerb::Replace { by: new, .. }
         | DeviceVerb::Attach { new, .. }
@@ -123,9 +126,13 @@ pub fn takes(stage: &Stage, verb: &DeviceVerb) -> bool {
     }
 }
 
-/// Whether a vdev can do without these disks.
-fn keeps((places, most): &Budget, without: &BTreeSet<usize>) -> bool {
-    places.iter().filter(|place| place.iter().any(|disk| without.contains(disk))).count() <= *most
+/// Whether a vdev can do without these disks, and without those that lack data.
+fn is_kept((places, most): &Budget, without: &BTreeSet<usize>, lagging: &BTreeSet<usize>) -> bool {
+    let is_lost = |place: &&BTreeSet<usize>| {
+        !place.is_empty() && (!place.is_disjoint(without) || place.is_subset(lagging))
+    };
+    let lost = places.iter().filter(is_lost).count();
+    lost <= *most || places.iter().all(|place| place.is_disjoint(without))
 }
 
 /// Runs a verb.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use cenote_control::zfs::properties::settings::Setting;
 use cenote_control::{Outcome, Verb, zpool};
 use cenote_engine::Engine;
-use cenote_pool::{VdevKind, VdevState};
+use cenote_pool::{Pool, VdevKind, VdevState};
 use cenote_runtime::Rng;
 
 use super::{Stage, Swarm, choose};
@@ -90,11 +90,18 @@ fn guilty(stage: &Stage, rng: &mut Rng) -> Vec<usize> {
 /// Disks that the pool can do without now.
 pub fn draw_from(engine: &Engine, but: &BTreeSet<usize>, rng: &mut Rng) -> BTreeSet<usize> {
     let view = engine.pool();
-    let (config, lagging) = (view.tree().config(), view.lacking().lagging());
+    draw(&view.tree().config(), but, &lagging(&view), rng)
+}
+
+/// Disks that lack data, or are out of use.
+pub fn lagging(pool: &Pool) -> BTreeSet<usize> {
+    let (config, lagging) = (pool.tree().config(), pool.lacking().lagging());
     let leaves = config.vdevs.iter().flat_map(|top| top.leaves());
-    let lagging = leaves.filter(|leaf| lagging.contains(&leaf.guid) || leaf.is_taken_out());
-    let lagging = lagging.filter_map(|leaf| disk_at(leaf.path.as_deref()?)).collect();
-    draw(&config, but, &lagging, rng)
+    let leaves = leaves.filter(|leaf| {
+        let is_there = pool.tree().device(leaf.guid).is_some();
+        lagging.contains(&leaf.guid) || leaf.is_taken_out() || !is_there
+    });
+    leaves.filter_map(|leaf| disk_at(leaf.path.as_deref()?)).collect()
 }
 
 fn heal(stage: &Stage, disk: usize) {
@@ -160,7 +167,10 @@ pub async fn repair(stage: &Stage, pace: Pace) -> Result<bool, Violation> {
         run_verb(stage, zpool::properties::set::Set { setting, pools: vec![POOL.into()] }).await;
         run_verb(stage, zpool::whole::sync::Sync { pools: vec![POOL.into()] }).await;
         accused::check(&stage.daemon, POOL, &stage.bay.ledger())?;
-        engine.pool().counters().clear(None);
+        if engine.pool().counters().errors().iter().any(|(_, errors)| *errors != Default::default()) {
+            // Just repaired, or not yet known to be gone.
+            continue;
+        }
         stage.bay.note(|ledger| ledger.absolve());
         stage.note("all disks are well");
         return Ok(true);
@@ -168,12 +178,20 @@ pub async fn repair(stage: &Stage, pace: Pace) -> Result<bool, Violation> {
     Err(Violation(format!("the pool does not get well: {}", state(engine).await)))
 }
 
+/// Mounts file systems that a renaming left unmounted whose caller gave up.
+pub async fn mount_all(stage: &Stage) {
+    use cenote_control::zfs::mounts::mount::{Mount, MountOptions, Which};
+    let (which, options) = (Some(Which::All), MountOptions::default());
+    run_verb(stage, Mount { which, load_keys: false, options, remount: false }).await;
+}
+
 /// Replaces disks by themselves that have lost their labels.
 async fn replace_unusable(stage: &Stage, engine: &Engine) {
     let mut unusable = Vec::new();
     engine.pool().status().root.walk(&mut |vdev| {
         let is_leaf = matches!(vdev.kind, VdevKind::Disk | VdevKind::File);
-        unusable.extend((is_leaf && vdev.state == VdevState::Unavailable).then_some(vdev.guid));
+        let is_lost = matches!(vdev.state, VdevState::Unavailable | VdevState::Removed);
+        unusable.extend((is_leaf && is_lost).then_some(vdev.guid));
     });
     for guid in unusable {
         let config = engine.pool().tree().config();

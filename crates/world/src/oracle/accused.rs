@@ -1,4 +1,4 @@
-//! Which disks may have errors: those in trouble, and no others.
+//! Which disks may have errors: those in trouble, and no others. Within the budget, no pool is suspended.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,16 @@ use super::Violation;
 use crate::machine::daemon::Daemon;
 use crate::machine::faults::Ledger;
 
-/// Checks the error counts of all disks of an open pool.
+/// Checks the error counts of all disks of an open pool, and that it goes on.
 ///
 /// # Errors
-/// An honest disk has errors.
+/// An honest disk has errors; the pool is suspended.
 pub fn check(daemon: &Daemon, pool: &str, ledger: &Ledger) -> Result<(), Violation> {
     let Some(open) = daemon.pools.get(pool) else { return Ok(()) };
     let view = open.engine.pool();
+    if let Some(suspended) = view.suspension().suspended() {
+        return Err(Violation(format!("the pool is suspended: {}; {ledger:?}", suspended.why)));
+    }
     let config = view.tree().config();
     let leaves = config.vdevs.iter().flat_map(|top| top.leaves());
     let paths: BTreeMap<_, _> = leaves.filter_map(|leaf| Some((leaf.guid, leaf.path.clone()?))).collect();

@@ -198,8 +198,13 @@ impl Linear {
     }
 
     fn is_misnamed(&self, id: CallId, outcome: &Outcome) -> bool {
-        let Outcome::Refused(why) = outcome else { return false };
-        self.misnamed.contains(&id) && why.contains("does not exist")
+        let is_missing = match (outcome, &self.pending[&id].0.action) {
+            (Outcome::Refused(why), _) => why.contains("does not exist"),
+            // As in OpenZFS, snapshots that do not exist are destroyed already.
+            (Outcome::Done, Action::DestroySnapshot { .. }) => true,
+            _ => false,
+        };
+        is_missing && self.misnamed.contains(&id)
     }
 
     /// Every state that calls under way may have led to, for a cut now.
