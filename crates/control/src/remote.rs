@@ -15,9 +15,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::caller::{Caller, CountedFiles, Note, Progress};
-use crate::error::ControlError;
+use crate::error::{ControlError, Outcome};
 use crate::session::{GivenKeys, Session};
-use crate::table::Json;
+
+/// An answer as JSON, and the verb's outcome.
+pub type Json = (Vec<u8>, Outcome);
 
 /// A client's request to a daemon.
 #[derive(Debug, Clone, Serialize, Deserialize)]

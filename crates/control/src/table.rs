@@ -12,10 +12,11 @@ use futures::future::LocalBoxFuture;
 use schemars::Schema;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 
-use crate::error::{ControlError, Outcome};
+use crate::error::ControlError;
 use crate::session::Session;
 use crate::verb::{Answered, InParts, Looks, Needs, Runs, Verb};
 
+pub use crate::remote::Json;
 use verbs::OF_PROGRAMS;
 pub use verbs::VERBS;
 
@@ -38,9 +39,6 @@ pub struct Row {
 }
 
 type Run = for<'a> fn(&'a Session, &'a [u8]) -> LocalBoxFuture<'a, Result<Json, ControlError>>;
-
-/// An answer as JSON, and the verb's outcome.
-pub type Json = (Vec<u8>, Outcome);
 
 /// JSON schemas of a verb.
 #[derive(Debug)]

@@ -21,8 +21,9 @@ use crate::caller::Rights;
 use crate::error::{ControlError, Outcome};
 use crate::parts::Taker;
 use crate::permissions::{ONLY_ADMINS, Permissions};
+use crate::remote::Json;
 use crate::session::Session;
-use crate::table::{self, Json};
+use crate::table;
 
 /// The rights that a verb needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

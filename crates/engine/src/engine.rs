@@ -50,7 +50,7 @@ use crate::store::features::Features;
 use crate::store::policy::StoragePolicy;
 use crate::store::space_delta::SpaceDelta;
 use crate::throttle::Throttle;
-use crate::txg_times::TxgTimes;
+use crate::txg_times::noted::TxgTimes;
 use crate::txgs::{Hold, Txgs};
 use crate::zil::log::Log;
 

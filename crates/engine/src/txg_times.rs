@@ -9,6 +9,8 @@
 //!
 //! Source: OpenZFS `spa.c` (`spa_sync_time_logger`).
 
+pub(crate) mod noted;
+
 use cenote_boxed::boxed;
 use cenote_dataset::mos::txg_log_in;
 use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
@@ -17,16 +19,7 @@ use cenote_object::{Result, Zap, ZapEdit, ZapValue};
 
 use crate::context::SyncContext;
 use crate::engine::Engine;
-
-/// The log, and the part of it that is not on disk yet.
-#[derive(Default)]
-pub(crate) struct TxgTimes {
-    /// `None`: not read yet.
-    log: Option<TxgLog>,
-    /// Seconds since 1970.
-    flushed_s: u64,
-    is_unwritten: bool,
-}
+use noted::TxgTimes;
 
 impl Engine {
     /// Times of txgs, also those not on disk yet.

@@ -1,7 +1,7 @@
 //! Shrinking: from a world that is wrong to a smaller one that is wrong in the same way.
 //!
 //! ```text
-//!   calls ... cuts ... clients ... kinds of calls and troubles ... single choices      repeated while it helps
+//!   calls ... cuts ... clients ... kinds of calls and troubles ... single choices    repeated while it helps
 //! ```
 //!
 //! Idea: each step leaves something out and runs the world again; the step stays if the world is still wrong.

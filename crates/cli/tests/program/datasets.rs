@@ -247,6 +247,8 @@ fn what_depends_on_something_keeps_it() {
     disks.cenote("zfs hold keep tank/a@two", &[]);
     disks.fails("zfs hold keep tank/a@two", "tag already exists on this dataset");
     disks.fails("zfs destroy tank/a@two", "it's being held. Run 'zfs holds -r tank/a@two' to see holders.");
+    disks.cenote("zfs holds -r tank@nosuch", &[]);
+    disks.fails("zfs holds tank/a@nosuch", "does not exist");
     disks.fails("zfs rollback -r tank/a@one", "it's being held");
     disks.cenote("zfs destroy -d tank/a@two", &[]);
     assert_eq!(names(&disks, "-t snapshot tank/a"), ["tank/a@one", "tank/a@two"]);

@@ -8,10 +8,14 @@
 //! Source: OpenZFS `zpool_iter.c` (`vdev_process_cmd_output`, `process_unique_cmd_columns`), `zpool_main.c`
 //! (`zpool_print_cmd`, `zpool_nvlist_cmd`, `print_cmd_columns`).
 
+mod chosen;
+
 use std::collections::BTreeMap;
 
 use cenote_format::units::Guid;
 use serde_json::{Map, Value, json};
+
+pub use chosen::{Chosen, list};
 
 const GAP: &str = "  ";
 

@@ -19,6 +19,5 @@ mod removal;
 mod space_log;
 mod space_maps;
 mod taking;
-mod txg_times;
 mod txgs;
 mod vdev_tree;

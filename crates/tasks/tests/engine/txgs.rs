@@ -1,5 +1,7 @@
 //! Consecutive txgs: objects of one dataset, on all kinds of vdevs.
 
+mod times;
+
 use bytes::Bytes;
 use cenote_format::dnode::ObjectType;
 use cenote_format::units::{DatasetId, ObjectId, VdevId};

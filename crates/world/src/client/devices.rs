@@ -1,8 +1,8 @@
 //! An administrator's verbs on devices and on the pool as a whole.
 //!
-//! Idea: the budget of guilty disks ([`crate::machine::faults`]) binds administrators, too. A disk that they take
-//! out of use lacks data from then on, so it becomes guilty first, and only if its vdev can do without it. They
-//! detach no honest disk that the guilty ones depend on. Copies without checksums (rebuilds, expansions,
+//! Idea: the budget of guilty disks ([`crate::machine::faults`]) binds administrators, too. A disk that they
+//! take out of use lacks data from then on, so it becomes guilty first, and only if its vdev can do without it.
+//! They detach no honest disk that the guilty ones depend on. Copies without checksums (rebuilds, expansions,
 //! removals) would spread a lie, so they are made only where disks do not lie.
 //!
 //! The content of the pool stays the same, so each verb may be refused. If it is done, its effect shows in

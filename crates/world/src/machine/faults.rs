@@ -172,8 +172,8 @@ pub fn disk_at(path: &str) -> Option<usize> {
     path.rsplit_once("disk").and_then(|(_, number)| number.parse().ok())
 }
 
-/// The places of a vdev, each with its disks (more than one while it is being replaced), and the number that it
-/// can do without.
+/// The places of a vdev, each with its disks (more than one while it is being replaced), and the number that
+/// it can do without.
 pub type Budget = (Vec<BTreeSet<usize>>, usize);
 
 /// The budget of each top-level vdev and cache device.

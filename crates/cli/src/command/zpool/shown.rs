@@ -6,5 +6,4 @@ pub(super) mod history;
 pub mod iostat;
 pub(super) mod list;
 pub mod repeat;
-mod scripts;
 pub(super) mod status;

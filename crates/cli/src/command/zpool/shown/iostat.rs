@@ -7,10 +7,10 @@ use std::cell::RefCell;
 use cenote_control::answers::PoolHealth;
 use cenote_control::zpool::shown::iostat::Iostat as Request;
 use cenote_shown::zpool::iostat::{Layout, Report};
+use cenote_shown::zpool::scripts::{self, Chosen};
 use clap::Args;
 
 use super::repeat::{Repeat, Round, split};
-use super::scripts::{self, Chosen};
 use crate::command::zpool::DeviceNames;
 use crate::outcome::{CliError, Outcome};
 use crate::session::{Session, print};
@@ -67,11 +67,11 @@ impl Iostat {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let chosen = match &self.scripts {
-            Some(None) => return scripts::list("iostat"),
+            Some(None) => return print(scripts::list("iostat")).map(|()| Outcome::Done),
             Some(Some(names)) => {
                 // Histograms have no columns.
                 let has_columns = self.verbose && !self.latencies && !self.sizes;
-                Some(Chosen::of(names)?).filter(|_| has_columns)
+                Some(Chosen::of(names).map_err(CliError::Refused)?).filter(|_| has_columns)
             }
             None => None,
         };
@@ -103,7 +103,8 @@ impl Iostat {
             let scripts = match &chosen {
                 Some(chosen) => {
                     let pools = health.take();
-                    Some(chosen.run(session, pools.iter().map(|(name, health)| (&**name, health))).await)
+                    let pools = pools.iter().map(|(name, health)| (&**name, health));
+                    Some(session.runtime().blocking(chosen.runs(pools)).await)
                 }
                 None => None,
             };

@@ -1,20 +1,20 @@
 //! Command line of `zpool status`.
 
 use cenote_control::zpool::shown::status::Status as Request;
+use cenote_shown::zpool::scripts::{self, Chosen};
 use cenote_shown::zpool::status::Layout;
 
 use super::repeat::Round;
-use super::scripts::{self, Chosen};
 use crate::command::zpool::Status;
 use crate::outcome::{CliError, Outcome};
-use crate::session::Session;
+use crate::session::{Session, print};
 
 impl Status {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         let chosen = match &self.script {
-            Some(None) => return scripts::list("status"),
-            Some(Some(names)) => Some(Chosen::of(names)?),
+            Some(None) => return print(scripts::list("status")).map(|()| Outcome::Done),
+            Some(Some(names)) => Some(Chosen::of(names).map_err(CliError::Refused)?),
             None => None,
         };
         if self.json_flat_vdevs && !session.json() {
@@ -40,7 +40,7 @@ impl Status {
             let statuses = &answered.answer;
             let pools = statuses.pools.iter().map(|pool| (pool.name.as_str(), &pool.health));
             let scripts = match &chosen {
-                Some(chosen) => Some(chosen.run(session, pools).await),
+                Some(chosen) => Some(session.runtime().blocking(chosen.runs(pools)).await),
                 None => None,
             };
             let layout = Layout { scripts: scripts.as_ref(), ..layout };

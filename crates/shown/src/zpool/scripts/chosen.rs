@@ -1,7 +1,7 @@
 //! Scripts for devices: `zpool status -c`, `zpool iostat -v -c`.
 //!
-//! Idea: this program itself runs them, with its user's rights and a few variables; the daemon only names
-//! the devices. Scripts come from ~/.zpool.d and /etc/zfs/zpool.d, or from `ZPOOL_SCRIPTS_PATH` alone. Root
+//! Idea: the user's program runs them, with its user's rights and a few variables; the daemon only names the
+//! devices. Scripts come from ~/.zpool.d and /etc/zfs/zpool.d, or from `ZPOOL_SCRIPTS_PATH` alone. Root
 //! runs them only with `ZPOOL_SCRIPTS_AS_ROOT`; `ZPOOL_SCRIPTS_ENABLED=0` forbids them to all.
 //!
 //! Source: OpenZFS `zpool_iter.c` (`vdev_run_cmd`, `zpool_get_cmd_search_path`), `zpool_main.c`
@@ -15,13 +15,11 @@ use std::sync::Arc;
 
 use cenote_control::answers::PoolHealth;
 use cenote_format::units::Guid;
-use cenote_shown::zpool::scripts::{Output, Scripts};
-use cenote_shown::zpool::status::devices;
 use parking_lot::Mutex;
 use rustix::fs::{Access, access};
 
-use crate::outcome::{CliError, Outcome};
-use crate::session::{Session, print};
+use super::{Output, Scripts};
+use crate::zpool::status::devices;
 
 /// `ZPOOL_SCRIPTS_DIR`.
 const SYSTEM_FOLDER: &str = "/etc/zfs/zpool.d";
@@ -48,13 +46,12 @@ impl Chosen {
     ///
     /// # Errors
     /// The user may run none.
-    pub fn of(names: &str) -> Result<Chosen, CliError> {
+    pub fn of(names: &str) -> Result<Chosen, String> {
         if std::env::var_os("ZPOOL_SCRIPTS_ENABLED").is_some() && !is_set("ZPOOL_SCRIPTS_ENABLED") {
-            return Err(CliError::Refused("Can't run -c, disabled by ZPOOL_SCRIPTS_ENABLED.".into()));
+            return Err("Can't run -c, disabled by ZPOOL_SCRIPTS_ENABLED.".into());
         }
         if !may_run() {
-            let why = "Can't run -c with root privileges unless ZPOOL_SCRIPTS_AS_ROOT is set.";
-            return Err(CliError::Refused(why.into()));
+            return Err("Can't run -c with root privileges unless ZPOOL_SCRIPTS_AS_ROOT is set.".into());
         }
         let folders = folders();
         // A name with a slash would lead out of the folders.
@@ -66,12 +63,11 @@ impl Chosen {
         Ok(Chosen { files: names.filter_map(file).collect() })
     }
 
-    /// Runs them for each device of these pools, several devices at once.
-    pub async fn run<'p>(
+    /// A function that runs them for each device of these pools, several devices at once. It blocks.
+    pub fn runs<'p>(
         &self,
-        session: &Session,
         pools: impl Iterator<Item = (&'p str, &'p PoolHealth)>,
-    ) -> Scripts {
+    ) -> impl FnOnce() -> Scripts + Send + 'static {
         let mut all: Vec<Device> = Vec::new();
         for (pool, health) in pools {
             for (guid, path) in devices(health) {
@@ -82,7 +78,7 @@ impl Chosen {
             }
         }
         let files = self.files.clone();
-        Scripts::new(session.runtime().blocking(move || run_all(&files, &all)).await)
+        move || Scripts::new(run_all(&files, &all))
     }
 }
 
@@ -109,11 +105,8 @@ fn run_all(files: &[PathBuf], devices: &[Device]) -> Vec<(Guid, Output)> {
     ran.into_iter().map(|(at, output)| (devices[at].guid, output)).collect()
 }
 
-/// Lists the scripts, each with the lines that it prints with -h.
-///
-/// # Errors
-/// The list can't be printed.
-pub fn list(subcommand: &str) -> Result<Outcome, CliError> {
+/// A list of the scripts, each with the lines that it prints with -h.
+pub fn list(subcommand: &str) -> String {
     let mut out = format!("Available 'zpool {subcommand} -c' commands:\n");
     for folder in folders() {
         let mut names: Vec<_> =
@@ -137,7 +130,7 @@ pub fn list(subcommand: &str) -> Result<Outcome, CliError> {
             }
         }
     }
-    print(out).map(|()| Outcome::Done)
+    out
 }
 
 /// Whether this user may run scripts.
