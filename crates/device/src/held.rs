@@ -5,8 +5,9 @@
 //! in the order of issue, flushes included, and passes later writes through. If it never opens, no device
 //! changes by a byte.
 //!
-//! A write that waits was reported as done, and its device may fail to make it. The pool is asked then whether
-//! it can do without the device's writes. If so, the rest of them is dropped: the device has a prefix of them.
+//! A write that waits was reported as done, and its device may fail to make it. The pool is asked then
+//! whether it can do without the device's writes. If so, the rest of them is dropped: the device has a prefix
+//! of them.
 //!
 //! Locking: one task opens the gate. A mutex guards the waiting steps, never across a transfer. `is_open` is
 //! set under it once no step waits, and writers check it again under it, so no write overtakes an earlier
@@ -94,8 +95,8 @@ impl Gate {
     /// to make its own; they are read as made until it returns.
     ///
     /// # Errors
-    /// Those of `do_without`; the remaining writes keep waiting. If a flush failed, the gate never opens then:
-    /// the next flush would succeed although writes may be lost.
+    /// Those of `do_without`; the remaining writes keep waiting. If a flush failed, the gate never opens
+    /// then: the next flush would succeed although writes may be lost.
     pub async fn open<E: From<DeviceError>>(
         &self,
         mut do_without: impl FnMut(&dyn Device, &DeviceError) -> std::result::Result<(), E>,

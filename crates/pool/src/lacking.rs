@@ -55,8 +55,8 @@ impl<'a> Lacking<'a> {
         self.0.tree().missed().of_leaf(leaf)
     }
 
-    /// Notes that a device, by its name, failed to make writes of some txgs (first, last) that were held back,
-    /// and had been reported as done.
+    /// Notes that a device, by its name, failed to make writes of some txgs (first, last) that were held
+    /// back, and had been reported as done.
     ///
     /// # Errors
     /// [`PoolError::Unavailable`]: a vdev may then lack part of them.

@@ -1,12 +1,13 @@
 //! An administrator's verbs on devices and on the pool as a whole.
 //!
 //! Idea: the budget of guilty disks ([`crate::machine::faults`]) binds administrators, too. A disk that they
-//! take out of use lacks data from then on, so it becomes guilty first, and only if its vdev can do without it.
-//! They detach no honest disk that the guilty ones depend on. Copies without checksums (rebuilds, expansions,
-//! removals) would spread a lie, so they are made only where disks do not lie.
+//! take out of use lacks data from then on, so it becomes guilty first, and only if its vdev can do without
+//! it. They detach no honest disk that the guilty ones depend on. Copies without checksums (rebuilds,
+//! expansions, removals) would spread a lie, so they are made only where disks do not lie.
 //!
 //! The content of the pool stays the same, so each verb may be refused. If it is done, its effect shows in
-//! redundancy: the pool must get well again ([`super::trouble`]), and its content survives without other disks.
+//! redundancy: the pool must get well again ([`super::trouble`]), and its content survives without other
+//! disks.
 //!
 //! Locking: `Bay::turn` is held for each verb, and for a repair.
 
@@ -184,7 +185,15 @@ pub fn carry_out(stage: &Stage, verb: DeviceVerb) -> Work<'_> {
 }
 
 fn scrub(stage: &Stage, order: Order) -> Work<'_> {
-    run(stage, zpool::activity::scrub::Scrub { pools: vec![POOL.into()], order, wait: false })
+    run(
+        stage,
+        zpool::activity::scrub::Scrub {
+            pools: vec![POOL.into()],
+            order,
+            dates: Default::default(),
+            wait: false,
+        },
+    )
 }
 
 fn attach(stage: &Stage, device: String, new_device: String, sequential: bool) -> Work<'_> {

@@ -1,7 +1,7 @@
 //! Trouble with disks, and the technician that ends it.
 //!
 //! ```text
-//!   accuse: disks that the pool can do without --> trouble, no trouble, trouble ... --> repair --> accuse others
+//!   accuse: disks that the pool can do without --> trouble, none, trouble ... --> repair --> accuse others
 //! ```
 //!
 //! Source: `inspect/tests/simulation/accused`, which does the same to a pool alone.
@@ -155,7 +155,12 @@ pub async fn repair(stage: &Stage, pace: Pace) -> Result<bool, Violation> {
             continue;
         }
         let order = zpool::activity::scrub::Order::Start;
-        let scrub = zpool::activity::scrub::Scrub { pools: vec![POOL.into()], order, wait: false };
+        let scrub = zpool::activity::scrub::Scrub {
+            pools: vec![POOL.into()],
+            order,
+            dates: Default::default(),
+            wait: false,
+        };
         if !run_verb(stage, scrub).await || !is_well_soon(stage, engine, pace).await? {
             if pace == Pace::OfClients && stage.is_over() {
                 return Ok(false);
