@@ -122,6 +122,7 @@ fn a_verb_of_openzfs_or_unix_keeps_its_own_letters() {
             "create",
             "checkpoint",
             "trim",
+            "ddtprune",
             "status",
             "destroy",
             "allow",

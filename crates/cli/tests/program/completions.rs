@@ -31,8 +31,9 @@ fn verbs_options_and_their_values_are_candidates() {
         ("zpool set autot", vec!["autotrim="]),
         ("zpool set feature@lz", vec!["feature@lz4_compress="]),
         ("zpool create tank /dev/nul", vec![]),
+        ("zpool ddtpr", vec!["ddtprune"]),
         // Only names that exist are offered.
-        ("zpool ddtpr", vec![]),
+        ("zfs jai", vec![]),
         ("cenote compl", vec!["completions"]),
     ] {
         assert_eq!(candidates(&pool, line), wanted, "{line}");

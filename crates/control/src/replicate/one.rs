@@ -234,8 +234,8 @@ impl Copying<'_> {
     async fn estimate(&self, words: &[&str]) -> Result<u64, ControlError> {
         let all: Vec<&str> = ["send", "-n", "-P"].into_iter().chain(self.flags(words)).collect();
         let told = self.output(&self.source, &all).await.map_err(refused)?;
-        let size = told.lines().filter_map(|line| line.strip_prefix("size\t")?.parse::<u64>().ok());
-        Ok(size.last().unwrap_or(0))
+        let mut size = told.lines().filter_map(|line| line.strip_prefix("size\t")?.parse::<u64>().ok());
+        Ok(size.next_back().unwrap_or(0))
     }
 
     async fn send(&self, words: &[&str], copy: &str) -> Result<u64, Failed> {
