@@ -180,7 +180,7 @@ class Client:
         verb = self.random.choice(list(self.verbs))
         # Those that would reach beyond that pool, with no name at all.
         if verb in ("cp", "volume/cp", "tunable", "inject", "zpool/upgrade", "zpool/export", "zpool/import", "zpool/create",
-                    "zpool/destroy", "zfs/unmount", "zfs/mount", "zfs/unload-key"):
+                    "zpool/destroy", "zpool/scrub", "zpool/trim", "zpool/initialize", "zfs/unmount", "zfs/mount", "zfs/unload-key"):
             return
         sent = self.request(verb, "scrap", CHANGE)
         self.sane(self.answer(self.connect(), sent)[0], sent)

@@ -409,7 +409,15 @@ impl Mounts {
             let table = self.table();
             table.iter().filter(|(_, entry)| is_at_or_below(&entry.name, name)).map(|(id, _)| *id).collect()
         };
-        let derived = self.take_down_below(Some(name), false).await?;
+        let derived = match self.take_down_below(Some(name), false).await {
+            Ok(derived) => derived,
+            Err(error) => {
+                // Those that were taken down before the busy one.
+                let plans = self.plans_of(ids).await?;
+                self.mount_each(plans).await?;
+                return Err(error);
+            }
+        };
         self.aside.lock().extend(&ids);
         Ok(Aside { mounts: self, ids, derived })
     }

@@ -236,14 +236,16 @@ impl Session {
                 let aside = pool.mounts.set_aside(name).await.map_err(refused)?;
                 let done = work().await;
                 let engine = pool.engine.acting_for(self.caller().who.uid);
-                engine.sync_all().await?;
+                let synced = engine.sync_all().await;
                 if !self.caller().may_do_all() {
                     // The mount point may have been changed by other users.
+                    synced?;
                     return done;
                 }
                 for failure in pool.mounts.mount_again(aside).await.map_err(refused)? {
                     self.caller().note_bare(failure.to_string());
                 }
+                synced?;
                 done
             })
             .await

@@ -184,8 +184,7 @@ impl Layout<'_> {
 /// Devices with a path, in the order of the output: the guid and the path of each.
 pub fn devices(health: &PoolHealth) -> Vec<(Guid, &str)> {
     let mut devices = Vec::new();
-    let tops = health.l2cache.iter().chain(&health.spares);
-    for top in std::iter::once(&health.root).chain(tops) {
+    for top in health.root.children.iter().chain(&health.l2cache).chain(&health.spares) {
         top.walk(&mut |vdev| devices.extend(vdev.path.as_deref().map(|path| (vdev.guid, path))));
     }
     devices
