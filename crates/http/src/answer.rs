@@ -9,14 +9,20 @@
 //! Idea: parts and bytes are passed on as they arrive, so a list of millions of files takes no memory here.
 //! The HTTP status reports only verbs that fail before any of them. Afterwards, the verb's own status follows
 //! at the end; a transfer of bytes that fails is cut off.
+//!
+//! A client that leaves ends its verb. If further requests of it wait on the connection, hyper does not look
+//! whether it is still there, and a verb that goes on for ever would keep its room. So events that do not come
+//! are replaced by empty comments, which fail to be sent.
 
 use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cenote_control::remote::Told;
 use cenote_control::table::Json;
 use cenote_control::{ControlError, Note, Outcome};
+use cenote_runtime::Runtime;
 use cenote_serve::run::{Next, Running};
 use futures::stream;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -30,6 +36,8 @@ use serde_json::{Value, json};
 /// Answer body.
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 
+/// Longest time without an event or a comment.
+const HEARTBEAT: Duration = Duration::from_secs(4);
 /// Bytes of notes kept until the end of an answer.
 const NOTES_BYTES_MAX: usize = 1 << 20;
 
@@ -117,17 +125,17 @@ fn failed(error: ControlError, mut notes: Notes, is_get: bool) -> Response<Body>
 }
 
 /// Answers with a verb's notes, parts, bytes and answer, until it or the connection ends.
-pub async fn of_verb(mut running: Running, form: Form, is_get: bool) -> Response<Body> {
+pub async fn of_verb(runtime: &Runtime, mut running: Running, form: Form, is_get: bool) -> Response<Body> {
     let mut notes = Notes::default();
     if form == Form::Events {
-        return streamed(Stream::new(running, form, notes, VecDeque::new()));
+        return streamed(Stream::new(runtime, running, form, notes, VecDeque::new()));
     }
     loop {
         match running.next().await {
             Next::Told(told) => notes.keep(told),
             Next::Output(_) if form == Form::Json => {}
             next @ (Next::Output(_) | Next::Part(_)) => {
-                return streamed(Stream::new(running, form, notes, VecDeque::from([next])));
+                return streamed(Stream::new(runtime, running, form, notes, VecDeque::from([next])));
             }
             Next::End(Ok((_, Outcome::Done))) if form == Form::Raw => {
                 return whole(StatusCode::OK, form.content_type(), "");
@@ -187,6 +195,7 @@ fn as_json(note: &Note) -> Value {
 
 /// An answer in progress.
 struct Stream {
+    runtime: Runtime,
     running: Running,
     form: Form,
     notes: Notes,
@@ -207,8 +216,8 @@ fn streamed(stream: Stream) -> Response<Body> {
 }
 
 impl Stream {
-    fn new(running: Running, form: Form, notes: Notes, ahead: VecDeque<Next>) -> Stream {
-        Stream { running, form, notes, parts: 0, is_over: false, ahead }
+    fn new(runtime: &Runtime, running: Running, form: Form, notes: Notes, ahead: VecDeque<Next>) -> Stream {
+        Stream { runtime: runtime.clone(), running, form, notes, parts: 0, is_over: false, ahead }
     }
 
     /// Next bytes of the answer; `None` at its end.
@@ -216,6 +225,12 @@ impl Stream {
         while !self.is_over {
             let next = match self.ahead.pop_front() {
                 Some(next) => next,
+                None if self.form == Form::Events => {
+                    match self.runtime.timeout(HEARTBEAT, self.running.next()).await {
+                        Ok(next) => next,
+                        Err(_) => return Some(Ok(b":\n\n".to_vec())),
+                    }
+                }
                 None => self.running.next().await,
             };
             let frame = match (self.form, next) {

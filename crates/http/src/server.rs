@@ -240,7 +240,7 @@ impl HttpServer {
         if let (Some(input), Some(stdin)) = (input, stdin) {
             runtime.spawn(feed(input, stdin)).detach();
         }
-        of_verb(running, form, is_get).await
+        of_verb(runtime, running, form, is_get).await
     }
 }
 

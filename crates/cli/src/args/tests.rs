@@ -140,7 +140,7 @@ fn a_verb_of_openzfs_or_unix_keeps_its_own_letters() {
         ]
     );
     assert_eq!(takes('h'), ["diff", "send", "receive", "ls", "du", "ls"]);
-    assert_eq!(takes('F'), ["diff", "receive"]);
+    assert_eq!(takes('F'), ["diff", "receive", "replicate"]);
 }
 
 #[test]

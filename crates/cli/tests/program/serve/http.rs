@@ -230,6 +230,24 @@ fn verbs_that_go_on_send_events_until_the_client_leaves() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     assert_eq!(bench.look("/v1/zpool/list").status, 200);
+
+    // Even if more requests wait behind it, which nobody reads.
+    let clients: Vec<UnixStream> = std::iter::repeat_with(|| {
+        let mut stream = UnixStream::connect(bench.path("http")).unwrap();
+        let request = "GET /v1/zpool/events?order=await&after=1000000 HTTP/1.1\r\nHost: x\r\n\
+            Accept: text/event-stream\r\n\r\n";
+        stream.write_all(request.repeat(20).as_bytes()).unwrap();
+        stream.read_exact(&mut [0; 15]).unwrap();
+        stream
+    })
+    .take(rooms)
+    .collect();
+    drop(clients);
+    let begun = std::time::Instant::now();
+    while bench.look("/v1/zpool/list").status != 200 {
+        assert!(begun.elapsed().as_secs() < 60, "the rooms are still taken");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
 }
 
 #[test]
