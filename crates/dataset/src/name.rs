@@ -16,6 +16,11 @@ pub const MAX_NAME_BYTES: usize = 255;
 /// `zfs_max_dataset_nesting`.
 const MAX_NESTING: usize = 50;
 
+/// Whether a dataset is `top` or below it.
+pub fn is_at_or_below(name: &str, top: &str) -> bool {
+    name.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// Splits a new file system's or volume's name into parent and last part.
 pub fn split_child(name: &str) -> Result<(&str, &str)> {
     check(name, None)?;

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
+use cenote_dataset::name::is_at_or_below;
 use cenote_engine::Engine;
 use cenote_format::units::DatasetId;
 use cenote_fs::FsError;
@@ -565,10 +566,6 @@ impl Mounts {
     pub fn files(&self, id: DatasetId) -> Option<Files> {
         self.table().get(&id).map(|entry| entry.files.clone())
     }
-}
-
-fn is_at_or_below(dataset: &str, name: &str) -> bool {
-    dataset.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn prepare_directory(name: &str, plan: &Plan) -> Result<(), MountsError> {

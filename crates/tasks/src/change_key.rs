@@ -7,6 +7,7 @@
 //! including the wording.
 
 use cenote_boxed::boxed;
+use cenote_dataset::name::is_at_or_below;
 use cenote_dataset::{Dataset, EncryptionInfo, Value};
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::dsl::names::crypto_key;
@@ -121,11 +122,7 @@ async fn rewrap(
     root: ObjectId,
     key: &UsersKey,
 ) -> Result<()> {
-    let is_below = |name: &str| {
-        within.is_none_or(|top| {
-            name.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        })
-    };
+    let is_below = |name: &str| within.is_none_or(|top| is_at_or_below(name, top));
     let heads = context.mos().await?.all_datasets().await?;
     for head in heads.into_iter().filter(|head| !head.is_snapshot() && is_below(head.name())) {
         let Some(info) = head.dir().encryption().await?.filter(|info| info.root_dir == old) else {

@@ -35,12 +35,7 @@ const OLD_WORDS: usize = 3;
 /// The source is missing or unrelated, the name is invalid or taken, or the pool has no bookmarks.
 #[boxed]
 pub async fn bookmark(engine: &Engine, source: &str, mark: &str) -> Result<()> {
-    let (source, mark) = (source.to_owned(), mark.to_owned());
-    engine
-        .run_within(SpaceCheck::Normal, move |context| {
-            Box::pin(async move { bookmark_sync(context, &source, &mark).await })
-        })
-        .await
+    bookmark_all(engine, vec![(source.to_owned(), mark.to_owned())]).await
 }
 
 /// Bookmarks several snapshots, each with the name of its bookmark: all or none.

@@ -191,10 +191,8 @@ impl<R: Read + Unpin> AsyncRead for Blocking<R> {
         _: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut part = [0; 1 << 16];
-        let most = part.len().min(buffer.remaining());
-        let read = self.0.read(&mut part[..most])?;
-        buffer.put_slice(&part[..read]);
+        let read = self.0.read(buffer.initialize_unfilled())?;
+        buffer.advance(read);
         Poll::Ready(Ok(()))
     }
 }

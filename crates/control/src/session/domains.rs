@@ -1,5 +1,6 @@
 //! Key domains: an encryption root and all datasets that inherit its key.
 
+use cenote_dataset::name::is_at_or_below;
 use cenote_dataset::{Dataset, EncryptionInfo, KeySource, Mos};
 use cenote_engine::Engine;
 use cenote_format::units::{DatasetId, ObjectId};
@@ -32,11 +33,7 @@ pub async fn key_domains(mos: &Mos, name: Option<&str>) -> Result<Vec<KeyDomain>
         }
         encrypted.push((dataset, info));
     }
-    let is_meant = |root: &str| {
-        name.is_none_or(|name| {
-            root.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        })
-    };
+    let is_meant = |root: &str| name.is_none_or(|name| is_at_or_below(root, name));
     let roots =
         encrypted.iter().filter(|(dataset, info)| info.root == dataset.name() && is_meant(&info.root));
     let mut domains: Vec<KeyDomain> = roots

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use cenote_dataset::name::is_at_or_below;
 use cenote_dataset::{Dataset, KeySource, Mos};
 use cenote_device::Gate;
 use cenote_engine::{Engine, Names};
@@ -193,9 +194,7 @@ impl Session {
                 let stays = |name: &str| match new {
                     NewDatasets::AreMounted => false,
                     NewDatasets::Stay => true,
-                    NewDatasets::StayBelow(top) => {
-                        name.strip_prefix(top).is_some_and(|below| below.is_empty() || below.starts_with('/'))
-                    }
+                    NewDatasets::StayBelow(top) => is_at_or_below(name, top),
                 };
                 if new != NewDatasets::AreMounted {
                     before.extend(ids(&pool.engine.mos().await?, stays).await?);

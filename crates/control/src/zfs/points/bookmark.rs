@@ -1,10 +1,11 @@
 //! `zfs bookmark`: keeps a snapshot's point in time, so that the snapshot can be destroyed.
 
-use cenote_dataset::Mos;
+use cenote_dataset::{Dataset, Mos};
 use cenote_object::DatasetError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::tagged::snapshots_or_none;
 use crate::error::ControlError;
 use crate::permissions::Permissions;
 use crate::refusal::cannot;
@@ -66,21 +67,14 @@ impl Bookmark {
         if !self.recursive {
             return Ok(vec![(self.source.clone(), self.bookmark.clone())]);
         }
-        let (Some((path, snapshot)), Some((_, mark))) =
-            (self.source.split_once('@'), self.bookmark.split_once('#'))
-        else {
+        let (true, Some((_, mark))) = (self.source.contains('@'), self.bookmark.split_once('#')) else {
             let why = "recursive bookmarks (-r) can only be created from a snapshot source";
             return Err(ControlError::Usage(why.into()));
         };
         // The source itself must exist.
         dataset(mos, &self.source).await?;
-        let (mut marks, mut pending) = (Vec::new(), vec![dataset(mos, path).await?]);
-        while let Some(head) = pending.pop() {
-            if let Some(source) = head.snapshot(snapshot).await? {
-                marks.push((source.name().to_owned(), format!("{}#{mark}", head.name())));
-            }
-            pending.extend(head.children().await?.into_iter().rev());
-        }
-        Ok(marks)
+        let sources = snapshots_or_none(mos, &self.source, true).await?;
+        let marked = |source: Dataset| (source.name().into(), format!("{}#{mark}", head_of(source.name())));
+        Ok(sources.into_iter().map(marked).collect())
     }
 }

@@ -79,7 +79,9 @@ impl Iostat {
         let health: RefCell<Vec<(String, PoolHealth)>> = RefCell::default();
         let count = async |names: &[String]| -> Result<Report, CliError> {
             let counted = session.control().run(Request { pools: names.to_vec() }).await?.answer;
-            health.replace(counted.iter().map(|one| (one.pool.clone(), one.health.clone())).collect());
+            if chosen.is_some() {
+                health.replace(counted.iter().map(|one| (one.pool.clone(), one.health.clone())).collect());
+            }
             Ok(layout.report(&counted))
         };
         let (names, schedule) = split(&self.pools)?;
