@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cenote_pool::{BadSetting, Tunable, Tunables};
-use cenote_runtime::Instant;
+use cenote_runtime::{Instant, Watched, Watcher};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, watch};
+use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 
 use crate::engine::Engine;
 
@@ -156,12 +156,12 @@ impl ScanSettings {
 /// One kind of background work: one worker at a time, and orders to it.
 pub struct Work {
     turn: Arc<tokio::sync::Mutex<()>>,
-    orders: watch::Sender<u64>,
+    orders: Watched<u64>,
 }
 
 impl Default for Work {
     fn default() -> Work {
-        Work { turn: Arc::default(), orders: watch::Sender::new(0) }
+        Work { turn: Arc::default(), orders: Watched::new(0) }
     }
 }
 
@@ -173,12 +173,12 @@ impl Work {
 
     /// Has the worker check for changes.
     pub fn order(&self) {
-        self.orders.send_modify(|orders| *orders += 1);
+        self.orders.modify(|orders| *orders += 1);
     }
 
     /// Receives orders; closed with the engine.
-    pub fn orders(&self) -> watch::Receiver<u64> {
-        self.orders.subscribe()
+    pub fn orders(&self) -> Watcher<u64> {
+        self.orders.watch()
     }
 }
 

@@ -17,8 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cenote_disk::{Errno, Failure};
+use cenote_runtime::Watched;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, RwLock, watch};
+use tokio::sync::{Notify, RwLock};
 
 use crate::login::Initiator;
 use crate::scsi::reservations::Reservations;
@@ -124,25 +125,25 @@ pub struct Nexus {
     pub user: Option<String>,
     /// Commands in progress.
     pub tasks: Tasks,
-    sent_away: watch::Sender<bool>,
+    sent_away: Watched<bool>,
 }
 
 impl Nexus {
     /// Creates the nexus of a new session.
     pub fn new(initiator: Initiator, user: Option<String>) -> Arc<Nexus> {
-        let (tasks, sent_away) = (Tasks::default(), watch::channel(false).0);
+        let (tasks, sent_away) = (Tasks::default(), Watched::new(false));
         Arc::new(Nexus { initiator, user, tasks, sent_away })
     }
 
     /// Waits until the session is told to end.
     pub async fn sent_away(&self) {
         // Cannot fail: `self` owns the sender.
-        self.sent_away.subscribe().wait_for(|is_sent| *is_sent).await.ok();
+        self.sent_away.watch().until(|is_sent| *is_sent).await.ok();
     }
 
     /// Tells the session to end.
     pub fn send_away(&self) {
-        self.sent_away.send_replace(true);
+        self.sent_away.modify(|is_sent| *is_sent = true);
     }
 }
 

@@ -29,10 +29,10 @@ use crate::pool::Pool;
 use crate::vdev::leaf::Probe;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{Txg, VdevId};
+use cenote_runtime::Watched;
 use futures::future::join_all;
 use state::{FailMode, State, Suspended, Waits};
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// Interval between automatic retries.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -46,11 +46,11 @@ pub(crate) struct Tries {
     failing: Option<FailingWrite>,
 }
 
-struct FailingWrite(watch::Sender<State>);
+struct FailingWrite(Watched<State>);
 
 impl Drop for FailingWrite {
     fn drop(&mut self) {
-        self.0.send_modify(|state| state.failing_writes -= 1);
+        self.0.modify(|state| state.failing_writes -= 1);
     }
 }
 
@@ -72,7 +72,7 @@ impl Pool {
     pub(crate) async fn wait_out(&self, tries: &mut Tries, txg: Txg, error: PoolError) -> Result<()> {
         if tries.failing.is_none() && !matches!(error, PoolError::Unreadable { .. }) {
             let states = &self.suspension().0;
-            states.send_modify(|state| state.failing_writes += 1);
+            states.modify(|state| state.failing_writes += 1);
             tries.failing = Some(FailingWrite(states.clone()));
         }
         self.wait_since(tries.begun, txg, error).await?;
@@ -87,7 +87,7 @@ impl Pool {
         let is_write = failing.is_some();
         drop(failing);
         if has_waited {
-            self.suspension().0.send_modify(|state| {
+            self.suspension().0.modify(|state| {
                 if is_write || state.failing_writes == 0 {
                     state.suspended = None;
                 }
@@ -105,9 +105,9 @@ impl Pool {
             _ => return Err(error),
         };
         let why = why.clone();
-        let mut states = self.suspension().0.subscribe();
+        let mut states = self.suspension().0.watch();
         {
-            let state = states.borrow_and_update();
+            let state = states.see();
             if state.mode.is_none() || state.is_given_up {
                 return Err(error);
             }
@@ -116,12 +116,12 @@ impl Pool {
             }
         }
         let suspended = || Suspended { since: self.runtime().now(), txg, vdev, why };
-        self.suspension().0.send_if_modified(|state| {
+        self.suspension().0.modify_if(|state| {
             let is_new = state.suspended.is_none();
             state.suspended.get_or_insert_with(suspended);
             is_new
         });
-        let told = states.wait_for(|state| state.tries != begun || state.is_given_up);
+        let told = states.until(|state| state.tries != begun || state.is_given_up);
         tokio::select! {
             biased;
             _ = told => {}

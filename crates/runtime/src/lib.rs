@@ -16,7 +16,8 @@
 //! An engine must:
 //! * declare the CPU work of a step with [`Runtime::work`], which the simulator charges to modelled cores;
 //! * keep no visible order that depends on addresses or on `HashMap`'s random state;
-//! * avoid `tokio::spawn`, `tokio::time` and `std::thread`; `tokio::sync` needs no runtime.
+//! * avoid `tokio::spawn`, `tokio::time` and `std::thread`; `tokio::sync` needs no runtime, but its `watch`
+//!   wakes tasks in a random order: [`Watched`] does not.
 //!
 //! Locking: a [`Runtime`] may be used from any task and thread. No lock is held while a future is polled or a
 //! blocking call runs, so both may use the runtime freely.
@@ -31,6 +32,7 @@ mod threads;
 mod time;
 mod to_end;
 mod watch;
+mod watched;
 mod work;
 
 pub use rng::Rng;
@@ -39,6 +41,7 @@ pub use task::{AbortOnDrop, JoinError, JoinHandle};
 pub use time::{Elapsed, Instant};
 pub use to_end::ToEnd;
 pub use watch::Watch;
+pub use watched::{Closed, Watched, Watcher};
 pub use work::{Cost, CostModel, WorkKind};
 
 use real::Real;

@@ -1,11 +1,10 @@
 //! The suspension state of a pool, and its reason.
 
 use cenote_format::units::{Txg, VdevId};
-use cenote_runtime::Instant;
+use cenote_runtime::{Instant, Watched};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use tokio::sync::watch;
 
 /// The pool property `failmode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -76,7 +75,7 @@ pub struct Suspended {
 }
 
 /// Whether a pool waits for its devices. Shared by all views.
-pub struct Suspension(pub(super) watch::Sender<State>);
+pub struct Suspension(pub(super) Watched<State>);
 
 #[derive(Default)]
 pub(super) struct State {
@@ -92,14 +91,14 @@ pub(super) struct State {
 
 impl Default for Suspension {
     fn default() -> Suspension {
-        Suspension(watch::Sender::new(State::default()))
+        Suspension(Watched::new(State::default()))
     }
 }
 
 impl Suspension {
     /// Sets whether failing writes wait; with `None` their errors are returned.
     pub fn set_failmode(&self, mode: Option<FailMode>) {
-        self.0.send_modify(|state| state.mode = mode);
+        self.0.modify(|state| state.mode = mode);
     }
 
     /// The mode in effect.
@@ -114,17 +113,17 @@ impl Suspension {
 
     /// Retries all waiting operations.
     pub fn resume(&self) {
-        self.0.send_modify(|state| state.tries += 1);
+        self.0.modify(|state| state.tries += 1);
     }
 
     /// Fails all waiting operations, and all that would wait later.
     pub fn give_up(&self) {
-        self.0.send_modify(|state| state.is_given_up = true);
+        self.0.modify(|state| state.is_given_up = true);
     }
 
     /// Records that no txg will be written any more.
     pub fn note_stopped(&self) {
-        self.0.send_modify(|state| state.is_stopped = true);
+        self.0.modify(|state| state.is_stopped = true);
     }
 
     /// Why the pool accepts no changes, if so.
@@ -139,9 +138,9 @@ impl Suspension {
 
     /// Waits until the pool is suspended or resumed; returns the reason if suspended.
     pub async fn suspended_or_not(&self, is_suspended: bool) -> Option<Suspended> {
-        let mut states = self.0.subscribe();
+        let mut states = self.0.watch();
         // The sender is part of the pool.
-        let state = states.wait_for(|state| state.suspended.is_some() == is_suspended).await;
+        let state = states.until(|state| state.suspended.is_some() == is_suspended).await;
         state.ok().and_then(|state| state.suspended.clone())
     }
 }

@@ -43,7 +43,7 @@ pub async fn keep_autotrimming(engine: WeakEngine) {
     let mut rounds = Rounds::default();
     loop {
         let Ok(engine) = engine.upgrade() else { return };
-        orders.mark_unchanged();
+        orders.catch_up();
         let is_on = match follow(&engine).await {
             Ok(is_on) => is_on,
             Err(_) => engine.allocator().trims(),

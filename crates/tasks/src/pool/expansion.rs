@@ -122,7 +122,7 @@ pub async fn keep_expanding(engine: WeakEngine, failed: impl Fn(DatasetError)) {
         engine.upgrade().map(|engine| (engine.runtime().clone(), engine.background().expansions.orders()));
     let Ok((runtime, mut orders)) = begun else { return };
     loop {
-        orders.mark_unchanged();
+        orders.catch_up();
         let Ok(engine) = engine.upgrade() else { return };
         let done = run_expansion(&engine, &|_| {}).await;
         if matches!(done, Ok(Expanded::Done)) {

@@ -32,8 +32,7 @@ use cenote_format::units::{Guid, ObjectId, VdevId};
 use cenote_object::{DatasetError, Result, Zap, ZapEdit};
 use cenote_pool::alloc::BorrowedSpace;
 use cenote_pool::{Pass, Pool, Stuck};
-use cenote_runtime::Instant;
-use tokio::sync::watch;
+use cenote_runtime::{Instant, Watcher};
 
 use crate::pool::take_tree::path_of;
 
@@ -194,7 +193,7 @@ pub async fn run_passes(engine: &Engine, progress: &(dyn Fn(u64) + Send + Sync))
     let (mut failed, mut is_begun, mut orders) =
         (BTreeSet::new(), false, engine.background().passes.orders());
     loop {
-        orders.mark_unchanged();
+        orders.catch_up();
         let active = active(engine).await?;
         if active.is_empty() {
             return Ok(failed);
@@ -222,7 +221,7 @@ pub async fn keep_passing(engine: WeakEngine) {
         engine.upgrade().map(|engine| (engine.runtime().clone(), engine.background().passes.orders()));
     let Ok((runtime, mut orders)) = begun else { return };
     loop {
-        orders.mark_unchanged();
+        orders.catch_up();
         let Ok(engine) = engine.upgrade() else { return };
         // Failures are recorded with the pass, or retried.
         drop(run_passes(&engine, &|_| {}).await);
@@ -310,7 +309,7 @@ async fn note_sync(context: &mut SyncContext, work: Active, noted: Noted) -> Res
 async fn slice(
     engine: &Engine,
     work: Active,
-    orders: watch::Receiver<u64>,
+    orders: Watcher<u64>,
     progress: &(dyn Fn(u64) + Send + Sync),
 ) -> Noted {
     let pool = engine.pool();
@@ -338,7 +337,7 @@ struct Slice<'a> {
     work: Active,
     top: VdevId,
     began: Instant,
-    orders: watch::Receiver<u64>,
+    orders: Watcher<u64>,
     /// Progress on the leaf.
     at: u64,
     done_bytes: u64,
@@ -400,7 +399,7 @@ impl Slice<'_> {
             let left = due.saturating_sub(runtime.now().since(self.began));
             return runtime.timeout(left, self.orders.changed()).await.is_ok();
         }
-        self.orders.has_changed().unwrap_or(true)
+        self.orders.has_news()
     }
 }
 

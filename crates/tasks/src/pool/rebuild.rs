@@ -40,8 +40,8 @@ use cenote_format::scan::RebuildPhys;
 use cenote_format::units::{Guid, Txg, VdevId};
 use cenote_object::{DatasetError, Result};
 use cenote_pool::{Healed, IoClass, Pool};
+use cenote_runtime::Watcher;
 use futures::future::join_all;
-use tokio::sync::watch;
 
 use crate::pool::scan::{ScanProgress, sync_through};
 use state::Noted;
@@ -70,7 +70,7 @@ pub async fn run_rebuild(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Sen
     let _alone = engine.background().rebuilds.turn().await;
     let mut orders = engine.background().rebuilds.orders();
     loop {
-        orders.mark_unchanged();
+        orders.catch_up();
         let active = active(&engine.mos().await?).await?;
         if active.is_empty() || engine.background().settings().is_suspended() {
             return Ok(());
@@ -112,7 +112,7 @@ pub async fn run_rebuild(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Sen
 pub async fn keep_rebuilding(engine: WeakEngine, failed: impl Fn(DatasetError)) {
     let Ok(mut orders) = engine.upgrade().map(|engine| engine.background().rebuilds.orders()) else { return };
     loop {
-        orders.mark_unchanged();
+        orders.catch_up();
         let Ok(engine) = engine.upgrade() else { return };
         if let Err(error) = run_rebuild(&engine, &|_| {}).await {
             failed(error);
@@ -149,7 +149,7 @@ async fn slice(
     engine: &Engine,
     top: VdevConfig,
     state: RebuildPhys,
-    orders: watch::Receiver<u64>,
+    orders: Watcher<u64>,
 ) -> Result<(VdevConfig, Noted)> {
     let mos = engine.mos_to_mend().await?;
     let mut slice = Slice {
@@ -187,7 +187,7 @@ struct Slice<'a> {
     pool: Pool,
     /// Also holds back frees during the slice.
     top: &'a VdevConfig,
-    orders: watch::Receiver<u64>,
+    orders: Watcher<u64>,
     length: Duration,
     segment_bytes: u64,
     /// Everything before this offset is copied.
@@ -223,7 +223,7 @@ impl Slice<'_> {
                 let batch_end = batch.last().map_or(self.at, |last| last.1);
                 self.healed.add(pool.by_range().rebuild(vdev, batch).await);
                 (self.at, self.done_bytes) = (batch_end, self.done_bytes + bytes);
-                if pool.runtime().now() >= until || self.orders.has_changed().unwrap_or(true) {
+                if pool.runtime().now() >= until || self.orders.has_news() {
                     return Ok(false);
                 }
             }

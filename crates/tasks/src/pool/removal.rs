@@ -136,7 +136,7 @@ pub async fn keep_removing(engine: WeakEngine, failed: impl Fn(DatasetError)) {
         engine.upgrade().map(|engine| (engine.runtime().clone(), engine.background().removals.orders()));
     let Ok((runtime, mut orders)) = begun else { return };
     loop {
-        orders.mark_unchanged();
+        orders.catch_up();
         let Ok(engine) = engine.upgrade() else { return };
         if let Err(error) = run_removal(&engine, &|_| {}).await {
             failed(error);

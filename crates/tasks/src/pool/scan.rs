@@ -39,8 +39,8 @@ use cenote_format::scan::ScanPhys;
 use cenote_format::units::{Guid, TXG_CONCURRENT_STATES, Txg};
 use cenote_object::{DatasetError, Result};
 use cenote_pool::Pool;
+use cenote_runtime::Watcher;
 use futures::future::{BoxFuture, Either, select};
-use tokio::sync::watch;
 
 use crate::pool::detach::let_replaced_go;
 use crate::pool::errors::note_lost;
@@ -180,7 +180,7 @@ impl Drop for ShownPass<'_> {
 
 struct Run<'a> {
     engine: &'a Engine,
-    orders: watch::Receiver<u64>,
+    orders: Watcher<u64>,
     done: Scanned,
     /// Leaves that can't be completed in this run.
     failed: BTreeSet<Guid>,
@@ -194,7 +194,7 @@ impl Run<'_> {
     async fn finish(&mut self, progress: &(dyn Fn(ScanProgress) + Send + Sync)) -> Result<()> {
         let mut pass: Option<Pass> = None;
         loop {
-            self.orders.mark_unchanged();
+            self.orders.catch_up();
             let_replaced_go(self.engine).await?;
             let mos = self.engine.mos().await?;
             if !rebuilding(&mos).await?.is_empty() {
