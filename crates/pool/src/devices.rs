@@ -11,6 +11,7 @@ use crate::vdev::leaf::Probe;
 use crate::vdev::queue::QueueSettings;
 use cenote_boxed::boxed;
 use cenote_format::units::Guid;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +33,12 @@ impl<'a> Devices<'a> {
         let vdevs = self.0.tree().vdevs();
         let found = vdevs.leaves().iter().find(|one| one.guid == leaf && !one.is_away())?.clone();
         Some(found.probe().await)
+    }
+
+    /// Leaves whose reads or writes have failed since the last call, even if their errors were cleared.
+    pub fn take_suspects(&self) -> BTreeSet<Guid> {
+        let vdevs = self.0.tree().vdevs();
+        vdevs.leaves().iter().filter(|leaf| leaf.take_suspicion()).map(|leaf| leaf.guid).collect()
     }
 
     /// Leaves in use with a slow operation, and its age.

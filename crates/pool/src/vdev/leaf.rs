@@ -68,6 +68,8 @@ struct State {
     read_errors: AtomicU64,
     write_errors: AtomicU64,
     checksum_errors: AtomicU64,
+    /// See [`Leaf::take_suspicion`].
+    is_suspect: AtomicBool,
     unflushed: Unflushed,
     flushing: tokio::sync::Mutex<()>,
     through: tokio::sync::RwLock<()>,
@@ -222,6 +224,7 @@ impl Leaf {
         let result = self.patience.answer((Op::Read, offset_bytes, len as u64), permit, io, haste).await;
         if result.is_err() && !(haste == Haste::Hasty && self.is_slow()) {
             self.state.read_errors.fetch_add(1, Ordering::Relaxed);
+            self.state.is_suspect.store(true, Ordering::Relaxed);
         }
         result
     }
@@ -461,6 +464,13 @@ impl Leaf {
 
     pub(crate) fn count_write_error(&self) {
         self.state.write_errors.fetch_add(1, Ordering::Relaxed);
+        self.state.is_suspect.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether reads or writes have failed since the last call. Clearing the counters does not change it: a
+    /// device that is gone must be found even if its errors are cleared at once.
+    pub(crate) fn take_suspicion(&self) -> bool {
+        self.state.is_suspect.swap(false, Ordering::Relaxed)
     }
 
     pub(crate) fn load(&self) -> [ClassLoad; IoClass::ALL.len()] {

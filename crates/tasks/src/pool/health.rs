@@ -3,7 +3,8 @@
 //! ```text
 //!   every second     errors of each leaf since the last look
 //!     any              labels of another leaf or pool -> UNAVAIL (`validate`)
-//!     reads, writes    probe it: gone -> REMOVED   fails -> FAULTED   works -> counted
+//!     reads, writes    probe it, even if its errors were cleared meanwhile
+//!                      gone -> REMOVED   fails -> FAULTED   works -> counted
 //!     far too slow     sits out reads of its RAID-Z or dRAID, with `autosit=on` (`sitting`)
 //!     no answer        for 30 seconds, if the pool is complete without it, or for DEADMAN: FAULTED
 //!     wrong content    rewritten (`mend`)
@@ -259,6 +260,7 @@ impl Watch {
     /// Ignores errors since the last check: in a suspended pool every device fails, and I/O was retried
     /// repeatedly.
     fn pass_over(&mut self, engine: &Engine) {
+        engine.pool().devices().take_suspects();
         for (leaf, counts) in engine.pool().counters().errors() {
             self.leaves.entry(leaf).or_default().counts = counts;
         }
@@ -266,7 +268,7 @@ impl Watch {
 
     async fn look(&mut self, engine: &Engine, surroundings: &impl Surroundings) -> Result<()> {
         let (pool, now) = (engine.pool(), engine.runtime().now());
-        let hung = pool.devices().hung();
+        let (hung, suspects) = (pool.devices().hung(), pool.devices().take_suspects());
         let counters = pool.counters().errors();
         self.leaves.retain(|leaf, _| counters.iter().any(|(other, _)| other == leaf));
         for (leaf, counts) in counters {
@@ -294,6 +296,8 @@ impl Watch {
                 let limit = limit(engine, leaf, ["io_n", "io_t"]).await?;
                 let is_often = record.io.add(io, now, limit);
                 judge(engine, &pool, leaf, is_often, surroundings).await?;
+            } else if suspects.contains(&leaf) {
+                judge(engine, &pool, leaf, false, surroundings).await?;
             } else if hung.contains(&leaf) {
                 put_away(engine, &pool, leaf, Away::Failed).await?;
             }

@@ -228,6 +228,22 @@ fn a_device_that_is_pulled_out_is_removed_and_comes_back_by_itself() {
 }
 
 #[test]
+fn a_device_that_is_pulled_out_is_removed_even_if_its_errors_are_cleared_at_once() {
+    simulate(|rt| async move {
+        let lab = Lab::new(&rt, 2).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(8));
+        lab.work(&mut model, &mut rng).await;
+        lab.disks[0].unplug(true);
+        // All of this happens between two looks of the watch.
+        lab.work(&mut model, &mut rng).await;
+        assert_eq!(lab.state(0).0, VdevState::Online);
+        lab.engine.pool().counters().clear(None);
+        lab.wait(3).await;
+        assert_eq!(lab.state(0).0, VdevState::Removed);
+    });
+}
+
+#[test]
 fn a_device_that_goes_away_while_it_is_resilvered_has_everything_in_the_end() {
     // Milliseconds from the resilver's start until the device goes, and from then until it returns.
     for (goes, returns) in (0..30).flat_map(|goes| [(goes, 0), (goes, 3), (goes, 20)]) {
