@@ -167,7 +167,18 @@ fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
             run(stage, create)
         }
         Action::Destroy { dataset } => destroy(stage, name(&dataset)),
-        Action::DestroySnapshot { dataset, name } => destroy(stage, at(&dataset, &name)),
+        Action::DestroySnapshot { dataset, name } => {
+            let destroyed = destroy(stage, at(&dataset, &name));
+            Box::pin(async move {
+                let outcome = destroyed.await?;
+                // As in OpenZFS, a snapshot that does not exist is destroyed already. If its dataset was
+                // renamed meanwhile, it exists by another name. No two snapshots have the same own name.
+                match outcome == Outcome::Done && exists(stage, &name).await {
+                    true => Ok(Outcome::Refused(format!("{name} does not exist by its old name"))),
+                    false => Ok(outcome),
+                }
+            })
+        }
         Action::Snapshot { dataset, name } => {
             let snapshots = vec![at(&dataset, &name)];
             run(stage, points::snapshot::Snapshot { snapshots, recursive: false, settings: Vec::new() })
@@ -222,6 +233,19 @@ fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
         Action::Device { verb } => devices::carry_out(stage, verb),
         _ => unreachable!("it is not a verb"),
     }
+}
+
+/// Whether a dataset has a snapshot of this name.
+async fn exists(stage: &Stage, snapshot: &str) -> bool {
+    let Some(pool) = stage.daemon.pools.get(POOL) else { return false };
+    let Ok(mos) = pool.engine.mos().await else { return false };
+    for dataset in mos.all_datasets().await.unwrap_or_default() {
+        let all = dataset.snapshots().await.unwrap_or_default();
+        if all.iter().any(|one| one.name().ends_with(&format!("@{snapshot}"))) {
+            return true;
+        }
+    }
+    false
 }
 
 fn destroy(stage: &Stage, target: String) -> Work<'_> {

@@ -172,8 +172,11 @@ pub async fn repair(stage: &Stage, pace: Pace) -> Result<bool, Violation> {
         run_verb(stage, zpool::properties::set::Set { setting, pools: vec![POOL.into()] }).await;
         run_verb(stage, zpool::whole::sync::Sync { pools: vec![POOL.into()] }).await;
         accused::check(&stage.daemon, POOL, &stage.bay.ledger())?;
-        if engine.pool().counters().errors().iter().any(|(_, errors)| *errors != Default::default()) {
+        let mut errors = engine.pool().counters().errors();
+        errors.retain(|(_, errors)| *errors != Default::default());
+        if !errors.is_empty() {
             // Just repaired, or not yet known to be gone.
+            stage.note(&format!("repaired just now: {errors:?}"));
             continue;
         }
         stage.bay.note(|ledger| ledger.absolve());
@@ -233,7 +236,11 @@ async fn is_well_soon(stage: &Stage, engine: &Engine, pace: Pace) -> Result<bool
             return Err(Violation(format!("a scan could not repair {errors} blocks")));
         }
         let (pool, health) = (engine.pool(), engine.pool().status());
-        return Ok(pool.lacking().behind().is_empty() && health.root.state == VdevState::Online);
+        let is_well = pool.lacking().behind().is_empty() && health.root.state == VdevState::Online;
+        if !is_well {
+            stage.note(&format!("not yet well: {}", state(engine).await));
+        }
+        return Ok(is_well);
     }
     Err(Violation(format!("a scan does not end: {}", state(engine).await)))
 }

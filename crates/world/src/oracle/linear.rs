@@ -46,6 +46,8 @@ pub struct Linear {
     pending: BTreeMap<CallId, (Arc<Call>, Scope)>,
     /// Verbs that met a renaming: their name may be out of date.
     misnamed: BTreeSet<CallId>,
+    /// Calls that destroy a snapshot that another call destroys meanwhile: both succeed.
+    twins: BTreeSet<CallId>,
     /// States in which another call took effect before the one that ended last.
     between: Vec<Pool>,
 }
@@ -63,6 +65,7 @@ impl Linear {
             configs: vec![Config { state, done: BTreeMap::new() }],
             pending: BTreeMap::new(),
             misnamed: BTreeSet::new(),
+            twins: BTreeSet::new(),
             between: Vec::new(),
         }
     }
@@ -80,6 +83,15 @@ impl Linear {
         }
         if renames(&call) {
             self.misnamed.extend(self.pending.keys());
+        }
+        let twins = |other: &Call| {
+            matches!(call.action, Action::DestroySnapshot { .. }) && other.action == call.action
+        };
+        let twins: Vec<CallId> =
+            self.pending.iter().filter(|(_, (other, _))| twins(other)).map(|(id, _)| *id).collect();
+        if !twins.is_empty() {
+            self.twins.extend(twins);
+            self.twins.insert(id);
         }
         let scope = call.scope();
         self.pending.insert(id, (call, scope));
@@ -130,6 +142,7 @@ impl Linear {
         }
         self.configs = left;
         self.misnamed.remove(&id);
+        self.twins.remove(&id);
         Ok(())
     }
 
@@ -174,11 +187,13 @@ impl Linear {
         let mut after = config.state.clone();
         let call = &self.pending[&id].0;
         let predicted = after.apply(id, call);
+        // As in OpenZFS, a snapshot that does not exist is destroyed already.
+        let is_gone = || *outcome == Outcome::Done && self.twins.contains(&id);
         match () {
             () if predicted == *outcome || is_both_refused(&predicted, outcome) => {
                 add(ends.left, Config { state: after, done: config.done.clone() });
             }
-            () if has_no_effect(call, outcome) || self.is_misnamed(id, outcome) => {
+            () if has_no_effect(call, outcome) || self.is_misnamed(id, outcome) || is_gone() => {
                 add(ends.left, config.clone())
             }
             () => ends.expected.push(predicted),
@@ -198,13 +213,8 @@ impl Linear {
     }
 
     fn is_misnamed(&self, id: CallId, outcome: &Outcome) -> bool {
-        let is_missing = match (outcome, &self.pending[&id].0.action) {
-            (Outcome::Refused(why), _) => why.contains("does not exist"),
-            // As in OpenZFS, snapshots that do not exist are destroyed already.
-            (Outcome::Done, Action::DestroySnapshot { .. }) => true,
-            _ => false,
-        };
-        is_missing && self.misnamed.contains(&id)
+        matches!(outcome, Outcome::Refused(why) if why.contains("does not exist"))
+            && self.misnamed.contains(&id)
     }
 
     /// Every state that calls under way may have led to, for a cut now.
@@ -286,6 +296,20 @@ mod tests {
         linear.begin(1, call(9, Action::Create { name: "tank/a".into(), volume_blocks: None }));
         linear.end(1, &Outcome::Done).unwrap();
         linear
+    }
+
+    #[test]
+    fn a_snapshot_that_two_calls_destroy_at_once_is_destroyed_for_both() {
+        let destroy = || call(1, Action::DestroySnapshot { dataset: 1, name: "s".into() });
+        let mut linear = with_dataset();
+        linear.begin(2, call(1, Action::Snapshot { dataset: 1, name: "s".into() }));
+        linear.end(2, &Outcome::Done).unwrap();
+        linear.begin(3, destroy());
+        linear.begin(4, destroy());
+        linear.end(4, &Outcome::Done).unwrap();
+        linear.end(3, &Outcome::Done).unwrap();
+        linear.begin(5, destroy());
+        assert!(linear.end(5, &Outcome::Done).is_err(), "it was gone before the call began");
     }
 
     fn make(dataset: CallId, name: &str) -> Action {
