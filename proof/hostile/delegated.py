@@ -77,6 +77,8 @@ class Walk:
         self.mounted = self.mounts()
 
     def make_keyed(self):
+        # Whether a user has set a key that users know.
+        self.is_key_known = False
         self.one.root("zfs create -o encryption=on -o keyformat=passphrase "
                       f"-o keylocation=file://{self.file} tank/home/k")
         self.rights.made("tank/home/k", 0)
@@ -122,7 +124,7 @@ class Walk:
             if where.startswith(self.one.path("mnt", "home")) and not is_safe and not self.may_be_set_id:
                 raise Fault(f"{what}: programs with set-id bits are heeded at {where}")
         locked = self.one.root("zfs get -Hp -o value keystatus tank/home/k") if "tank/home/k" in self.heads else ""
-        if self.is_locked and "unavailable" not in locked and "tank/home/k" in self.heads:
+        if self.is_locked and not self.is_key_known and "unavailable" not in locked and "tank/home/k" in self.heads:
             raise Fault(f"{what}: somebody has loaded a key from a file that is root's")
         self.is_locked = "unavailable" in locked
         for where in ("victim/secret", "suid/program"):
@@ -257,7 +259,9 @@ class Walk:
         self.one.root(f"zfs inherit mountpoint {place}")
         self.one.root(f"zfs unallow -u {uid} {place}")
         self.rights.unallow(place, ["local", "descendent"], "user", uid, None)
+        # Until now a mount point of the user's may have kept it from being mounted.
         self.one.try_root("zfs", "mount", place)
+        self.mounted = self.mounts()
         self.look()
 
     def race_names(self):
@@ -478,11 +482,13 @@ class Walk:
         takes_file = any(self.file in word for word in words + place)
         # With -r there may be no key to load; `inspect` sees whether one was.
         if words[-1] != "-r" and (words[0] == "load-key" or takes_file) or "org.cenote:serve=on" in words:
-            # The key lies in a file that users can't read.
-            needs = [(head, "head", NEVER)]
+            # The key lies in a file that users can't read, unless one of them has changed it.
+            is_known = self.is_key_known and words[0] == "load-key" and head.startswith("tank/home")
+            needs = [(head, "head", "load-key" if is_known and "pass:" in " ".join(place) else NEVER)]
         if words[0] == "unload-key":
             place = []
-        return ["zfs", *words, *[word for word in place if words[0] == "load-key" or word != "-L"], head], needs, None
+        note = ("key",) if words[0] == "change-key" and "pass:" in " ".join(place) else None
+        return ["zfs", *words, *[word for word in place if words[0] == "load-key" or word != "-L"], head], needs, note
 
     def step_allow(self, uid):
         random, head = self.random, self.head()
@@ -576,7 +582,9 @@ class Walk:
             raise Fault(f"{shown}: it succeeds ({told}) without {lacks}; delegated: {self.delegated(lacks[0])}")
         verb = " ".join(words[:2])
         self.done[verb] = self.done.get(verb, 0) + 1
-        if note and note[0] in ("allow", "unallow"):
+        if note and note[0] == "key":
+            self.is_key_known = True
+        elif note and note[0] in ("allow", "unallow"):
             getattr(self.rights, note[0])(*note[1:])
         elif note:
             self.settle(note, uid)

@@ -128,7 +128,7 @@ impl Life<'_> {
     async fn check(&self, stage: &Stage) -> Result<(), Violation> {
         let ledger = stage.bay.ledger();
         space::check(&stage.daemon, POOL, &ledger).await?;
-        accused::check(&stage.daemon, POOL, &ledger)
+        accused::check(&stage.daemon, POOL, &stage.bay)
     }
 
     async fn export(&self, stage: &Stage) -> Result<AtRest, Violation> {

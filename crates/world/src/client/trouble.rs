@@ -36,7 +36,7 @@ pub async fn run(stage: &Stage) -> Result<(), Violation> {
     let mut rng = stage.runtime.rng();
     while stage.swarm.has_faults() && !stage.is_over() {
         stage.think(&mut rng, stage.swarm.fault_pause).await;
-        accused::check(&stage.daemon, POOL, &stage.bay.ledger())?;
+        accused::check(&stage.daemon, POOL, &stage.bay)?;
         let guilty = guilty(stage, &mut rng);
         if guilty.is_empty() {
             // There is no redundancy yet, or a verb may just change it.
@@ -141,7 +141,7 @@ pub async fn repair(stage: &Stage, pace: Pace) -> Result<bool, Violation> {
         if round > 0 {
             replace_unusable(stage, engine).await;
         }
-        accused::check(&stage.daemon, POOL, &stage.bay.ledger())?;
+        accused::check(&stage.daemon, POOL, &stage.bay)?;
         let config = engine.pool().tree().config();
         let leaves = config.vdevs.iter().flat_map(|top| top.leaves());
         let devices = leaves.filter_map(|leaf| leaf.path.clone()).collect();
@@ -171,7 +171,7 @@ pub async fn repair(stage: &Stage, pace: Pace) -> Result<bool, Violation> {
         let setting = Setting { property: "comment".into(), value: format!("{}", stage.scene.next()) };
         run_verb(stage, zpool::properties::set::Set { setting, pools: vec![POOL.into()] }).await;
         run_verb(stage, zpool::whole::sync::Sync { pools: vec![POOL.into()] }).await;
-        accused::check(&stage.daemon, POOL, &stage.bay.ledger())?;
+        accused::check(&stage.daemon, POOL, &stage.bay)?;
         let mut errors = engine.pool().counters().errors();
         errors.retain(|(_, errors)| *errors != Default::default());
         if !errors.is_empty() {

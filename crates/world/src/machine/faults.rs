@@ -27,6 +27,8 @@
 //! | failed, vanished or hung | read and write errors |
 //! | lied | checksum errors |
 //! | failed before a power cut or kill | both: log blocks that it lacked were written down nowhere |
+//! | belongs to a dRAID whose distributed spare is in use | checksum errors, if any disk of the pool lied: the \
+//!   rebuild to the spare, which lies on all disks, knows no checksums. A scrub follows |
 //!
 //! Locking: one mutex for the ledger, and one for the disks of a life, each held for one look or change.
 
@@ -124,6 +126,8 @@ pub struct Ledger {
     pub away: BTreeSet<usize>,
     /// Disks that joined the pool, and may lack data until a resilver has ended.
     pub joined: BTreeSet<usize>,
+    /// Disks with a distributed spare that was rebuilt, from others that may have lied.
+    pub rebuilt: BTreeSet<usize>,
 }
 
 impl Ledger {
@@ -140,7 +144,8 @@ impl Ledger {
     /// The disks at a path may have such errors: reads and writes, checksums.
     pub fn may_have(&self, path: &str) -> (bool, bool) {
         let is_among = |disks: &BTreeSet<usize>| disks.iter().any(|disk| is_at(*disk, path));
-        (is_among(&self.failed), is_among(&self.lied))
+        let is_misled = !self.lied.is_empty() && is_among(&self.rebuilt);
+        (is_among(&self.failed), is_misled || is_among(&self.lied))
     }
 
     /// The machine or its daemon stops.
@@ -154,6 +159,7 @@ impl Ledger {
         self.failed.clear();
         self.lied.clear();
         self.joined.clear();
+        self.rebuilt.clear();
     }
 
     /// Others are guilty from now on.

@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use cenote_pool::{PoolConfig, VdevConfig, VdevKind};
+
 use super::Violation;
 use crate::machine::daemon::Daemon;
-use crate::machine::faults::Ledger;
+use crate::machine::faults::{Bay, disk_at};
 
 /// Checks the error counts of all disks of an open pool, and that it goes on.
 ///
 /// # Errors
 /// An honest disk has errors; the pool is suspended.
-pub fn check(daemon: &Daemon, pool: &str, ledger: &Ledger) -> Result<(), Violation> {
+pub fn check(daemon: &Daemon, pool: &str, bay: &Bay) -> Result<(), Violation> {
     let Some(open) = daemon.pools.get(pool) else { return Ok(()) };
     let view = open.engine.pool();
+    note_rebuilt(&view.tree().config(), bay);
+    let ledger = bay.ledger();
     if let Some(suspended) = view.suspension().suspended() {
         return Err(Violation(format!("the pool is suspended: {}; {ledger:?}", suspended.why)));
     }
@@ -30,4 +34,12 @@ pub fn check(daemon: &Daemon, pool: &str, ledger: &Ledger) -> Result<(), Violati
         }
     }
     Ok(())
+}
+
+/// Notes the disks of dRAIDs whose distributed spares are in use.
+fn note_rebuilt(config: &PoolConfig, bay: &Bay) {
+    let has_spare = |top: &&VdevConfig| top.leaves().any(|leaf| leaf.kind == VdevKind::DistributedSpare);
+    let leaves = config.vdevs.iter().filter(has_spare).flat_map(|top| top.leaves());
+    let disks: Vec<usize> = leaves.filter_map(|leaf| disk_at(leaf.path.as_deref()?)).collect();
+    bay.note(|ledger| ledger.rebuilt.extend(disks));
 }
