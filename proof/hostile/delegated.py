@@ -396,7 +396,8 @@ class Walk:
         origin, name, options = self.snapshot(), self.child(), self.options()
         if self.random.random() < 0.2:
             origin = self.random.choice(["tank/suid@kept", "tank/victim@kept"])
-        needs = [(origin.split("@")[0], "head", "clone"), *self.making(name, options)]
+        # As in OpenZFS, what is given locally does not reach snapshots.
+        needs = [(origin.split("@")[0], "snapshot", "clone"), *self.making(name, options)]
         return ["zfs", "clone", *self.typed_options(options), origin, name], needs, ("made",)
 
     def step_destroy(self, uid):

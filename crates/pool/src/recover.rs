@@ -148,7 +148,7 @@ pub(crate) async fn recover(
             }
         });
     };
-    let mut faults = gathered.faults(vdevs, &block);
+    let mut faults = gathered.faults_of_filled(vdevs, &block, psize);
     if check.is_vacuous() {
         // Without a checksum, possibly outdated versions are taken to be wrong.
         faults.retain(|fault| vdevs.lacks(&fault.leaf, map.birth));
@@ -181,7 +181,12 @@ pub(crate) async fn recover_simply(
     let choices: Vec<Choice> = (0..map.units).map(|unit| gathered.likely(unit)).collect();
     let block = gathered.assemble(&choices)?;
     pool.runtime().work(check.work(), psize as u64).await;
-    check.verify(block.get(..psize)?).ok()?;
+    let (data, filler) = block.split_at_checked(psize)?;
+    check.verify(data).ok()?;
+    if filler.iter().any(|byte| *byte != 0) {
+        // Only all columns tell whether it is wrong.
+        return None;
+    }
     let faults = gathered.faults(vdevs, &block);
     Some(Recovered { data: Bytes::from(block).slice(..psize), faults })
 }
@@ -486,6 +491,21 @@ impl Gathered<'_> {
             }
         }
         Some(block)
+    }
+
+    /// What differs from a block. Its checksum does not cover the filler behind its data, which may be wrong
+    /// like any other byte: zeros are right, unless what was read explains what the leaves hold with fewer
+    /// faults. Otherwise the parity on honest leaves would be accused, and replaced by that of a wrong filler.
+    fn faults_of_filled(&self, vdevs: &VdevTree, block: &[u8], psize: usize) -> Vec<ColumnFault> {
+        let as_read = self.faults(vdevs, block);
+        let is_zero = block.get(psize..).is_none_or(|filler| filler.iter().all(|byte| *byte == 0));
+        if is_zero {
+            return as_read;
+        }
+        let mut filled = block.to_vec();
+        filled[psize..].fill(0);
+        let filled = self.faults(vdevs, &filled);
+        if filled.len() <= as_read.len() { filled } else { as_read }
     }
 
     fn faults(&self, vdevs: &VdevTree, block: &[u8]) -> Vec<ColumnFault> {

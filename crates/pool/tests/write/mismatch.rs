@@ -107,3 +107,35 @@ fn a_log_that_was_claimed_with_a_block_has_it_or_is_damaged() {
         assert_eq!(lab.checksum_errors(), 0, "it may not have come to one of the disks");
     });
 }
+
+#[test]
+fn a_wrong_filler_behind_a_small_block_blames_the_disk_that_has_it() {
+    for (seed, layout) in (430..).zip([Layout::Raidz(1, 4), Layout::Raidz(2, 5), Layout::Raidz(3, 6)]) {
+        simulate(seed, async |rt| {
+            // A sector has 4096 bytes; the checksum covers 512 of them.
+            let lab = Lab::of(&rt, layout, 12).await;
+            let data = noise(&mut Rng::new(seed), 512);
+            let bp = lab.write(&data, &props(), FIRST_TXG).await.bp;
+            let mut tried = 0;
+            for (guid, disk) in &lab.disks {
+                let places = (0..disk.memory.size_bytes()).step_by(4096);
+                let image = disk.memory.live_image();
+                let Some(at) = places.into_iter().find(|at| image[*at as usize..][..512] == data[..]) else {
+                    continue;
+                };
+                tried += 1;
+                disk.memory.write_at(at + 3000, Bytes::from_static(b"wrong")).await.unwrap();
+                let findings =
+                    lab.pool.verify_many(vec![VerifyItem { bp, place: Zbookmark::default() }]).await;
+                let accused: Vec<_> = findings.iter().map(|finding| finding.leaf).collect();
+                assert_eq!(accused, [Some(*guid)], "{layout:?}");
+                let errors = lab.pool.counters().errors();
+                let blamed = errors.iter().filter(|(_, errors)| errors.checksum > 0).map(|(leaf, _)| leaf);
+                assert_eq!(blamed.collect::<Vec<_>>(), [guid], "{layout:?}");
+                lab.pool.counters().clear(None);
+                disk.memory.write_at(at + 3000, Bytes::from_static(&[0; 5])).await.unwrap();
+            }
+            assert!(tried > 1, "data and parity of one sector are equal");
+        });
+    }
+}
