@@ -433,7 +433,7 @@ class Walk:
         name = self.random.choice([*self.origins, self.head()])
         needs = [(name, "head", "promote")]
         if name in self.origins:
-            needs.append((self.origins[name].split("@")[0], "head", "promote"))
+            needs.append((self.origins[name].split("@")[0], "snapshot", "promote"))
         return ["zfs", "promote", name], needs, ("look",)
 
     def step_rename(self, _):
@@ -525,7 +525,7 @@ class Walk:
 
     def step_diff(self, _):
         name = self.snapshot()
-        return ["zfs", "diff", name], [(name.split("@")[0], "head", "diff")], None
+        return ["zfs", "diff", name], [(name.split("@")[0], "snapshot" if "@" in name else "head", "diff")], None
 
     def step_other(self, _):
         line = self.random.choice(OTHERS).replace("SECRET", self.file).replace("DIR", self.one.path("disks"))
