@@ -175,7 +175,7 @@ fn assemble(candidates: Candidates, mut notes: Vec<Problem>) -> Result<FoundPool
     let lost = uberblocks.first().and_then(|newest| lost_states(newest, signs));
     let devices = keep_named(members, &config.vdevs, &mut notes);
     let auxiliary = BTreeMap::new();
-    Ok(FoundPool { config, uberblocks, devices, auxiliary, notes, lost, duplicates, taps: None })
+    Ok(FoundPool { config, uberblocks, devices, auxiliary, notes, lost, duplicates, taps: None, fence: None })
 }
 
 /// The sum of all vdevs' guids and the pool's.

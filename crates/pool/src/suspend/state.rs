@@ -47,6 +47,8 @@ pub enum Standstill {
     Suspended(FailMode),
     /// A txg could not be written; the pool must be reopened.
     Stopped,
+    /// Multihost heartbeats failed: another machine may have it. The pool must be reopened.
+    Multihost,
 }
 
 /// Which reads through a view wait for failed devices.
@@ -73,6 +75,17 @@ pub struct Suspended {
     pub vdev: VdevId,
     /// Its error.
     pub why: Arc<str>,
+    /// What it waits for.
+    pub cause: Cause,
+}
+
+/// The cause of a suspension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Devices fail (`ZIO_SUSPEND_IOERR`).
+    Devices,
+    /// Heartbeats failed (`ZIO_SUSPEND_MMP`): it never resumes.
+    Multihost,
 }
 
 /// Whether a pool waits for its devices. Shared by all views.
@@ -88,6 +101,7 @@ pub(super) struct State {
     pub(super) tries: u64,
     pub(super) is_given_up: bool,
     pub(super) is_stopped: bool,
+    pub(super) is_fenced: bool,
 }
 
 impl Default for Suspension {
@@ -122,6 +136,23 @@ impl Suspension {
         self.0.send_modify(|state| state.is_given_up = true);
     }
 
+    /// Suspends the pool for good: heartbeats failed. Waiting operations fail, and all that would wait later.
+    pub fn fence(&self, now: Instant, txg: Txg, why: &str) {
+        let suspended =
+            Suspended { since: now, txg, vdev: VdevId(0), why: why.into(), cause: Cause::Multihost };
+        self.0.send_modify(|state| {
+            state.suspended = Some(suspended);
+            (state.is_given_up, state.is_fenced) = (true, true);
+        });
+    }
+
+    /// Waits until [`Suspension::fence`] is called.
+    pub async fn fenced(&self) {
+        let mut states = self.0.subscribe();
+        // The sender is part of the pool.
+        states.wait_for(|state| state.is_fenced).await.ok();
+    }
+
     /// Records that no txg will be written any more.
     pub fn note_stopped(&self) {
         self.0.send_modify(|state| state.is_stopped = true);
@@ -131,6 +162,7 @@ impl Suspension {
     pub fn standstill(&self) -> Option<Standstill> {
         let state = self.0.borrow();
         match (&state.suspended, state.mode) {
+            _ if state.is_fenced => Some(Standstill::Multihost),
             _ if state.is_stopped => Some(Standstill::Stopped),
             (Some(_), Some(mode)) => Some(Standstill::Suspended(mode)),
             _ => None,
