@@ -79,6 +79,14 @@ pub struct Beat {
     pub path: Option<String>,
 }
 
+impl Beat {
+    /// EIO of one that failed, `MMP_FAIL_NOT_WRITABLE` of one that was skipped; 0: none.
+    pub fn error(&self) -> u64 {
+        const EIO: u64 = 5;
+        if self.record.failed { EIO } else { u64::from(self.record.leaf.is_none()) }
+    }
+}
+
 /// That of a name; `None`: there is none of this name.
 #[boxed]
 pub async fn of(pools: &Pools, name: &str) -> Option<Kstat> {
@@ -241,16 +249,13 @@ fn txgs(f: &mut Formatter<'_>, records: &[TxgRecord]) -> fmt::Result {
 fn multihost(f: &mut Formatter<'_>, beats: &[Beat]) -> fmt::Result {
     write!(f, "{:<10} {:<10} {:<10} {:<6} {:<10} ", "id", "txg", "timestamp", "error", "duration")?;
     writeln!(f, "{:<12} {:<24} {:<10} vdev_path", "mmp_delay", "vdev_guid", "vdev_label")?;
-    for Beat { record, path } in beats {
-        // EIO of a failed heartbeat; a skipped one counts skips in place of a guid.
-        let error = if record.failed { 5 } else { u64::from(record.leaf.is_none()) };
+    for beat in beats {
+        let Beat { record, path } = beat;
         let duration = record.duration_ns.unwrap_or(0);
+        // In place of a guid, the number of skipped heartbeats.
         let guid = record.leaf.map_or(record.skipped, |leaf| leaf.0);
-        write!(
-            f,
-            "{:<10} {:<10} {:>10} {error:>6} {duration:>10} ",
-            record.id, record.txg.0, record.timestamp_s
-        )?;
+        let (id, txg, time_s, error) = (record.id, record.txg.0, record.timestamp_s, beat.error());
+        write!(f, "{id:<10} {txg:<10} {time_s:>10} {error:>6} {duration:>10} ")?;
         writeln!(f, "{:>12} {guid:<24} {:<10} {}", record.delay_ns, "-", path.as_deref().unwrap_or("-"))?;
     }
     Ok(())

@@ -93,7 +93,7 @@ impl Stake {
     }
 
     /// Makes the pool visibly ours right before its first change: nobody may have written since, and all
-    /// labels get a heartbeat. Returns a moment at which the pool certainly was.
+    /// labels of the present devices get a heartbeat. Returns a moment at which the pool certainly was.
     ///
     /// # Errors
     /// As [`begin_stake`].
@@ -115,7 +115,7 @@ impl Stake {
         let timestamp_s = self.seen.timestamp_s.max(now_s);
         let beat = Uberblock { timestamp_s, ..self.seen }.with_mmp(Some((delay_ns, settings.recorded(seq))));
         let all: Vec<u32> = (0..VDEV_LABELS).collect();
-        self.legs.write(&beat, &all).await?;
+        self.legs.write_where_possible(&beat, &all).await?;
         let now = self.legs.runtime.now();
         match self.legs.newest().await.map(|newest| newest.rank()) == Some(beat.rank()) {
             true => Ok(now),

@@ -98,7 +98,31 @@ impl Legs {
         children.flat_map(|child| &child.leaves).filter_map(|leaf| leaf.device.as_ref())
     }
 
-    /// Durably writes an uberblock to the reserved slot of these labels on all leaves.
+    /// Durably writes an uberblock to the reserved slot of these labels on all leaves that take it. At least
+    /// one must.
+    pub(super) async fn write_where_possible(
+        &self,
+        uberblock: &Uberblock,
+        labels: &[u32],
+    ) -> Result<(), MultihostError> {
+        let leaves = self.tops.iter().flat_map(|top| {
+            let leaves = top.children.iter().flat_map(|child| &child.leaves);
+            leaves.map(|leaf| self.put(leaf, top.ashift, uberblock, labels))
+        });
+        let put = join_all(leaves).await;
+        let why = put.iter().find_map(|put| match put {
+            Err(Failed::Error(why)) => Some(why.clone()),
+            _ => None,
+        });
+        match put.iter().any(Result::is_ok) {
+            true => Ok(()),
+            false => {
+                Err(MultihostError::LegsFailed { legs: "any device".into(), why: why.unwrap_or_default() })
+            }
+        }
+    }
+
+    /// The same on all leaves.
     ///
     /// # Errors
     /// Too few take it for every machine to see it.
