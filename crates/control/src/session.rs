@@ -10,6 +10,7 @@ mod disks;
 mod domains;
 mod held;
 mod keys;
+mod multihost;
 mod near;
 mod noted;
 mod replay;
@@ -400,6 +401,7 @@ impl Session {
 
     /// Opens a pool's checkpoint; keys as in [`Session::open_without_asking`].
     pub async fn open_checkpoint(&self, found: &FoundPool) -> Result<Mos, ControlError> {
+        self.tell_in_use(found);
         let options = ImportOptions { checkpoint: true, ..self.import_options() };
         Ok(import(&self.runtime, found, &options).await?)
     }
@@ -416,6 +418,7 @@ impl Session {
         }
         let options = ImportOptions { keys, ..self.import_options() };
         let mos = self.import(found, &options).await?;
+        self.tell_in_use(found);
         self.tell_features_in_the_way(&mos).await;
         Ok(mos)
     }

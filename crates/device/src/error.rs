@@ -66,6 +66,11 @@ pub enum DeviceError {
     Misaligned { path: Arc<str>, op: Op, offset: u64, len: u64, align: u64 },
     #[error("{path}: {op} refused: opened read-only")]
     ReadOnly { path: Arc<str>, op: Op },
+    #[error(
+        "{path}: {op} refused: no multihost heartbeat of this machine has landed in time, so another machine \
+         may have the pool; export it with -f and import it again"
+    )]
+    Fenced { path: Arc<str>, op: Op },
     #[error("{path}: {op} is not supported by this device")]
     Unsupported { path: Arc<str>, op: Op },
     #[error("{path}: {op} of {len} bytes at offset {offset} failed: {source}")]

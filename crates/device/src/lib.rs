@@ -5,7 +5,8 @@
 //!      Traced      counts and records operations       \
 //!      Delayed     takes time                           |  layers: a Device over a Device, in any order
 //!      Faulty      errors, corruption, torn writes      |
-//!      Gate        holds writes back until it opens    /
+//!      Gate        holds writes back until it opens    |
+//!      Fence       refuses writes once a lease ran out /
 //!   ------------------------------------------------
 //!      FileDevice  regular file or block device: page cache inline, then io_uring or threads
 //!      MemoryDevice  a live and a durable image: a power cut is one line
@@ -20,6 +21,7 @@ mod counted;
 mod delayed;
 mod error;
 mod faulty;
+mod fence;
 mod file;
 mod held;
 mod io;
@@ -36,6 +38,7 @@ pub use counted::{Counted, Counters, Counts, SIZE_BUCKETS, TIME_BUCKETS};
 pub use delayed::{Delayed, Latency};
 pub use error::{DeviceError, Op, Result};
 pub use faulty::{Fault, Faults, Faulty, Rule};
+pub use fence::Fence;
 pub use file::{Access, Direct, FileDevice, IoPath, OpenOptions};
 pub use held::Gate;
 pub use io::Io;

@@ -206,10 +206,12 @@ impl SyncContext {
             // Behind the gate lie txgs since the one found, and blocks of the open ones.
             let txgs = (Txg(taking.found_txg.0 + 1), Txg(self.txg().0 + TXG_CONCURRENT_STATES));
             let pool = self.pool().clone();
+            engine.multihost.begin(&engine).await?;
             let fails = |device: &dyn Device, error: &DeviceError| {
                 pool.lacking().note_not_made(device.describe(), txgs, error)
             };
             taking.gate.open(fails).await?;
+            engine.multihost.go_on(&engine);
         }
         if taking.gate.is_open() { self.settle_scratch().await } else { Ok(()) }
     }

@@ -10,6 +10,7 @@
 //!   l2arc()        cache devices                                   second
 //!   load()         dirty data, traffic, counters                   load
 //!   logs()         intent logs                                     logs
+//!   multihost()    heartbeats                                      multihost
 //!   ownership()    the owner in the labels, and the first change   state
 //!   suspension()   work while the pool may wait for its devices    suspended
 //! ```
@@ -41,6 +42,7 @@ use crate::import_export::OpenState;
 use crate::in_use::uses::Snapshots;
 use crate::kstat::Kstats;
 use crate::locks::Ranked;
+use crate::multihost::Multihost;
 use crate::names::{Delegated, Names};
 use crate::pending_frees::Freeing;
 use crate::room::Room;
@@ -107,6 +109,7 @@ pub(crate) struct Shared {
     /// See `names`; changed only by the writer of a txg.
     pub(crate) renames: AtomicU64,
     pub(crate) background: Background,
+    pub(crate) multihost: Multihost,
     /// Serializes the writing of txgs.
     pub(crate) turn: tokio::sync::Mutex<()>,
     pub(crate) told: Told,

@@ -28,6 +28,7 @@
 //!   second                     cache devices (L2ARC)
 //!   txg_times                  times of txgs
 //!   open, state, rewind          opening and closing a pool
+//!   multihost                  heartbeats
 //! ```
 //!
 //! Read in this order: `txgs`, `engine`, `context`, `sync`, then [`zil`].
@@ -57,6 +58,7 @@ pub mod livelist;
 mod load;
 mod locks;
 pub mod logs;
+mod multihost;
 mod names;
 mod open;
 mod open_dataset;
@@ -90,6 +92,7 @@ pub use in_use::uses::{Quiet, Snapshot, SnapshotHold, Withdrawn};
 pub use kstat::{Kstats, TxgRecord};
 pub use load::Load;
 pub use logs::{Logs, LostLog};
+pub use multihost::{BeatCounts, BeatRecord, Heartbeats};
 pub use names::Names;
 pub use open::NewEngine;
 pub use open_dataset::OpenDataset;

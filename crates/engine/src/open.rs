@@ -25,6 +25,7 @@ use crate::engine::{Carried, Engine, OnDisk, Shared, Tasks, Told};
 use crate::kstat::Kstats;
 use crate::locks::{Rank, Ranked};
 use crate::logs::LostLog;
+use crate::multihost::Multihost;
 use crate::pending_frees::Freeing;
 use crate::sharing::release::SharedBlocks;
 use crate::sharing::tables::Tables;
@@ -107,6 +108,7 @@ impl Engine {
             freeing: Freeing::of(mos).await.map_err(without("list of what is to be freed"))?,
             features: Features::of(mos).await.map_err(without(FEATURES))?,
             config,
+            is_multihost: is_multihost(mos).await.map_err(without("list of properties"))?,
             space_maps,
             shared: SharedBlocks::load(mos).await.map_err(without("table of shared blocks"))?,
         }))
@@ -133,6 +135,7 @@ impl Engine {
                 compression,
             },
             config,
+            is_multihost: false,
             space_maps: SpaceMaps::default(),
             shared: SharedBlocks::default(),
         })
@@ -175,6 +178,7 @@ impl Engine {
             names: tokio::sync::RwLock::default(),
             renames: AtomicU64::new(0),
             background: Background::default(),
+            multihost: Multihost::new(&runtime, from.is_multihost),
             turn: tokio::sync::Mutex::default(),
             told: Told::default(),
             runtime,
@@ -207,8 +211,15 @@ struct Beginning {
     freeing: Freeing,
     features: Features,
     config: PoolConfig,
+    is_multihost: bool,
     space_maps: SpaceMaps,
     shared: SharedBlocks,
+}
+
+async fn is_multihost(mos: &Mos) -> Result<bool> {
+    let properties = mos.pool_properties().await?;
+    let multihost = properties.iter().find(|entry| entry.name == "multihost");
+    Ok(multihost.and_then(|entry| entry.value.as_u64()) == Some(1))
 }
 
 /// The pool's configuration, decoded.

@@ -193,8 +193,14 @@ impl Engine {
         // A separate task, so that the txg is written even if the caller is cancelled.
         let engine = self.clone();
         let writing = self.0.runtime.spawn(async move { engine.write_through(txg).await });
-        // A panic has already stopped the engine.
-        writing.await.unwrap_or_else(|error| Err(self.stop(txg, error.to_string())))
+        let pool = self.pool();
+        tokio::select! {
+            biased;
+            // A panic has already stopped the engine.
+            done = writing => done.unwrap_or_else(|error| Err(self.stop(txg, error.to_string()))),
+            // The devices may not answer for long.
+            () = pool.suspension().fenced() => self.0.txgs.synced().map(drop),
+        }
     }
 
     async fn write_through(&self, txg: Txg) -> Result<()> {

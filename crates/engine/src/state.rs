@@ -128,6 +128,7 @@ impl Engine {
             }
             Some(_) => {}
         }
+        self.multihost().end().await;
         // I/O of aborted passes and scans must end before the next owner takes the pool.
         self.pool().devices().idle().await;
         Ok(())

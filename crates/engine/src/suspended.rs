@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use cenote_format::units::{Guid, VdevId};
 use cenote_object::{DatasetError, Result};
-use cenote_pool::{FailMode, Pool, VdevConfig};
+use cenote_pool::{Cause, FailMode, Pool, VdevConfig};
 
 use crate::engine::Engine;
 
@@ -158,6 +158,9 @@ impl Suspension<'_> {
 }
 
 fn suspended_error(pool: &Pool, suspended: cenote_pool::Suspended) -> DatasetError {
+    if suspended.cause == Cause::Multihost {
+        return DatasetError::Stopped { pool: pool.name().into(), txg: suspended.txg, why: suspended.why };
+    }
     DatasetError::Suspended { pool: pool.name().into(), vdev: suspended.vdev, why: suspended.why }
 }
 

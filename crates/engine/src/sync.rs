@@ -363,9 +363,11 @@ async fn write_labels(context: &mut SyncContext) -> Result<()> {
         checkpoint_txg: Txg(0),
         ..*pool.uberblock()
     };
+    let uberblock = context.engine.multihost.stamp(uberblock);
     let config = context.engine.config.lock().clone();
     let all: Vec<VdevId> = config.vdev_tree.children.iter().map(|top| VdevId(top.id)).collect();
     let dirty = if context.config_changed { &all[..] } else { &[] };
+    let began = context.engine.runtime.now();
     pool.labels().write(&LabelUpdate { config: &config, uberblock: &uberblock, dirty }).await?;
     if context.config_changed {
         pool.tree().learn_objects(&config.vdev_tree.children);
@@ -374,6 +376,7 @@ async fn write_labels(context: &mut SyncContext) -> Result<()> {
     let mos = context.engine.mos.on_disk().in_view(&pool);
     let renames = context.engine.renames.load(Ordering::Acquire);
     *context.engine.on_disk.write() = OnDisk { mos, vdevs: pool.tree().config(), pool, renames };
+    context.engine.multihost.synced(&context.engine, began);
     if context.config_changed
         && let Some(listener) = context.engine.told.config_listener.get()
     {

@@ -1,7 +1,7 @@
 //! Whether this engine may change a pool.
 //!
-//! It refuses pools with features that each write or free must maintain and that it does not know: heartbeats
-//! of a shared pool, accounts of the oldest versions. Reading needs none of them.
+//! It refuses pools with features that each write or free must maintain and that it does not know, such as
+//! accounts of the oldest versions. Reading needs none of them.
 
 use cenote_dataset::Mos;
 use cenote_format::bytes::Endian;
@@ -25,9 +25,6 @@ pub(crate) async fn check(mos: &Mos) -> Result<()> {
         let why =
             "can be read in part but not changed: devices that it can't do without are missing or cut short";
         return Err(DatasetError::Unsuitable { name: mos.pool().name().into(), why: why.into() });
-    }
-    if mos.uberblock().mmp_is_on() {
-        return refused("it is shared by machines (multihost=on)");
     }
     let in_the_way = mos.features_in_the_way().await?;
     match &in_the_way[..] {

@@ -21,6 +21,41 @@ pub const UBERBLOCK_BYTES: usize = 216;
 
 const _: () = assert!(5 * 8 + BLKPTR_BYTES + 6 * 8 == UBERBLOCK_BYTES, "words, root pointer, words");
 
+/// `MMP_INTERVAL_VALID_BIT`, `MMP_SEQ_VALID_BIT`, `MMP_FAIL_INT_VALID_BIT`.
+const MMP_VALID: [u64; 3] = [1, 2, 4];
+
+/// The heartbeat settings of `ub_mmp_config`.
+///
+/// ```text
+///   63            48 47            32 31                           8 7        0
+///   +---------------+----------------+------------------------------+----------+
+///   | fail intervals|      seq       |        interval in ms        | validity |
+///   +---------------+----------------+------------------------------+----------+
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MmpConfig {
+    /// Milliseconds between heartbeats of a leaf, in 24 bits.
+    pub interval_ms: u32,
+    /// Orders heartbeats within a second; 0 in the uberblock of a txg.
+    pub seq: u16,
+    /// Intervals without a heartbeat after which the writer suspends its pool; 0: it never does.
+    pub fail_intervals: u16,
+}
+
+impl MmpConfig {
+    /// The largest interval that fits.
+    pub const MAX_INTERVAL_MS: u32 = (1 << 24) - 1;
+
+    fn pack(self) -> u64 {
+        let interval = u64::from(self.interval_ms.min(Self::MAX_INTERVAL_MS)) << 8 | MMP_VALID[0];
+        interval
+            | u64::from(self.seq) << 32
+            | MMP_VALID[1]
+            | u64::from(self.fail_intervals) << 48
+            | MMP_VALID[2]
+    }
+}
+
 /// Pool's root as of one txg, `uberblock_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Uberblock {
@@ -117,7 +152,39 @@ impl Uberblock {
 
     /// Sequence number, if any; it orders heartbeats within a second.
     pub fn mmp_seq(&self) -> Option<u16> {
-        (self.mmp_magic == MMP_MAGIC && self.mmp_config & 2 != 0).then_some((self.mmp_config >> 32) as u16)
+        self.mmp_field(MMP_VALID[1]).map(|config| (config >> 32) as u16)
+    }
+
+    /// Milliseconds between heartbeats of a leaf, if recorded.
+    pub fn mmp_interval_ms(&self) -> Option<u32> {
+        self.mmp_field(MMP_VALID[0]).map(|config| (config >> 8) as u32 & MmpConfig::MAX_INTERVAL_MS)
+    }
+
+    /// Intervals without a heartbeat after which the writer suspends its pool, if recorded; 0: never.
+    pub fn mmp_fail_intervals(&self) -> Option<u16> {
+        self.mmp_field(MMP_VALID[2]).map(|config| (config >> 48) as u16)
+    }
+
+    fn mmp_field(&self, validity: u64) -> Option<u64> {
+        (self.mmp_magic == MMP_MAGIC && self.mmp_config & validity != 0).then_some(self.mmp_config)
+    }
+
+    /// With these heartbeat settings; `None`: multihost is off. A delay of 0 would say off, too.
+    pub fn with_mmp(self, on: Option<(u64, MmpConfig)>) -> Uberblock {
+        let (mmp_delay_ns, mmp_config) =
+            on.map_or((0, 0), |(delay_ns, config)| (delay_ns.max(1), config.pack()));
+        Uberblock { mmp_magic: MMP_MAGIC, mmp_delay_ns, mmp_config, ..self }
+    }
+
+    /// With another sequence number.
+    pub fn with_mmp_seq(self, seq: u16) -> Uberblock {
+        let others = self.mmp_config & !(0xffff << 32);
+        Uberblock { mmp_config: others | u64::from(seq) << 32 | MMP_VALID[1], ..self }
+    }
+
+    /// Order of uberblocks: the highest one of a pool is its state (`vdev_uberblock_compare`).
+    pub fn rank(&self) -> (Txg, u64, u16) {
+        (self.txg, self.timestamp_s, self.mmp_seq().unwrap_or(0))
     }
 
     /// Logical vdev bytes that RAID-Z expansion has moved: `RRSS_GET_OFFSET`.
@@ -159,6 +226,24 @@ mod tests {
             };
             assert_eq!(Uberblock::decode(&ub.encode()).unwrap(), ub);
         }
+    }
+
+    #[test]
+    fn heartbeat_settings_lie_where_openzfs_has_them() {
+        let off = Uberblock::before_first(5000, Txg(4), 0);
+        assert!(!off.mmp_is_on() && off.mmp_seq().is_none() && off.mmp_interval_ms().is_none());
+        let config = MmpConfig { interval_ms: 1000, seq: 3, fail_intervals: 10 };
+        let on = off.with_mmp(Some((0, config)));
+        assert_eq!(on.mmp_config, 0x000a_0003_0003_e807);
+        assert!(on.mmp_is_on(), "a delay of 0 would say off");
+        let fields = |u: &Uberblock| (u.mmp_interval_ms(), u.mmp_seq(), u.mmp_fail_intervals());
+        assert_eq!(fields(&on), (Some(1000), Some(3), Some(10)));
+        assert_eq!(fields(&on.with_mmp_seq(u16::MAX)), (Some(1000), Some(u16::MAX), Some(10)));
+        let long = MmpConfig { interval_ms: u32::MAX, seq: 0, fail_intervals: 0 };
+        let long = off.with_mmp(Some((7, long)));
+        assert_eq!(fields(&long), (Some(MmpConfig::MAX_INTERVAL_MS), Some(0), Some(0)));
+        assert!(on.rank() > off.rank() && on.with_mmp_seq(4).rank() > on.rank());
+        assert_eq!(on.with_mmp(None), off);
     }
 
     #[test]

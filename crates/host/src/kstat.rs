@@ -4,6 +4,7 @@
 //!   arcstats, zfetchstats, dmu_tx, zil      sums over all pools
 //!   POOL/state                              ONLINE, DEGRADED ...
 //!   POOL/txgs                               the last hundred txgs
+//!   POOL/multihost                          the last hundred heartbeats
 //!   POOL/objset-0xID                        an open dataset
 //! ```
 //!
@@ -19,7 +20,7 @@ use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
-use cenote_engine::{Kstats, TxgRecord};
+use cenote_engine::{BeatRecord, Kstats, TxgRecord};
 use cenote_format::units::DatasetId;
 use cenote_object::Traffic;
 use schemars::JsonSchema;
@@ -35,7 +36,7 @@ const UINT64: u32 = 4;
 const STRING: u32 = 7;
 const OF_ALL: [&str; 4] = ["arcstats", "dmu_tx", "zfetchstats", "zil"];
 
-const OF_POOL: [&str; 2] = ["state", "txgs"];
+const OF_POOL: [&str; 3] = ["state", "txgs", "multihost"];
 
 /// Names of all current kstats.
 pub fn names(pools: &Pools) -> Vec<String> {
@@ -65,6 +66,25 @@ pub enum Kstat {
     State(String),
     /// The last txgs of a pool, the oldest first.
     Txgs(Vec<TxgRecord>),
+    /// The last heartbeats of a pool, the oldest first.
+    Multihost(Vec<Beat>),
+}
+
+/// A heartbeat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Beat {
+    /// Its leaf, time, result.
+    pub record: BeatRecord,
+    /// Path of the leaf.
+    pub path: Option<String>,
+}
+
+impl Beat {
+    /// EIO of one that failed, `MMP_FAIL_NOT_WRITABLE` of one that was skipped; 0: none.
+    pub fn error(&self) -> u64 {
+        const EIO: u64 = 5;
+        if self.record.failed { EIO } else { u64::from(self.record.leaf.is_none()) }
+    }
 }
 
 /// That of a name; `None`: there is none of this name.
@@ -163,8 +183,16 @@ fn of_pool(pool: &OpenPool, name: &str) -> Option<Kstat> {
     match name {
         "state" => Some(Kstat::State(pool.engine.pool().status().shown_state().to_owned())),
         "txgs" => Some(Kstat::Txgs(pool.engine.load().kstats().txgs())),
+        "multihost" => Some(Kstat::Multihost(beats(pool))),
         _ => None,
     }
+}
+
+fn beats(pool: &OpenPool) -> Vec<Beat> {
+    let view = pool.engine.pool();
+    let path = |leaf| view.tree().device(leaf).map(|device| device.path);
+    let history = pool.engine.multihost().history().into_iter();
+    history.map(|record| Beat { record, path: record.leaf.and_then(path) }).collect()
 }
 
 fn owned(counts: Vec<(&'static str, u64)>) -> Vec<(String, u64)> {
@@ -177,6 +205,7 @@ impl Display for Kstat {
             Kstat::Counts { now_ns, dataset, counts } => (now_ns, dataset, counts),
             Kstat::State(state) => return writeln!(f, "{state}"),
             Kstat::Txgs(records) => return txgs(f, records),
+            Kstat::Multihost(beats) => return multihost(f, beats),
         };
         let count = counts.len() + usize::from(dataset.is_some());
         // Number, type, flags, lines, bytes, when it was made, and now.
@@ -212,6 +241,22 @@ fn txgs(f: &mut Formatter<'_>, records: &[TxgRecord]) -> fmt::Result {
             read.bytes, written.bytes, read.operations, written.operations
         )?;
         writeln!(f, "{open_ns:<12} {quiesce_ns:<12} {:<12} {sync_ns:<12}", 0)?;
+    }
+    Ok(())
+}
+
+/// The label is not recorded: it is random.
+fn multihost(f: &mut Formatter<'_>, beats: &[Beat]) -> fmt::Result {
+    write!(f, "{:<10} {:<10} {:<10} {:<6} {:<10} ", "id", "txg", "timestamp", "error", "duration")?;
+    writeln!(f, "{:<12} {:<24} {:<10} vdev_path", "mmp_delay", "vdev_guid", "vdev_label")?;
+    for beat in beats {
+        let Beat { record, path } = beat;
+        let duration = record.duration_ns.unwrap_or(0);
+        // In place of a guid, the number of skipped heartbeats.
+        let guid = record.leaf.map_or(record.skipped, |leaf| leaf.0);
+        let (id, txg, time_s, error) = (record.id, record.txg.0, record.timestamp_s, beat.error());
+        write!(f, "{id:<10} {txg:<10} {time_s:>10} {error:>6} {duration:>10} ")?;
+        writeln!(f, "{:>12} {guid:<24} {:<10} {}", record.delay_ns, "-", path.as_deref().unwrap_or("-"))?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cenote_engine::WeakEngine;
 use cenote_format::nvlist::{NvValue, Nvlist};
-use cenote_pool::{FailMode, Suspended};
+use cenote_pool::{Cause, FailMode, Suspended};
 
 use crate::events::Events;
 
@@ -43,21 +43,33 @@ pub(crate) async fn keep_saying(engine: WeakEngine, pool: String, events: Events
     loop {
         // A view does not keep the engine alive.
         let Ok(view) = engine.upgrade().map(|engine| engine.pool()) else { return };
-        let Some(Suspended { txg, vdev, why, .. }) = view.suspension().suspended_or_not(true).await else {
+        let Some(Suspended { txg, vdev, why, cause, .. }) = view.suspension().suspended_or_not(true).await
+        else {
             continue;
         };
         let mode = view.suspension().failmode().unwrap_or(FailMode::Wait);
         let mut members = Nvlist::new();
         members.insert("pool_failmode", NvValue::String(mode.name().into()));
         events.post(SUSPENDED, &pool, view.tree().guid(), members);
-        let what = format!("pool '{pool}' is suspended: txg {} can't be written: vdev {vdev}: {why}", txg.0);
+        let what = match cause {
+            Cause::Multihost => format!("pool '{pool}' is suspended: {why}: another machine may import it"),
+            Cause::Devices => {
+                format!("pool '{pool}' is suspended: txg {} can't be written: vdev {vdev}: {why}", txg.0)
+            }
+        };
         if mode == FailMode::Panic {
             say(&format!("{what}; failmode=panic: the program ends"));
             std::process::abort();
         }
-        say(&format!(
-            "{what}; it goes on when the devices work again, and `zpool clear {pool}` tries at once"
-        ));
+        let next = match cause {
+            Cause::Multihost => {
+                format!("`zpool export -f {pool}` lets it go, `zpool import {pool}` opens it again")
+            }
+            Cause::Devices => {
+                format!("it goes on when the devices work again, and `zpool clear {pool}` tries at once")
+            }
+        };
+        say(&format!("{what}; {next}"));
         view.suspension().suspended_or_not(false).await;
         if let Ok(engine) = engine.upgrade() {
             // Resilver writes that devices have missed meanwhile.

@@ -10,6 +10,7 @@
 use cenote_cache::{CacheOptions, PrefetchSettings};
 use cenote_engine::{Engine, L2Settings, ScanSettings, default_dirty_bytes_max};
 use cenote_policy::{BadPolicy, PolicyName};
+use cenote_pool::multihost::MultihostSettings;
 use cenote_pool::{BadSetting, QueueSettings};
 use cenote_runtime::Runtime;
 use parking_lot::Mutex;
@@ -50,11 +51,17 @@ struct Tables {
     prefetch: PrefetchSettings,
     scans: ScanSettings,
     cache_devices: L2Settings,
+    multihost: MultihostSettings,
 }
 
 impl Tables {
     fn all(&self) -> Vec<(String, u64)> {
-        [self.queues.all(), self.prefetch.all(), self.scans.all(), self.cache_devices.all()].concat()
+        let of_caches = [self.prefetch.all(), self.cache_devices.all()];
+        [self.queues.all(), self.scans.all(), self.multihost.all()]
+            .into_iter()
+            .chain(of_caches)
+            .flatten()
+            .collect()
     }
 
     fn set(&self, name: &str, value: u64) -> Result<(), BadSetting> {
@@ -63,6 +70,7 @@ impl Tables {
             self.prefetch.set(name, value),
             self.scans.set(name, value),
             self.cache_devices.set(name, value),
+            self.multihost.set(name, value),
         ];
         let known = tables.into_iter().find(|set| !matches!(set, Err(BadSetting::Unknown { .. })));
         known.unwrap_or_else(|| Err(BadSetting::Unknown { name: name.into() }))
@@ -194,6 +202,20 @@ impl Tuning {
         self.values.lock().target_bytes
     }
 
+    /// Settings of heartbeats, and of the watch before an import.
+    pub fn multihost(&self) -> &MultihostSettings {
+        &self.tables.multihost
+    }
+
+    /// Applies the settings of heartbeats, which a pool needs before its first change.
+    pub fn apply_multihost(&self, engine: &Engine) {
+        let beats = engine.multihost();
+        if beats.settings().all() != self.tables.multihost.all() {
+            bring(self.tables.multihost.all(), |name, value| beats.settings().set(name, value));
+            beats.retune();
+        }
+    }
+
     /// Applies all values to an open pool.
     pub(crate) fn apply(&self, engine: &Engine) {
         let values = self.values.lock().clone();
@@ -203,7 +225,8 @@ impl Tuning {
             cache.set_policy(values.policy);
         }
         engine.load().set_dirty_bytes_max(values.pool_dirty_bytes());
-        let Tables { queues, prefetch, scans, cache_devices } = &self.tables;
+        let Tables { queues, prefetch, scans, cache_devices, .. } = &self.tables;
+        self.apply_multihost(engine);
         let (pool, ahead) = (engine.pool(), cache.prefetch().settings());
         bring(queues.all(), |name, value| pool.devices().queue_settings().set(name, value));
         bring(prefetch.all(), |name, value| ahead.set(name, value));

@@ -125,6 +125,7 @@ pub fn plan(
         lost: None,
         duplicates: Vec::new(),
         taps: None,
+        fence: None,
     };
     Ok(Plan { config, found })
 }

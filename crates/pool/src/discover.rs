@@ -37,7 +37,7 @@ pub use scan::machine_devices;
 use crate::config::{PoolConfig, PoolState};
 use crate::leaf_io::LeafIoTable;
 use cenote_boxed::boxed;
-use cenote_device::Device;
+use cenote_device::{Device, Fence};
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg};
 use cenote_runtime::Runtime;
@@ -140,6 +140,8 @@ pub struct FoundPool {
     pub duplicates: Vec<Duplicate>,
     /// Counters and fault switches, once opened for good.
     pub taps: Option<Arc<LeafIoTable>>,
+    /// Stops its writes when another machine may have taken it.
+    pub fence: Option<Fence>,
 }
 
 impl FoundPool {

@@ -4,6 +4,7 @@
 //! ([`Zbookmark`]), its addresses, the device.
 
 use crate::alloc::AllocError;
+use crate::multihost::MultihostError;
 use crate::zbookmark::Zbookmark;
 use cenote_codec::checksum::ChecksumError;
 use cenote_device::DeviceError;
@@ -102,6 +103,14 @@ pub enum PoolError {
         pool: Arc<str>,
         /// The contradiction.
         why: Arc<str>,
+    },
+    /// Another machine has it, or can't be kept from taking it.
+    #[error("pool '{pool}' {why}")]
+    Multihost {
+        /// Pool name.
+        pool: Arc<str>,
+        /// The reason, and the remedy.
+        why: MultihostError,
     },
     /// Too few devices for any block on a vdev.
     #[error("pool '{pool}': vdev {vdev} is unavailable: {why}")]

@@ -15,9 +15,13 @@
 //!
 //! Source: OpenZFS `vdev_label.c` (theory comment), `vdev_impl.h`.
 
+mod beat;
 mod write;
 
+pub(crate) use beat::Beats;
+pub use beat::NoLeaf;
 pub use write::{LabelUpdate, Labels, clear_labels, init_device};
+pub(crate) use write::{last_slot, sealed};
 
 use cenote_boxed::boxed;
 use cenote_codec::checksum::{Checksum, Stored, embedded::label_verifier};
@@ -82,6 +86,32 @@ pub async fn read_labels(device: &dyn Device) -> Vec<Label> {
     labels
 }
 
+/// The newest uberblock in any of the four labels. Verifies only as many as necessary.
+pub(crate) async fn newest_uberblock(device: &dyn Device) -> Option<Uberblock> {
+    let mut newest: Option<Uberblock> = None;
+    for label in (0..VDEV_LABELS).filter_map(|index| label_offset(device.size_bytes(), index)) {
+        let at = label + UBERBLOCK_RING_OFFSET;
+        let Ok(ring) = device.read_at(at, VDEV_UBERBLOCK_RING as usize).await else { continue };
+        let places = (0..ring.len()).step_by(1 << SLOT_SHIFTS.start());
+        let mut found: Vec<(usize, Uberblock)> =
+            places.filter_map(|place| Some((place, Uberblock::decode(&ring[place..]).ok()?))).collect();
+        found.retain(|(_, one)| newest.is_none_or(|newest| one.rank() > newest.rank()));
+        found.sort_by_key(|(_, one)| std::cmp::Reverse(one.rank()));
+        newest =
+            found.into_iter().find(|(place, _)| verifies(&ring, *place, at)).map(|(_, one)| one).or(newest);
+    }
+    newest
+}
+
+/// Whether a slot that begins here, of any size, has the right checksum.
+fn verifies(ring: &[u8], at: usize, offset: u64) -> bool {
+    SLOT_SHIFTS.map(|shift| 1 << shift).any(|len: usize| {
+        let slot = ring.get(at..at + len).filter(|_| at.is_multiple_of(len));
+        let verifier = label_verifier(offset + at as u64);
+        slot.is_some_and(|slot| Checksum::Label.verify_embedded(slot, verifier, Stored::Checksum).is_ok())
+    })
+}
+
 async fn label_offsets(device: &dyn Device) -> Vec<u64> {
     let size_bytes = device.size_bytes();
     if size_bytes >= SPA_MINDEVSIZE {
@@ -134,12 +164,7 @@ fn slots(ring: &[u8], offset: u64) -> (Vec<Uberblock>, Vec<BrokenSlot>) {
             }
             continue;
         };
-        let verifies = SLOT_SHIFTS.map(|shift| 1 << shift).any(|len: usize| {
-            let slot = ring.get(at..at + len).filter(|_| at.is_multiple_of(len));
-            let verifier = label_verifier(offset + at as u64);
-            slot.is_some_and(|slot| Checksum::Label.verify_embedded(slot, verifier, Stored::Checksum).is_ok())
-        });
-        if verifies {
+        if verifies(ring, at, offset) {
             found.push(uberblock);
         } else if uberblock.txg != Txg(0) {
             broken.push(BrokenSlot { at: at as u64, txg: Some(uberblock.txg) });

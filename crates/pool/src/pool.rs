@@ -31,6 +31,7 @@ use crate::alloc::{Allocator, Keeper, KeptSpace};
 use crate::config::{PoolConfig, PoolState};
 use crate::discover::FoundPool;
 use crate::error::Result;
+use crate::label::Beats;
 use crate::read_errors::ReadErrors;
 use crate::second::SecondLevel;
 use crate::suspend::state::{Suspension, Waits};
@@ -75,6 +76,7 @@ struct Live {
     tree: Tree,
     read_errors: Arc<ReadErrors>,
     suspension: Suspension,
+    beats: Beats,
     retained: Retained,
     /// A larger gang header would have helped.
     cramped: AtomicBool,
@@ -122,6 +124,7 @@ impl Pool {
             tree: Tree::new(rt, parts),
             read_errors: Arc::default(),
             suspension: Suspension::default(),
+            beats: Beats::default(),
             retained: Retained::default(),
             cramped: AtomicBool::new(false),
             second: RwLock::default(),
@@ -247,6 +250,7 @@ impl Pool {
             tree,
             read_errors: self.live.read_errors.clone(),
             suspension: Suspension::default(),
+            beats: Beats::default(),
             retained: Retained::default(),
             cramped: AtomicBool::new(false),
             second: RwLock::default(),
@@ -283,6 +287,10 @@ impl Pool {
     /// Whether the pool waits for its devices.
     pub fn suspension(&self) -> &Suspension {
         &self.live.suspension
+    }
+
+    pub(crate) fn beats(&self) -> &Beats {
+        &self.live.beats
     }
 
     pub(crate) fn retained(&self) -> &Retained {

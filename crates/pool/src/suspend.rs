@@ -18,7 +18,8 @@
 //! | inspection (`zpool status`, scrubs) | no |
 //! | a block of an intent log | no: the txg takes its place |
 //!
-//! Without a [`FailMode`] errors are returned, and the engine stops.
+//! Without a [`FailMode`] errors are returned, and the engine stops. A pool whose multihost heartbeats fail
+//! does not wait either: it is suspended for good (`Suspension::fence`).
 //!
 //! Source: OpenZFS `zio_suspend`, `zio_resume`, `zfs_ioc_clear`; `failmode` in `zpoolprops(7)`.
 
@@ -31,7 +32,7 @@ use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{Txg, VdevId};
 use cenote_runtime::Watched;
 use futures::future::join_all;
-use state::{FailMode, State, Suspended, Waits};
+use state::{Cause, FailMode, State, Suspended, Waits};
 use std::time::Duration;
 
 /// Interval between automatic retries.
@@ -88,7 +89,7 @@ impl Pool {
         drop(failing);
         if has_waited {
             self.suspension().0.modify(|state| {
-                if is_write || state.failing_writes == 0 {
+                if (is_write || state.failing_writes == 0) && !state.is_fenced {
                     state.suspended = None;
                 }
                 state.tries += 1;
@@ -115,7 +116,7 @@ impl Pool {
                 return Ok(());
             }
         }
-        let suspended = || Suspended { since: self.runtime().now(), txg, vdev, why };
+        let suspended = || Suspended { since: self.runtime().now(), txg, vdev, why, cause: Cause::Devices };
         self.suspension().0.modify_if(|state| {
             let is_new = state.suspended.is_none();
             state.suspended.get_or_insert_with(suspended);

@@ -10,18 +10,20 @@ use std::time::Duration;
 
 use cenote_dataset::name::is_at_or_below;
 use cenote_dataset::{Dataset, KeySource, Mos};
-use cenote_device::Gate;
+use cenote_device::{Fence, Gate};
 use cenote_engine::{Engine, Names};
 use cenote_format::units::{DatasetId, Guid};
 use cenote_host::devices::returning;
 use cenote_host::places::{Reach, within};
 use cenote_host::pools::{ExportError, InUse, OpenPool, Pools};
 use cenote_object::DatasetError;
-use cenote_pool::{FoundPool, LeafIoTable, PoolState, VdevConfig};
+use cenote_pool::multihost::Watched;
+use cenote_pool::{Cause, FoundPool, LeafIoTable, PoolState, VdevConfig};
 use cenote_tasks::{obey_failmode, resume_with};
 
 use super::Session;
 use super::domains::key_domains;
+use super::multihost::Taking;
 use super::writing::{check_kernel, this_host};
 use crate::error::{ControlError, Outcome};
 
@@ -274,9 +276,12 @@ impl Session {
     ) -> Result<Arc<OpenPool>, ControlError> {
         let pools =
             self.pools.as_ref().ok_or_else(|| ControlError::Refused("no daemon runs this command".into()))?;
+        self.refuse_if_held(found)?;
+        // Takes long; meanwhile other pools open and close.
+        let watched = self.watch(found).await?;
         let _turn = pools.turn.lock().await;
         self.refuse_if_held(found)?;
-        let engine = self.take_for_good(found).await?;
+        let engine = self.take_for_good(found, watched).await?;
         let pool = OpenPool::new(found.name(), engine, found.paths(), root, pools);
         let pool = pools.insert(pool);
         self.use_cache_devices(&pool.engine).await?;
@@ -375,8 +380,13 @@ impl Session {
     pub async fn resume(&self, name: &str, what: &str) -> Result<(), ControlError> {
         let Some(pool) = self.held_by_name(name) else { return Ok(()) };
         let view = pool.engine.pool();
-        if view.suspension().suspended().is_none() {
-            return Ok(());
+        let Some(suspended) = view.suspension().suspended() else { return Ok(()) };
+        if suspended.cause == Cause::Multihost {
+            return Err(ControlError::Refused(format!(
+                "cannot {what}: {}, so another machine may have imported the pool; `zpool export -f {name}` \
+                 lets it go, and `zpool import {name}` opens it again if no other machine has it",
+                suspended.why
+            )));
         }
         let config = view.tree().config();
         let leaves: Vec<Guid> =
@@ -452,14 +462,23 @@ impl Session {
         .await
     }
 
-    async fn take_for_good(&self, found: &FoundPool) -> Result<Engine, ControlError> {
+    async fn take_for_good(
+        &self,
+        found: &FoundPool,
+        watched: Option<Watched>,
+    ) -> Result<Engine, ControlError> {
         check_kernel(found.name())?;
         let gate = Gate::default();
         let taps = Arc::new(LeafIoTable::new(self.runtime()));
-        let found = found.open_for_writing(self.runtime()).await?.tapped(taps).behind(&gate);
+        let opened = found.open_for_writing(self.runtime()).await?;
+        let fence = Fence::new(self.runtime());
+        let found = opened.clone().fenced(&fence).tapped(taps).behind(&gate);
         let mos = self.import(&found, &self.newest(&found)).await?;
         let engine = Engine::start(&mos).await?;
-        self.begin(&engine, &gate).await?;
+        self.begin(&engine, &Taking { opened, gate, watched }).await?;
+        if let Some(pools) = &self.pools {
+            pools.tuning.apply_multihost(&engine);
+        }
         engine.ownership().set_state(PoolState::Active, this_host()).await?;
         // Replay used the keys available then; from now on keys must be loaded explicitly.
         engine.close_datasets(encrypted(&engine.mos().await?).await?).await?;

@@ -99,9 +99,9 @@ impl Session {
 
     /// Permanently rewinds a pool to that state. The caller has checked that the pool may be taken.
     pub async fn rewind_to_whole(&self, found: &FoundPool, reach: Reach) -> Result<WayBack, ControlError> {
-        let (found, gate) = self.open_behind_gate(found).await?;
+        let (found, taking) = self.open_behind_gate(found).await?;
         let (state, way) = self.find_whole(&found, reach).await?;
-        self.only_write(state.make_newest().await?, &gate).await?;
+        self.only_write(state.make_newest().await?, &taking).await?;
         Ok(way)
     }
 }

@@ -9,12 +9,13 @@ use std::fmt::Display;
 
 use cenote_cache::CacheOptions;
 use cenote_dataset::KeySource;
-use cenote_device::Gate;
+use cenote_device::{Fence, Gate};
 use cenote_engine::{Engine, Host, LostLog};
 use cenote_fs::replay_logs;
 use cenote_pool::{FoundPool, PoolState};
 
 use super::held::NewDatasets;
+use super::multihost::Taking;
 use super::replay::now;
 use super::{Session, State};
 use crate::error::{ControlError, Outcome};
@@ -128,33 +129,33 @@ impl Session {
     }
 
     async fn import_to_change(&self, found: &FoundPool) -> Result<Engine, ControlError> {
-        let (found, gate) = self.open_to_change(found).await?;
+        let (found, taking) = self.open_to_change(found).await?;
         let mos = self.import(&found, &self.newest(&found)).await?;
-        self.take(Engine::start(&mos).await?, &gate).await
+        self.take(Engine::start(&mos).await?, &taking).await
     }
 
     /// Permanently makes a pool's checkpoint its current state. The caller has checked that the pool may be
     /// taken.
     pub async fn rewind_to_checkpoint(&self, found: &FoundPool) -> Result<Outcome, ControlError> {
-        let (found, gate) = self.open_to_change(found).await?;
+        let (found, taking) = self.open_to_change(found).await?;
         let engine = Engine::rewind_to_checkpoint(self.runtime(), &found, &self.newest(&found)).await?;
-        self.only_write(engine, &gate).await
+        self.only_write(engine, &taking).await
     }
 
     /// Opens a pool and discards the unreadable part of its intent logs. The caller has checked that it may
     /// be taken.
     pub async fn give_up_lost_logs(&self, found: &FoundPool) -> Result<Outcome, ControlError> {
-        let (found, gate) = self.open_to_change(found).await?;
+        let (found, taking) = self.open_to_change(found).await?;
         let mos = self.import(&found, &self.newest(&found)).await?;
         let (engine, lost) = Engine::start_without_lost_logs(&mos).await?;
         for LostLog { dataset, kept, why } in lost {
             self.caller()
                 .note(format!("{dataset}: the intent log was discarded after {kept} records: {why}"));
         }
-        self.only_write(engine, &gate).await
+        self.only_write(engine, &taking).await
     }
 
-    async fn open_to_change(&self, found: &FoundPool) -> Result<(FoundPool, Gate), ControlError> {
+    async fn open_to_change(&self, found: &FoundPool) -> Result<(FoundPool, Taking), ControlError> {
         if self.options().state != State::Newest {
             let why = "only the newest state can be changed; --txg, --rewind and --checkpoint are read-only";
             return Err(ControlError::Usage(why.into()));
@@ -162,19 +163,24 @@ impl Session {
         self.open_behind_gate(found).await
     }
 
-    /// Opens a pool for writing; no write passes before the gate opens.
+    /// Opens a pool for writing, once other machines are seen not to have it; no write passes before the gate
+    /// opens.
     pub(super) async fn open_behind_gate(
         &self,
         found: &FoundPool,
-    ) -> Result<(FoundPool, Gate), ControlError> {
+    ) -> Result<(FoundPool, Taking), ControlError> {
         check_kernel(found.name())?;
+        let watched = self.watch(found).await?;
         let gate = Gate::default();
-        Ok((found.open_for_writing(self.runtime()).await?.behind(&gate), gate))
+        let opened = found.open_for_writing(self.runtime()).await?;
+        let found = opened.clone().fenced(&Fence::new(self.runtime())).behind(&gate);
+        Ok((found, Taking { opened, gate, watched }))
     }
 
     /// Takes a pool and replays its logs.
-    pub(super) async fn begin(&self, engine: &Engine, gate: &Gate) -> Result<(), ControlError> {
-        engine.ownership().take(gate, this_host());
+    pub(super) async fn begin(&self, engine: &Engine, taking: &Taking) -> Result<(), ControlError> {
+        self.claim(engine, taking).await?;
+        engine.ownership().take(&taking.gate, this_host());
         for (dataset, report) in engine.ownership().prepare(replay_logs(engine, now(self.runtime()))).await? {
             self.say_replayed(&dataset, &report);
         }
@@ -182,15 +188,15 @@ impl Session {
     }
 
     /// Takes a pool for one command, on behalf of its user.
-    async fn take(&self, engine: Engine, gate: &Gate) -> Result<Engine, ControlError> {
+    async fn take(&self, engine: Engine, taking: &Taking) -> Result<Engine, ControlError> {
         engine.load().set_dirty_bytes_max(DIRTY_BYTES_MAX);
-        self.begin(&engine, gate).await?;
+        self.begin(&engine, taking).await?;
         Ok(engine.acting_for(self.caller().who.uid))
     }
 
     /// Writes the txg for work done by opening the pool, and leaves the pool exported.
-    pub(super) async fn only_write(&self, engine: Engine, gate: &Gate) -> Result<Outcome, ControlError> {
-        let engine = self.take(engine, gate).await?;
+    pub(super) async fn only_write(&self, engine: Engine, taking: &Taking) -> Result<Outcome, ControlError> {
+        let engine = self.take(engine, taking).await?;
         let done = engine.force_sync().await.map(|_| Outcome::Done).map_err(ControlError::from);
         self.leave(&engine, done, PoolState::Exported).await
     }
@@ -306,10 +312,32 @@ pub fn check_kernel(name: &str) -> Result<(), ControlError> {
     }
 }
 
-/// This machine as recorded in pools: the hostid that `zgenhostid` set, if any, and the host name.
+/// This machine as recorded in pools: its hostid, if it has one, and its name.
 pub fn this_host() -> Host {
-    let id = std::fs::read("/etc/hostid").ok();
-    let id = id.and_then(|bytes| bytes.first_chunk::<4>().copied()).map_or(0, u32::from_ne_bytes);
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    Host { id: id.into(), name }
+    Host { id: hostid().into(), name }
+}
+
+/// The hostid: as OpenZFS's programs take it, from `ZFS_HOSTID` (for tests), the kernel's module, or the file
+/// that `zgenhostid` makes; 0 if none is set.
+///
+/// Source: OpenZFS `gethostid.c` (`get_system_hostid`).
+fn hostid() -> u32 {
+    if let Some(given) = std::env::var_os("ZFS_HOSTID") {
+        return given.to_str().and_then(number).unwrap_or(0);
+    }
+    let of_module = std::fs::read_to_string("/proc/sys/kernel/spl/hostid").ok();
+    let of_module = of_module.and_then(|text| u32::from_str_radix(text.trim(), 16).ok());
+    let of_file = || {
+        let bytes = std::fs::read("/etc/hostid").ok()?;
+        bytes.first_chunk::<4>().copied().map(u32::from_ne_bytes)
+    };
+    of_module.filter(|id| *id != 0).or_else(of_file).unwrap_or(0)
+}
+
+fn number(text: &str) -> Option<u32> {
+    match text.trim().strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok(),
+        None => text.trim().parse().ok(),
+    }
 }

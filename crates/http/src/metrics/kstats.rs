@@ -19,6 +19,10 @@ const STATES: [&str; 7] = ["online", "degraded", "faulted", "offline", "removed"
 
 const HELP: (Kind, &str) = (Kind::Untyped, "A kstat of OpenZFS's name.");
 
+const DELAY: (Kind, &str) =
+    (Kind::Gauge, "Average time between multihost heartbeats; 0 if multihost is off.");
+const WRITES: (Kind, &str) = (Kind::Counter, "Multihost heartbeats by result.");
+
 /// Adds all kstats. `datasets`: open datasets with their pools' names.
 pub fn add(pools: &Pools, datasets: &[(String, DatasetCounts)], families: &mut Families) {
     for (file, prefix) in OF_ALL {
@@ -33,6 +37,16 @@ pub fn add(pools: &Pools, datasets: &[(String, DatasetCounts)], families: &mut F
         }
     }
     for pool in pools.all() {
+        let (beats, labels) = (pool.engine.multihost(), [("zpool", &*pool.name)]);
+        let delay = beats.delay().as_secs_f64();
+        families.add("cenote_multihost_delay_seconds", DELAY, &labels, delay);
+        let counts = beats.counts();
+        for (result, count) in
+            [("written", counts.written), ("failed", counts.failed), ("skipped", counts.skipped)]
+        {
+            let labels = [("result", result), ("zpool", &*pool.name)];
+            families.add("cenote_multihost_writes_total", WRITES, &labels, count as f64);
+        }
         let state = pool.engine.pool().status().shown_state().to_lowercase();
         let state = if STATES.contains(&&*state) { &*state } else { "unavail" };
         for shown in STATES {

@@ -175,7 +175,7 @@ fn assemble(candidates: Candidates, mut notes: Vec<Problem>) -> Result<FoundPool
     let lost = uberblocks.first().and_then(|newest| lost_states(newest, signs));
     let devices = keep_named(members, &config.vdevs, &mut notes);
     let auxiliary = BTreeMap::new();
-    Ok(FoundPool { config, uberblocks, devices, auxiliary, notes, lost, duplicates, taps: None })
+    Ok(FoundPool { config, uberblocks, devices, auxiliary, notes, lost, duplicates, taps: None, fence: None })
 }
 
 /// The sum of all vdevs' guids and the pool's.
@@ -253,8 +253,7 @@ fn keep_named(
 
 fn newest_first(uberblocks: impl Iterator<Item = Uberblock>) -> Vec<Uberblock> {
     let mut all: Vec<Uberblock> = uberblocks.collect();
-    let rank = |u: &Uberblock| (u.txg, u.timestamp_s, u.mmp_seq());
-    all.sort_by(|a, b| rank(b).cmp(&rank(a)).then_with(|| a.rootbp.words().cmp(b.rootbp.words())));
+    all.sort_by(|a, b| b.rank().cmp(&a.rank()).then_with(|| a.rootbp.words().cmp(b.rootbp.words())));
     // Heartbeats rewrite the same root with another sequence number.
     all.dedup_by(|later, first| later.txg == first.txg && later.rootbp == first.rootbp);
     all

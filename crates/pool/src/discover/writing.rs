@@ -7,7 +7,7 @@ use super::{FoundDevice, FoundPool, discover_devices};
 use crate::error::{PoolError, Result};
 use crate::leaf_io::LeafIoTable;
 use cenote_boxed::boxed;
-use cenote_device::{Device, FileDevice, Gate, OpenOptions};
+use cenote_device::{Device, Fence, FileDevice, Gate, OpenOptions};
 use cenote_format::units::Guid;
 use cenote_runtime::Runtime;
 use std::collections::BTreeMap;
@@ -93,13 +93,28 @@ impl FoundPool {
     }
     /// Adds taps to the devices, and to those that join later.
     pub fn tapped(mut self, taps: Arc<LeafIoTable>) -> FoundPool {
-        let devices = std::mem::take(&mut self.devices);
+        for (leaf, found) in &mut self.devices {
+            found.device = taps.over(*leaf, found.device.clone());
+        }
         self.taps = Some(taps);
-        self.join(devices);
+        self
+    }
+
+    /// Puts the devices, and those that join later, behind a fence.
+    pub fn fenced(mut self, fence: &Fence) -> FoundPool {
+        for found in self.devices.values_mut() {
+            found.device = fence.over(found.device.clone());
+        }
+        self.fence = Some(fence.clone());
         self
     }
 
     pub(crate) fn join(&mut self, mut joining: BTreeMap<Guid, FoundDevice>) {
+        if let Some(fence) = &self.fence {
+            for found in joining.values_mut() {
+                found.device = fence.over(found.device.clone());
+            }
+        }
         if let Some(taps) = &self.taps {
             for (leaf, found) in &mut joining {
                 found.device = taps.over(*leaf, found.device.clone());

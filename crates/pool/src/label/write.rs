@@ -120,7 +120,13 @@ impl Labels<'_> {
     /// [`PoolError::Unavailable`]: no device accepts it.
     pub(crate) async fn write_uberblock(&self, uberblock: &Uberblock) -> Result<()> {
         let vdevs = self.0.tree().vdevs();
+        // A heartbeat of its predecessor must not land later.
+        let _alone = self.0.beats().none_under_way().await;
         self.put_uberblock_on(uberblock, self.uberblock_tops(&vdevs, false)).await
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        self.0
     }
 
     /// Whether a device in use was found without the newest uberblock.
@@ -169,6 +175,7 @@ impl Labels<'_> {
         if reached == 0 {
             return Err(self.label_error(VdevId(0), "the uberblock could not be written to any device"));
         }
+        self.0.beats().note(uberblock);
         Ok(())
     }
 
@@ -220,6 +227,14 @@ impl Top {
     }
 }
 
+/// The offset in a label, and the unsealed bytes, of the slot for heartbeats (`MMP_BLOCKS_PER_LABEL`).
+pub(crate) fn last_slot(uberblock: &Uberblock, ashift: u32) -> (u64, Vec<u8>) {
+    let slot_bytes = uberblock_slot_bytes(ashift);
+    let mut slot = uberblock.encode();
+    slot.resize(slot_bytes as usize, 0);
+    (UBERBLOCK_RING_OFFSET + (uberblock_count(ashift) - 1) * slot_bytes, slot)
+}
+
 /// The offset in a label, and the unsealed bytes.
 fn uberblock_slot(uberblock: &Uberblock, ashift: u32) -> (u64, Vec<u8>) {
     let slot_bytes = uberblock_slot_bytes(ashift);
@@ -234,7 +249,7 @@ fn uberblock_slot(uberblock: &Uberblock, ashift: u32) -> (u64, Vec<u8>) {
 }
 
 /// `None` if the device is too small for labels.
-fn sealed(size_bytes: u64, label: u32, at: u64, part: &[u8]) -> Option<(u64, Bytes)> {
+pub(crate) fn sealed(size_bytes: u64, label: u32, at: u64, part: &[u8]) -> Option<(u64, Bytes)> {
     let offset = label_offset(size_bytes, label)? + at;
     let mut bytes = part.to_vec();
     // Fails only for parts shorter than a checksum, which don't exist.
@@ -288,6 +303,6 @@ fn too_long(pool: &str) -> PoolError {
     PoolError::Config { pool: pool.into(), why: why.into() }
 }
 
-fn too_small(device: &str) -> PoolError {
+pub(super) fn too_small(device: &str) -> PoolError {
     PoolError::Config { pool: device.into(), why: "the device has no room for labels".into() }
 }

@@ -46,6 +46,8 @@ pub enum Standstill {
     Suspended(FailMode),
     /// A txg could not be written; the pool must be reopened.
     Stopped,
+    /// Multihost heartbeats failed: another machine may have it. The pool must be reopened.
+    Multihost,
 }
 
 /// Which reads through a view wait for failed devices.
@@ -72,6 +74,17 @@ pub struct Suspended {
     pub vdev: VdevId,
     /// Its error.
     pub why: Arc<str>,
+    /// What it waits for.
+    pub cause: Cause,
+}
+
+/// The cause of a suspension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Devices fail (`ZIO_SUSPEND_IOERR`).
+    Devices,
+    /// Heartbeats failed (`ZIO_SUSPEND_MMP`): it never resumes.
+    Multihost,
 }
 
 /// Whether a pool waits for its devices. Shared by all views.
@@ -87,6 +100,7 @@ pub(super) struct State {
     pub(super) tries: u64,
     pub(super) is_given_up: bool,
     pub(super) is_stopped: bool,
+    pub(super) is_fenced: bool,
 }
 
 impl Default for Suspension {
@@ -121,6 +135,23 @@ impl Suspension {
         self.0.modify(|state| state.is_given_up = true);
     }
 
+    /// Suspends the pool for good: heartbeats failed. Waiting operations fail, and all that would wait later.
+    pub fn fence(&self, now: Instant, txg: Txg, why: &str) {
+        let suspended =
+            Suspended { since: now, txg, vdev: VdevId(0), why: why.into(), cause: Cause::Multihost };
+        self.0.modify(|state| {
+            state.suspended = Some(suspended);
+            (state.is_given_up, state.is_fenced) = (true, true);
+        });
+    }
+
+    /// Waits until [`Suspension::fence`] is called.
+    pub async fn fenced(&self) {
+        let mut states = self.0.watch();
+        // The sender is part of the pool.
+        states.until(|state| state.is_fenced).await.ok();
+    }
+
     /// Records that no txg will be written any more.
     pub fn note_stopped(&self) {
         self.0.modify(|state| state.is_stopped = true);
@@ -130,6 +161,7 @@ impl Suspension {
     pub fn standstill(&self) -> Option<Standstill> {
         let state = self.0.borrow();
         match (&state.suspended, state.mode) {
+            _ if state.is_fenced => Some(Standstill::Multihost),
             _ if state.is_stopped => Some(Standstill::Stopped),
             (Some(_), Some(mode)) => Some(Standstill::Suspended(mode)),
             _ => None,

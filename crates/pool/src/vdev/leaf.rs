@@ -222,7 +222,8 @@ impl Leaf {
         };
         let io = self.patience.begin(Op::Read, |device| device.read_at(offset_bytes, len));
         let result = self.patience.answer((Op::Read, offset_bytes, len as u64), permit, io, haste).await;
-        if result.is_err() && !(haste == Haste::Hasty && self.is_slow()) {
+        let is_fenced = matches!(result, Err(DeviceError::Fenced { .. }));
+        if result.is_err() && !is_fenced && !(haste == Haste::Hasty && self.is_slow()) {
             self.state.read_errors.fetch_add(1, Ordering::Relaxed);
             self.state.is_suspect.store(true, Ordering::Relaxed);
         }
@@ -456,7 +457,8 @@ impl Leaf {
     }
 
     fn counting_writes(&self, result: Result<(), DeviceError>) -> Result<(), DeviceError> {
-        if result.is_err() {
+        // A fence says nothing about the device.
+        if result.as_ref().is_err_and(|error| !matches!(error, DeviceError::Fenced { .. })) {
             self.count_write_error();
         }
         result

@@ -191,6 +191,7 @@ impl Lab {
             lost: None,
             duplicates: Vec::new(),
             taps: None,
+            fence: None,
         };
         let pool = Pool::assemble(rt, &found, &uberblock(Txg(0), Blkptr::HOLE)).await.unwrap();
         let pool = pool.with_trusted(trusted(&found.config)).await.unwrap();

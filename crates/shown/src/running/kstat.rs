@@ -26,7 +26,7 @@ pub fn json(counted: &Counted, asked: &str) -> Value {
     document("kstat", "kstats", entries)
 }
 
-/// Values by name; txgs by number.
+/// Values by name; txgs and heartbeats by number.
 fn as_json(counters: &Counters) -> Map<String, Value> {
     match counters {
         Counters::Counts { dataset, counts, .. } => {
@@ -35,6 +35,23 @@ fn as_json(counters: &Counters) -> Map<String, Value> {
         }
         // OpenZFS's file for it has no names.
         Counters::State(_) => Map::new(),
+        Counters::Multihost(beats) => {
+            let entry = beats.iter().map(|beat| {
+                let entry = json!({
+                    "id": beat.record.id,
+                    "txg": beat.record.txg,
+                    "timestamp": beat.record.timestamp_s,
+                    "error": beat.error(),
+                    "duration": beat.record.duration_ns,
+                    "mmp_delay": beat.record.delay_ns,
+                    "vdev_guid": beat.record.leaf,
+                    "skipped": beat.record.skipped,
+                    "vdev_path": beat.path,
+                });
+                (beat.record.id.to_string(), entry)
+            });
+            entry.collect()
+        }
         Counters::Txgs(records) => {
             let entry = records.iter().map(|record| {
                 let [read, written] = record.moved;

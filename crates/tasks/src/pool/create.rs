@@ -164,6 +164,9 @@ async fn set_pool_properties(context: &mut SyncContext, new: &NewPool) -> Result
     ZapEdit::new(&edit, DMU_POOL_DIRECTORY_OBJECT).add(names::PROPS, props.0).await?;
     for (name, value) in &new.properties {
         ZapEdit::new(&edit, props).update(*name, *value).await?;
+        if *name == "multihost" {
+            context.set_multihost(*value != 0);
+        }
     }
     Ok(())
 }

@@ -101,6 +101,9 @@ pub(crate) async fn set_pool_sync(context: &mut SyncContext, setting: PoolSettin
         }
         PoolSetting::Number(name, number) => {
             store_pool_property(context, &name, Some(ZapValue::from(number))).await?;
+            if name == "multihost" {
+                context.set_multihost(number != 0);
+            }
             format!("{name}={number}")
         }
         PoolSetting::Text(name, text) => {

@@ -4,11 +4,12 @@ use cenote_format::features::Feature;
 use cenote_format::props::{Prop, ZPOOL_PROPS};
 
 use super::compatibility;
+use crate::session::this_host;
 use crate::zfs::properties::settings::Setting;
 
 /// Pool properties stored as numbers that may be set at creation.
-const POOL_SWITCHES: [&str; 6] =
-    ["delegation", "autoreplace", "failmode", "listsnapshots", "autoexpand", "autotrim"];
+const POOL_SWITCHES: [&str; 7] =
+    ["delegation", "autoreplace", "failmode", "listsnapshots", "autoexpand", "autotrim", "multihost"];
 /// `ZPROP_MAX_COMMENT`.
 const MAX_COMMENT_BYTES: usize = 32;
 
@@ -127,6 +128,9 @@ pub fn pool_switch(name: &str, value: &str) -> Result<(&'static str, u64), Strin
         return Err(format!("{name} can't be set here"));
     }
     let number = prop.index_number(value).ok_or_else(|| format!("{name}: '{value}' is not a valid value"))?;
+    if prop.name == "multihost" && this_host().id == 0 {
+        return Err("multihost requires a non-zero system hostid: `zgenhostid` sets one".into());
+    }
     Ok((prop.name, number))
 }
 

@@ -115,7 +115,7 @@ fn plain_setting(name: &str, value: &str) -> Result<PoolSetting, String> {
         "altroot" | "readonly" => {
             Err(format!("property '{name}' can only be set during pool creation or import"))
         }
-        "cachefile" | "multihost" | "version" => Err(format!("'{name}' can't be set here")),
+        "cachefile" | "version" => Err(format!("'{name}' can't be set here")),
         _ if name.contains(':') => Ok(PoolSetting::Text(name.into(), value.into())),
         _ => match Prop::zpool(name) {
             None => Err(format!("invalid property '{name}'")),

@@ -127,6 +127,8 @@ impl Verb for Import {
                     let why = "the pool was destroyed; open it with -D";
                     return Err(ControlError::NotFound(format!("cannot import '{name}': {why}")));
                 }
+                // As in OpenZFS, an import for reading is an import: no other machine may have the pool.
+                session.watch(&found).await?;
                 done.pools.push(Found::open(session, &found).await?);
                 Outcome::Done
             }

@@ -113,6 +113,13 @@ fn standstill(health: &PoolHealth) -> Option<Reason> {
              for them.",
             MEND,
         ),
+        Standstill::Multihost => reason(
+            Some("ZFS-8000-MM"),
+            "The pool is suspended because multihost writes failed or were delayed; another system could \
+             import the pool undetected.",
+            "Make sure that the devices are connected. 'zpool export -f' lets the pool go as it is on disk, \
+             and 'zpool import' opens it again if no other system has it.",
+        ),
         Standstill::Stopped => reason(
             None,
             "A transaction group could not be written: the pool takes no more changes.",
