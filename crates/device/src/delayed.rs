@@ -4,7 +4,7 @@
 //! moving head.
 
 use crate::io::Io;
-use crate::order::{Order, Place};
+use crate::order::{Order, Position};
 use crate::{Device, DeviceInfo};
 use bytes::Bytes;
 use cenote_runtime::Runtime;
@@ -48,7 +48,7 @@ impl Delayed {
     fn slowly<T: Send>(
         &self,
         bytes: u64,
-        place: Place,
+        place: Position,
         operation: impl FnOnce(&dyn Device) -> Io<T> + Send + 'static,
     ) -> Io<T> {
         let (delay, inner, runtime) = (self.delay(bytes), self.inner.clone(), self.runtime.clone());
@@ -66,7 +66,7 @@ impl Device for Delayed {
     }
 
     fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
-        self.slowly(len as u64, Place::First(None), move |inner| inner.read_at(offset, len))
+        self.slowly(len as u64, Position::First(None), move |inner| inner.read_at(offset, len))
     }
 
     fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
@@ -80,7 +80,7 @@ impl Device for Delayed {
     }
 
     fn flush(&self) -> Io<()> {
-        self.slowly(0, Place::First(None), |inner| inner.flush())
+        self.slowly(0, Position::First(None), |inner| inner.flush())
     }
 
     fn lose_unflushed(&self) {

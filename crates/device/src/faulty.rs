@@ -19,7 +19,7 @@
 
 use crate::error::{Op, Result};
 use crate::io::Io;
-use crate::order::{Order, Place};
+use crate::order::{Order, Position};
 use crate::{Device, DeviceInfo, pieces};
 use bytes::Bytes;
 use cenote_runtime::{Rng, Runtime};
@@ -402,7 +402,7 @@ impl Faulty {
     ) -> Io<()> {
         let Some((runtime, order)) = self.late.get() else { return then(&*self.inner) };
         match order.enter(offset, len) {
-            Place::First(turn) => then(&*self.inner).holding(turn),
+            Position::First(turn) => then(&*self.inner).holding(turn),
             place => {
                 let inner = self.inner.clone();
                 Io::pending(runtime, async move {

@@ -29,6 +29,7 @@ pub mod list;
 mod memory;
 mod order;
 mod pieces;
+pub mod place;
 mod rack;
 mod traced;
 
@@ -43,10 +44,13 @@ pub use file::{Access, Direct, FileDevice, IoPath, OpenOptions};
 pub use held::Gate;
 pub use io::Io;
 pub use memory::MemoryDevice;
+pub use order::{Order, Position, Turn};
+pub use place::Place;
 pub use rack::{Rack, open};
 pub use traced::{Event, OpCount, Traced};
 
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The properties of an open device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +67,40 @@ pub struct DeviceInfo {
     pub read_only: bool,
     /// Users other than root and this program's own could write to it when it was opened.
     pub others_may_write: bool,
+    /// How it is reached.
+    pub nature: Nature,
+}
+
+/// How a device is reached: for the wait for its answers, and for choices among devices with the same data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nature {
+    /// The part whose failure takes all of its devices away: a server; `None`: this machine.
+    pub domain: Option<Arc<str>>,
+    /// Class of its latency.
+    pub distance: Distance,
+    /// Neighbouring operations are joined up to this size at least; 0: no preference.
+    pub best_io_bytes: u64,
+    /// A device that does not answer within this time is out of use.
+    pub deadline: Duration,
+}
+
+/// Classes of latency, nearest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Distance {
+    /// A disk of this machine.
+    Local,
+    /// Over a network.
+    Network,
+}
+
+impl Nature {
+    /// A disk of this machine. Deadline: `zfs_deadman_ziotime_ms`.
+    pub const LOCAL: Nature = Nature {
+        domain: None,
+        distance: Distance::Local,
+        best_io_bytes: 0,
+        deadline: Duration::from_secs(300),
+    };
 }
 
 /// A store of bytes. Shared as `Arc<dyn Device>`; all methods may be called concurrently.
@@ -125,6 +163,11 @@ pub trait Device: Send + Sync {
     /// The same open device with its new size, if it has grown.
     fn grown(&self) -> Io<Option<Arc<dyn Device>>> {
         Io::done(Ok(None))
+    }
+
+    /// The same open device for writing, if it needs no second opening: a server may accept a single client.
+    fn for_writing(&self) -> Option<Arc<dyn Device>> {
+        None
     }
 
     /// Size at opening.

@@ -17,7 +17,7 @@
 
 use crate::error::{Op, Result};
 use crate::io::Io;
-use crate::{Device, DeviceInfo};
+use crate::{Device, DeviceInfo, Nature};
 use bytes::Bytes;
 use cenote_runtime::Rng;
 use parking_lot::Mutex;
@@ -79,6 +79,7 @@ impl MemoryDevice {
             rotational: Some(false),
             read_only: false,
             others_may_write: false,
+            nature: Nature::LOCAL,
         };
         let images = Images { live, durable, unflushed: Vec::new(), lost: Vec::new() };
         MemoryDevice { info, images: Mutex::new(images) }

@@ -23,8 +23,9 @@ use std::sync::Arc;
 use futures::channel::oneshot;
 use parking_lot::Mutex;
 
+/// The table of a device's changes. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Order(Arc<Mutex<Changes>>);
+pub struct Order(Arc<Mutex<Changes>>);
 
 #[derive(Default)]
 struct Changes {
@@ -38,32 +39,36 @@ struct Waiting {
     go: oneshot::Sender<Turn>,
 }
 
-pub(crate) struct Turn {
+/// A change's turn, until dropped.
+pub struct Turn {
     order: Order,
     start: u64,
 }
 
-pub(crate) enum Place {
-    /// `None` for an empty range.
+/// A change's position among those that it overlaps.
+pub enum Position {
+    /// It may begin; `None` for an empty range.
     First(Option<Turn>),
+    /// It waits for its turn.
     Behind(oneshot::Receiver<Turn>),
 }
 
 impl Order {
-    pub(crate) fn enter(&self, offset: u64, len: u64) -> Place {
+    /// Enters a change.
+    pub fn enter(&self, offset: u64, len: u64) -> Position {
         let range = offset..offset.saturating_add(len);
         if range.is_empty() {
-            return Place::First(None);
+            return Position::First(None);
         }
         let mut changes = self.0.lock();
         let Changes { under_way, waiting } = &mut *changes;
         if is_free(under_way, &range) && !waiting.iter().any(|before| overlap(&before.range, &range)) {
             under_way.insert(range.start, range.end);
-            return Place::First(Some(Turn { order: self.clone(), start: range.start }));
+            return Position::First(Some(Turn { order: self.clone(), start: range.start }));
         }
         let (go, turn) = oneshot::channel();
         waiting.push_back(Waiting { range, go });
-        Place::Behind(turn)
+        Position::Behind(turn)
     }
 
     fn leave(&self, start: u64) {
@@ -92,12 +97,13 @@ impl Order {
     }
 }
 
-impl Place {
-    pub(crate) async fn turn(self) -> Option<Turn> {
+impl Position {
+    /// Waits for the turn.
+    pub async fn turn(self) -> Option<Turn> {
         match self {
-            Place::First(turn) => turn,
+            Position::First(turn) => turn,
             // As long as it waits, a change before it exists that will pass the turn on.
-            Place::Behind(turn) => turn.await.ok(),
+            Position::Behind(turn) => turn.await.ok(),
         }
     }
 }
@@ -122,10 +128,10 @@ mod tests {
     use super::*;
     use futures::FutureExt;
 
-    fn begins(place: Place) -> Result<Option<Turn>, oneshot::Receiver<Turn>> {
-        match place {
-            Place::First(turn) => Ok(turn),
-            Place::Behind(mut turn) => match (&mut turn).now_or_never() {
+    fn begins(position: Position) -> Result<Option<Turn>, oneshot::Receiver<Turn>> {
+        match position {
+            Position::First(turn) => Ok(turn),
+            Position::Behind(mut turn) => match (&mut turn).now_or_never() {
                 Some(turn) => Ok(turn.ok()),
                 None => Err(turn),
             },
@@ -142,12 +148,12 @@ mod tests {
         let nothing = begins(order.enter(7, 0)).unwrap();
         assert!(nothing.is_none() && begins(order.enter(30, 1)).is_ok(), "they wait for nobody");
         drop(b);
-        let d = begins(Place::Behind(d)).err().expect("it is behind c");
+        let d = begins(Position::Behind(d)).err().expect("it is behind c");
         drop(a);
-        let c = begins(Place::Behind(c)).unwrap();
-        let d = begins(Place::Behind(d)).err().unwrap();
+        let c = begins(Position::Behind(c)).unwrap();
+        let d = begins(Position::Behind(d)).err().unwrap();
         drop(c);
-        drop(begins(Place::Behind(d)).unwrap());
+        drop(begins(Position::Behind(d)).unwrap());
         assert!(order.0.lock().under_way.is_empty() && order.0.lock().waiting.is_empty());
     }
 
@@ -158,7 +164,7 @@ mod tests {
         drop(order.enter(0, 10));
         let c = begins(order.enter(0, 10)).err().unwrap();
         drop(a);
-        assert!(begins(Place::Behind(c)).is_ok());
+        assert!(begins(Position::Behind(c)).is_ok());
         assert!(order.0.lock().under_way.is_empty());
     }
 }

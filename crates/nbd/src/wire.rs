@@ -66,6 +66,11 @@ pub mod reply {
     pub const ERR_UNKNOWN: u32 = ERROR + 6;
     pub const ERR_TOO_BIG: u32 = ERROR + 9;
     pub const ERR_EXT_HEADER_REQD: u32 = ERROR + 10;
+
+    /// Whether a reply is an error.
+    pub fn is_error(kind: u32) -> bool {
+        kind & ERROR != 0
+    }
 }
 
 /// Information types, `NBD_INFO_*`.
@@ -86,6 +91,7 @@ pub mod can {
     pub const FUA: u16 = 1 << 3;
     pub const TRIM: u16 = 1 << 5;
     pub const WRITE_ZEROES: u16 = 1 << 6;
+    pub const ROTATIONAL: u16 = 1 << 4;
     pub const DF: u16 = 1 << 7;
     pub const MULTI_CONN: u16 = 1 << 8;
     pub const CACHE: u16 = 1 << 10;
@@ -120,6 +126,13 @@ impl From<u16> for Command {
             7 => Command::BlockStatus,
             _ => Command::Unknown,
         }
+    }
+}
+
+impl Command {
+    /// Its number; none: unknown.
+    pub fn number(self) -> Option<u16> {
+        (self != Command::Unknown).then_some(self as u16)
     }
 }
 
@@ -174,6 +187,18 @@ impl Request {
         })
     }
 
+    /// Encodes a header that is not extended. `None`: an unknown command, or a length beyond 32 bits.
+    pub fn encode(&self) -> Option<[u8; Request::BYTES]> {
+        let mut header = BytesMut::with_capacity(Request::BYTES);
+        header.put_u32(REQUEST_MAGIC);
+        header.put_u16(self.flags);
+        header.put_u16(self.command.number()?);
+        header.put_u64(self.cookie);
+        header.put_u64(self.offset);
+        header.put_u32(self.len.try_into().ok()?);
+        header.as_ref().try_into().ok()
+    }
+
     /// Length of the payload after the header.
     pub fn payload_bytes(&self, is_extended: bool) -> u64 {
         let has = match is_extended {
@@ -196,13 +221,19 @@ pub enum ReplyForm {
     Extended,
 }
 
-const DONE: u16 = 1;
-const CHUNK_NONE: u16 = 0;
-const CHUNK_DATA: u16 = 1;
-const CHUNK_HOLE: u16 = 2;
+/// Chunk flag `NBD_REPLY_FLAG_DONE`.
+pub const DONE: u16 = 1;
+/// `NBD_REPLY_TYPE_NONE`
+pub const CHUNK_NONE: u16 = 0;
+/// `NBD_REPLY_TYPE_OFFSET_DATA`
+pub const CHUNK_DATA: u16 = 1;
+/// `NBD_REPLY_TYPE_OFFSET_HOLE`
+pub const CHUNK_HOLE: u16 = 2;
 const CHUNK_STATUS: u16 = 5;
 const CHUNK_STATUS_EXT: u16 = 6;
-const CHUNK_ERROR: u16 = (1 << 15) + 1;
+/// Bit of chunks with an error.
+pub const CHUNK_IS_ERROR: u16 = 1 << 15;
+const CHUNK_ERROR: u16 = CHUNK_IS_ERROR + 1;
 /// Longest error message sent.
 const MESSAGE_BYTES: usize = 1 << 10;
 

@@ -28,8 +28,10 @@ const NO_TEXTS: [&str; 5] = ["target", ".git", "golden/pools", "fuzz/corpus", "f
 /// Larger files are not texts.
 const MOST_TEXT_BYTES: u64 = 1 << 20;
 /// Crates whose code also runs in the simulator.
-const ENGINE: [&str; 11] =
-    ["format", "codec", "device", "pool", "cache", "object", "dataset", "engine", "tasks", "fs", "inspect"];
+const ENGINE: [&str; 12] = [
+    "format", "codec", "device", "remote", "pool", "cache", "object", "dataset", "engine", "tasks", "fs",
+    "inspect",
+];
 /// Calls forbidden in engine crates.
 const FORBIDDEN: [&str; 7] = [
     "std::time::Instant",
@@ -48,8 +50,10 @@ const HASH_ORDER: [&str; 5] = [".values()", ".into_values()", ".values_mut()", "
 const SLEEPS: [&str; 3] = ["std::fs", "rustix::fs", "libc::open"];
 /// ...except on the runtime's threads for blocking calls: a hung disk must not block a worker, which serves
 /// all pools.
-const MAY_SLEEP: [&str; 4] = [
+const MAY_SLEEP: [&str; 6] = [
     "crates/device/src/file",
+    "crates/remote/src/dial.rs",
+    "crates/remote/src/tls.rs",
     "crates/pool/src/discover/scan.rs",
     "crates/pool/src/discover/seat.rs",
     // Its other side is the host.

@@ -6,8 +6,8 @@
 //! may still be open, so opening retries for [`BRIEFLY`] if it is in use.
 
 use super::claim::{claim_other_names, lies_on, user_of};
-use crate::DeviceInfo;
 use crate::error::{DeviceError, Result};
+use crate::{DeviceInfo, Nature};
 use cenote_runtime::Runtime;
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, major, minor};
@@ -207,6 +207,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
         rotational: if block { rotational(metadata.rdev()) } else { None },
         read_only: options.access == Access::ReadOnly,
         others_may_write: others_may_write(&metadata),
+        nature: Nature::LOCAL,
     };
     let makes_wait = makes_wait(&file);
     Ok(Opened { file, claims, info, direct_align, is_block: block, makes_wait })

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cenote_device::{Device, DeviceInfo, Io, Op};
+use cenote_device::{Device, DeviceInfo, Io, Nature, Op};
 use cenote_runtime::Runtime;
 use cenote_testkit::image::Image;
 use parking_lot::Mutex;
@@ -104,6 +104,7 @@ impl JournaledDisk {
             rotational: Some(false),
             read_only: false,
             others_may_write: false,
+            nature: Nature::LOCAL,
         };
         let (runtime, journal) = (runtime.clone(), journal.clone());
         JournaledDisk { info, index, runtime, image: Arc::new(image.into()), journal }

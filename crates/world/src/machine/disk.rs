@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cenote_device::{Device, DeviceError, DeviceInfo, Io, Op};
+use cenote_device::{Device, DeviceError, DeviceInfo, Io, Nature, Op};
 use cenote_runtime::{Rng, Runtime};
 use cenote_testkit::image::Image;
 use parking_lot::Mutex;
@@ -101,6 +101,7 @@ impl Disk {
             rotational: Some(false),
             read_only: false,
             others_may_write: false,
+            nature: Nature::LOCAL,
         };
         let (live, durable) = (Image::new(size_bytes), Image::new(size_bytes));
         let (habits, uncertain) = (Habits::default(), Vec::new());

@@ -1,0 +1,65 @@
+//! Opens places: devices of this machine, and those of other machines' servers.
+//!
+//! ```text
+//!   Place::Path --> cenote_device::open     files and block devices, or a simulated machine's rack
+//!   Place::Nbd  --> nbd::NbdDevice          connections, requests in flight, unflushed writes
+//! ```
+//!
+//! Idea: a pool's layers know only [`Device`]. All that differs about a remote disk is in its [`Nature`] (how
+//! far it is, what fails together, how long to wait) and behind its methods: connections that break and
+//! return, and requests that are repeated.
+//!
+//! Read in this order: [`nbd`], `nbd/session`, `nbd/requests`, `nbd/unflushed`.
+//!
+//! [`Nature`]: cenote_device::Nature
+#![forbid(unsafe_code)]
+
+mod dial;
+pub mod nbd;
+mod tls;
+
+use std::sync::Arc;
+
+use cenote_device::place::NbdPlace;
+use cenote_device::{Access, Device, DeviceError, OpenOptions, Place, Rack};
+use cenote_runtime::Runtime;
+
+pub use dial::Dial;
+pub use nbd::{NbdDevice, NbdError};
+
+/// Opens a place. A simulated machine has those in its [`Rack`], remote ones under their paths in labels.
+///
+/// A server has no locks: whether another machine uses the disk can't be seen from opening it.
+///
+/// # Errors
+/// As [`cenote_device::open`]; a server that can't be reached, or refuses the export.
+pub async fn open(
+    place: &Place,
+    options: OpenOptions,
+    runtime: &Runtime,
+) -> Result<Arc<dyn Device>, DeviceError> {
+    match place {
+        Place::Path(path) => cenote_device::open(path, options, runtime).await,
+        Place::Nbd(_) if runtime.part::<Rack>().is_some() => {
+            cenote_device::open(&place.in_labels(), options, runtime).await
+        }
+        Place::Nbd(nbd) => open_nbd(place, nbd, options, runtime).await,
+    }
+}
+
+async fn open_nbd(
+    place: &Place,
+    nbd: &NbdPlace,
+    options: OpenOptions,
+    runtime: &Runtime,
+) -> Result<Arc<dyn Device>, DeviceError> {
+    let name: Arc<str> = place.to_string().into();
+    let failed = |error: NbdError| DeviceError::Open {
+        path: name.clone(),
+        source: Arc::new(std::io::Error::other(error)),
+    };
+    let server = dial::Server::of(nbd, runtime).await.map_err(failed)?;
+    let read_only = options.access == Access::ReadOnly;
+    let opened = NbdDevice::open(name.clone(), nbd.export.clone(), Arc::new(server), read_only, runtime);
+    Ok(Arc::new(opened.await.map_err(failed)?))
+}

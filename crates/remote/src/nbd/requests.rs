@@ -1,0 +1,429 @@
+//! Requests without an answer, in all states of the connections.
+//!
+//! ```text
+//!   send --> unsent --a connection takes it--> sent --answered--> the caller
+//!              ^                                |
+//!              +------- the session ended ------+      after DEADLINE without a session: errors
+//! ```
+//!
+//! Idea: one table of requests by cookie outlives connections. A session has a number, and so every call of a
+//! connection says for which session it speaks: what is left of an ended one changes nothing.
+//!
+//! Invariants: `unsent` and `again` are cookies in `waiting`. While `again_left` is not 0, only `again` is
+//! sent: repeated writes come before all other requests, which may depend on them.
+//!
+//! Locking: one mutex, for a look or change; callers are told after it is released. `wake` tells connections
+//! that there is work, or that the device was closed; `closed` tells `drive`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cenote_nbd::wire::{Command, flag};
+use cenote_runtime::{Instant, Runtime};
+use futures::channel::oneshot;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::session::Agreed;
+use super::unflushed::Unflushed;
+use super::{ANSWER, DEADLINE, NbdError};
+
+/// A session without a sign of life for this long, though an answer is due, has ended...
+const SILENCE: Duration = Duration::from_secs(6);
+/// ...or for this long, if a flush is under way.
+const FLUSH_SILENCE: Duration = Duration::from_secs(15);
+/// Time for connecting that is left even after a silence.
+const AGAIN: Duration = Duration::from_secs(4);
+/// Requests sent with one call.
+const BATCH: usize = 16;
+/// Bytes sent with one call, unless a request has more.
+const BATCH_BYTES: u32 = 1 << 20;
+
+/// A request.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) command: Command,
+    pub(super) flags: u16,
+    pub(super) offset: u64,
+    pub(super) len: u32,
+    /// The content of a write, also if it is sent as zeros.
+    pub(super) data: Vec<Bytes>,
+}
+
+/// An awaited answer: the data of a read, otherwise nothing.
+pub(super) struct Answer(oneshot::Receiver<io::Result<Bytes>>);
+
+impl Future for Answer {
+    type Output = io::Result<Bytes>;
+
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<io::Result<Bytes>> {
+        let polled = std::pin::Pin::new(&mut self.0).poll(context);
+        polled.map(|told| told.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into())))
+    }
+}
+
+enum Asker {
+    Caller(oneshot::Sender<io::Result<Bytes>>),
+    /// A repeated write that was answered before.
+    Again,
+    /// A flush of our own.
+    Own,
+}
+
+struct Waiting {
+    ask: Arc<Ask>,
+    asker: Asker,
+    since: Instant,
+    /// The connection, and when.
+    sent: Option<(usize, Instant)>,
+    /// The writes that a flush covers.
+    covers: u64,
+}
+
+enum State {
+    Up,
+    Down { since: Instant, why: Arc<NbdError>, has_given_up: bool },
+}
+
+struct Table {
+    state: State,
+    session: u64,
+    waiting: BTreeMap<u64, Waiting>,
+    cookie: u64,
+    unsent: VecDeque<u64>,
+    again: VecDeque<u64>,
+    again_left: usize,
+    unflushed: Unflushed,
+    has_own_flush: bool,
+    /// Answered writes may be lost: the next flush fails.
+    is_lost: bool,
+    size_bytes: u64,
+    is_closed: bool,
+}
+
+/// All requests of a device.
+pub(super) struct Requests {
+    runtime: Runtime,
+    table: Mutex<Table>,
+    wake: Notify,
+    closed: Notify,
+    /// The last sign of life of a connection.
+    pub(super) alive_ns: Arc<AtomicU64>,
+}
+
+/// A connection of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Lane {
+    pub(super) session: u64,
+    pub(super) number: usize,
+}
+
+impl Requests {
+    pub(super) fn new(runtime: &Runtime, agreed: &Agreed) -> Requests {
+        let why = Arc::new(NbdError::Lost(Arc::new(io::ErrorKind::NotConnected.into())));
+        let table = Table {
+            state: State::Down { since: runtime.now(), why, has_given_up: false },
+            session: 0,
+            waiting: BTreeMap::new(),
+            cookie: 0,
+            unsent: VecDeque::new(),
+            again: VecDeque::new(),
+            again_left: 0,
+            unflushed: Unflushed::default(),
+            has_own_flush: false,
+            is_lost: false,
+            size_bytes: agreed.size_bytes,
+            is_closed: false,
+        };
+        let (wake, closed, alive_ns) = Default::default();
+        Requests { runtime: runtime.clone(), table: table.into(), wake, closed, alive_ns }
+    }
+
+    /// Sends a request, now or when there is a session.
+    pub(super) fn send(&self, ask: Ask) -> Answer {
+        let (tell, told) = oneshot::channel();
+        let now = self.runtime.now();
+        let mut table = self.table.lock();
+        if let State::Down { since, why, has_given_up: true } = &table.state {
+            let error = NbdError::GivenUp { since: now.since(*since), why: why.clone() };
+            drop(tell.send(Err(error.into())));
+        } else {
+            table.add(ask, Asker::Caller(tell), now);
+        }
+        drop(table);
+        self.wake.notify_one();
+        Answer(told)
+    }
+
+    /// Sends a flush.
+    ///
+    /// # Errors
+    /// Writes since the last flush may be lost.
+    pub(super) fn flush(&self) -> io::Result<Answer> {
+        if std::mem::take(&mut self.table.lock().is_lost) {
+            return Err(NbdError::UnflushedLost.into());
+        }
+        Ok(self.send(Ask { command: Command::Flush, flags: 0, offset: 0, len: 0, data: Vec::new() }))
+    }
+
+    /// Whether no server was there for the whole deadline, and none is now.
+    pub(super) fn has_given_up(&self) -> bool {
+        matches!(self.table.lock().state, State::Down { has_given_up: true, .. })
+    }
+
+    /// Size at the last agreement.
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.table.lock().size_bytes
+    }
+
+    /// The device was closed. Requests under way are still answered.
+    pub(super) fn close(&self) {
+        self.table.lock().is_closed = true;
+        self.wake.notify_waiters();
+        self.closed.notify_one();
+    }
+
+    /// Waits until the device is closed and nothing waits.
+    pub(super) async fn closed(&self) {
+        while !self.table.lock().is_over() {
+            self.closed.notified().await;
+        }
+    }
+
+    /// A session begins: writes are repeated, then everything without an answer is sent. Returns its number.
+    pub(super) fn up(&self, agreed: &Agreed) -> u64 {
+        let now = self.runtime.now();
+        let mut table = self.table.lock();
+        table.state = State::Up;
+        table.session += 1;
+        table.size_bytes = agreed.size_bytes;
+        if table.unflushed.has_let_go() {
+            table.is_lost = true;
+            table.unflushed = Unflushed::default();
+        }
+        for (offset, data) in table.unflushed.all() {
+            let (len, data) = (data.len() as u32, vec![data]);
+            table.add(Ask { command: Command::Write, flags: 0, offset, len, data }, Asker::Again, now);
+        }
+        table.again_left = table.again.len();
+        self.alive_ns.fetch_max(now.as_ns(), Ordering::Relaxed);
+        let session = table.session;
+        drop(table);
+        self.wake.notify_waiters();
+        session
+    }
+
+    /// A session has ended: its requests wait for the next one.
+    pub(super) fn down(&self, why: NbdError) {
+        let now = self.runtime.now();
+        let mut late = Vec::new();
+        let mut table = self.table.lock();
+        table.session += 1;
+        let oldest = table.waiting.values().filter_map(|waiting| waiting.sent).map(|(_, at)| at).min();
+        let alive = Instant::default() + Duration::from_nanos(self.alive_ns.load(Ordering::Relaxed));
+        // Nothing was due: the connection was fine until now.
+        let since = oldest.map_or(now, |oldest| oldest.max(alive).min(now));
+        let since = if now.since(since) + AGAIN > DEADLINE { at(now, DEADLINE - AGAIN) } else { since };
+        // A server that answers all but some requests is not asked for ever.
+        let is_late = |waiting: &Waiting| now.since(waiting.since) >= ANSWER;
+        let gone: Vec<u64> = table
+            .waiting
+            .iter()
+            .filter(|(_, one)| !one.is_repeatable() || is_late(one))
+            .map(|(cookie, _)| *cookie)
+            .collect();
+        late.extend(gone.into_iter().filter_map(|cookie| table.waiting.remove(&cookie)));
+        table.has_own_flush = false;
+        (table.again, table.again_left) = (VecDeque::new(), 0);
+        table.waiting.values_mut().for_each(|waiting| waiting.sent = None);
+        table.unsent = table.waiting.keys().copied().collect();
+        table.state = State::Down { since, why: Arc::new(why), has_given_up: false };
+        drop(table);
+        late.into_iter().for_each(|waiting| waiting.tell(Err(NbdError::Silent { since: ANSWER }.into())));
+        self.wake.notify_waiters();
+        self.closed.notify_one();
+    }
+
+    /// Another attempt to connect has failed.
+    pub(super) fn still_down(&self, error: NbdError) {
+        if let State::Down { why, .. } = &mut self.table.lock().state {
+            *why = Arc::new(error);
+        }
+    }
+
+    /// Gives up if there has been no session for the whole deadline: everything fails until there is one.
+    pub(super) fn expire(&self) {
+        let now = self.runtime.now();
+        let mut table = self.table.lock();
+        let State::Down { since, why, has_given_up } = &mut table.state else { return };
+        if now.since(*since) < DEADLINE || *has_given_up {
+            return;
+        }
+        *has_given_up = true;
+        let error = NbdError::GivenUp { since: now.since(*since), why: why.clone() };
+        let all = std::mem::take(&mut table.waiting);
+        table.unsent.clear();
+        // The pool goes on without the disk, and perhaps another machine with it: nothing is written later.
+        let had = table.unflushed.clear() || table.unflushed.has_let_go();
+        table.unflushed = Unflushed::default();
+        table.is_lost |= had;
+        drop(table);
+        all.into_values().for_each(|waiting| waiting.tell(Err(error.clone().into())));
+        self.closed.notify_one();
+    }
+
+    /// How long an answer has been due from a session without signs of life, if too long.
+    pub(super) fn silence(&self) -> Option<Duration> {
+        let now = self.runtime.now();
+        let table = self.table.lock();
+        let oldest = table.waiting.values().filter_map(|waiting| waiting.sent).map(|(_, at)| at).min()?;
+        let flushes = table.waiting.values().any(|waiting| waiting.ask.command == Command::Flush);
+        drop(table);
+        let alive = Instant::default() + Duration::from_nanos(self.alive_ns.load(Ordering::Relaxed));
+        let (due, silent) = (now.since(oldest), now.since(oldest.max(alive)));
+        let limit = if flushes { FLUSH_SILENCE } else { SILENCE };
+        (due >= ANSWER || silent >= limit).then_some(silent.max(SILENCE))
+    }
+
+    /// The next requests for a connection; `None`: it ends.
+    pub(super) async fn next(&self, lane: Lane) -> Option<Vec<(u64, Arc<Ask>)>> {
+        loop {
+            let mut woken = std::pin::pin!(self.wake.notified());
+            // Registered before the look, or the last notification could fall between the two.
+            woken.as_mut().enable();
+            {
+                let mut table = self.table.lock();
+                if table.session != lane.session || table.is_over() {
+                    return None;
+                }
+                let batch = table.take(lane, self.runtime.now());
+                let has_more = !table.unsent.is_empty() || !table.again.is_empty();
+                drop(table);
+                if !batch.is_empty() {
+                    if has_more {
+                        self.wake.notify_one();
+                    }
+                    return Some(batch);
+                }
+            }
+            woken.await;
+        }
+    }
+
+    /// The request with this cookie, if the connection has sent it and has no answer yet.
+    pub(super) fn asked(&self, lane: Lane, cookie: u64) -> Option<Arc<Ask>> {
+        let table = self.table.lock();
+        let waiting = table.waiting.get(&cookie).filter(|_| table.session == lane.session)?;
+        let (number, _) = waiting.sent?;
+        (number == lane.number).then(|| waiting.ask.clone())
+    }
+
+    /// The answer to a request of this connection.
+    pub(super) fn answer(&self, lane: Lane, cookie: u64, result: io::Result<Bytes>) {
+        let mut table = self.table.lock();
+        if table.session != lane.session {
+            return;
+        }
+        let Some(waiting) = table.waiting.remove(&cookie) else { return };
+        let may_go_on = table.note(&waiting, result.is_ok());
+        if table.unflushed.is_much() && !table.has_own_flush {
+            table.has_own_flush = true;
+            let flush = Ask { command: Command::Flush, flags: 0, offset: 0, len: 0, data: Vec::new() };
+            table.add(flush, Asker::Own, self.runtime.now());
+            self.wake.notify_one();
+        }
+        let is_over = table.is_over();
+        drop(table);
+        if may_go_on || is_over {
+            self.wake.notify_waiters();
+        }
+        if is_over {
+            self.closed.notify_one();
+        }
+        waiting.tell(result);
+    }
+}
+
+/// This long before.
+fn at(now: Instant, before: Duration) -> Instant {
+    Instant::default() + now.since(Instant::default()).saturating_sub(before)
+}
+
+impl Table {
+    fn add(&mut self, ask: Ask, asker: Asker, since: Instant) {
+        self.cookie += 1;
+        let queue = if matches!(asker, Asker::Again) { &mut self.again } else { &mut self.unsent };
+        queue.push_back(self.cookie);
+        let covers = self.unflushed.number();
+        self.waiting.insert(self.cookie, Waiting { ask: Arc::new(ask), asker, since, sent: None, covers });
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_closed && !self.waiting.values().any(|waiting| matches!(waiting.asker, Asker::Caller(_)))
+    }
+
+    fn take(&mut self, lane: Lane, now: Instant) -> Vec<(u64, Arc<Ask>)> {
+        let queue = match self.again_left {
+            0 => &mut self.unsent,
+            _ => &mut self.again,
+        };
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while batch.len() < BATCH && bytes < BATCH_BYTES {
+            let Some(cookie) = queue.pop_front() else { break };
+            if let Some(waiting) = self.waiting.get_mut(&cookie) {
+                waiting.sent = Some((lane.number, now));
+                bytes += if waiting.ask.command == Command::Write { waiting.ask.len } else { 0 };
+                batch.push((cookie, waiting.ask.clone()));
+            }
+        }
+        batch
+    }
+
+    /// Notes an answer for a later repetition. Returns whether other requests may now follow repeated writes.
+    fn note(&mut self, waiting: &Waiting, is_done: bool) -> bool {
+        let ask = &waiting.ask;
+        match (&waiting.asker, ask.command) {
+            (Asker::Again, _) => {
+                self.is_lost |= !is_done;
+                self.again_left -= 1;
+                return self.again_left == 0;
+            }
+            (asker, Command::Flush) => {
+                let is_own = matches!(asker, Asker::Own);
+                self.has_own_flush &= !is_own;
+                // The server reports an error once; the next flush of a caller passes it on.
+                self.is_lost |= is_own && !is_done;
+                self.unflushed.flushed(waiting.covers);
+            }
+            (_, Command::Write | Command::WriteZeroes) if is_done && ask.flags & flag::FUA == 0 => {
+                self.unflushed.keep(ask.offset, &ask.data);
+            }
+            (_, Command::Write | Command::WriteZeroes | Command::Trim) if is_done => {
+                self.unflushed.cut(ask.offset, ask.len.into());
+            }
+            _ => {}
+        }
+        false
+    }
+}
+
+impl Waiting {
+    /// Writes of our own are found again among the unflushed ones, and flushes when they are due.
+    fn is_repeatable(&self) -> bool {
+        matches!(self.asker, Asker::Caller(_))
+    }
+
+    fn tell(self, result: io::Result<Bytes>) {
+        if let Asker::Caller(tell) = self.asker {
+            // The caller may be gone.
+            drop(tell.send(result));
+        }
+    }
+}
