@@ -251,12 +251,13 @@ class Walk:
         self.one.try_root("zfs", "destroy", f"{place}/race")
         self.workers[uid].call(run_as, self.one.socket, ["cenote", "zfs", "create", "-o", f"mountpoint={taken}",
                                                          f"{place}/race"], [], "/")
-        self.one.root("zfs inherit mountpoint tank/home")
+        # A file system that a user made read-only takes no new mount points.
+        self.one.try_root("zfs", "inherit", "mountpoint", "tank/home")
         if any(where == taken for where, _ in self.mounts()):
             raise Fault(f"{taken}, which user {uid} has chosen for {place}/race, was mounted by root's `zfs inherit "
                         "mountpoint tank/home`")
         self.one.try_root("zfs", "destroy", f"{place}/race")
-        self.one.root(f"zfs inherit mountpoint {place}")
+        self.one.try_root("zfs", "inherit", "mountpoint", place)
         self.one.root(f"zfs unallow -u {uid} {place}")
         self.rights.unallow(place, ["local", "descendent"], "user", uid, None)
         # Until now a mount point of the user's may have kept it from being mounted.

@@ -1,8 +1,9 @@
 //! Looks after open pools by an administrator's rules: starts scrubs and trims when due, records SMART data,
-//! and sends alerts when a problem begins or ends.
+//! keeps copies up to date, and sends alerts when a problem begins or ends.
 //!
 //! ```text
 //!   rules (TOML) ──> schedule: due work ──> verbs: zpool scrub, zpool trim
+//!                └─> replication: `cenote replicate`
 //!   zpool status, zpool list, smartctl ──> findings ──> alerts: once they last, again, when they end
 //! ```
 //!
@@ -11,11 +12,12 @@
 //! failed disk (hot spares, `autoreplace`, `autoexpand`) are tasks of the engine, not of the agent.
 //!
 //! Read in this order: [`rules`], [`watch`] (the main loop), [`schedule`], [`findings`], [`smart`],
-//! [`record`], [`alerts`], [`webhook`].
+//! [`record`], [`replication`], [`alerts`], [`webhook`].
 
 mod alerts;
 mod findings;
 mod record;
+mod replication;
 pub mod rules;
 mod schedule;
 pub mod smart;
@@ -23,6 +25,7 @@ pub mod watch;
 mod webhook;
 
 pub use alerts::{Alert, Tell};
+pub use replication::Program;
 pub use rules::Rules;
 pub use watch::keep_watch;
 pub use webhook::Webhook;

@@ -11,6 +11,14 @@
 //! [[trim]]
 //! every = "7 days"
 //!
+//! [[replicate]]              # keeps a copy up to date
+//! source = "tank/home"
+//! target = "root@vault:store/home"
+//! every = "1 h"
+//! late = "4 h"               # a copy that is older gives an alert
+//! recursive = true           # as the options of `cenote replicate`: raw, props, bookmark, hold, verify
+//! rate = "20M"
+//!
 //! [alerts]
 //! command = ["mail", "-s", "{subject}", "root"]    # the text is its standard input
 //! webhook = "https://example.org/hook"             # the alert is posted as JSON
@@ -42,6 +50,9 @@ pub struct Rules {
     /// Trim schedules.
     #[serde(default)]
     pub trim: Vec<Scheduled>,
+    /// Copies to keep.
+    #[serde(default)]
+    pub replicate: Vec<Replicated>,
     /// Alert settings.
     #[serde(default)]
     pub alerts: AlertRules,
@@ -66,6 +77,47 @@ pub struct Scheduled {
     /// Hours of the day, in UTC, in which it may begin.
     #[serde(default, deserialize_with = "hours")]
     pub hours: Option<Range<u64>>,
+}
+
+/// A copy to keep; the switches are those of `cenote replicate`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replicated {
+    /// `POOL/DATASET` or `[USER@]HOST:POOL/DATASET`.
+    pub source: String,
+    /// The copy.
+    pub target: String,
+    /// Interval between the beginnings of two runs.
+    #[serde(deserialize_with = "span")]
+    pub every: Duration,
+    /// Hours of the day, in UTC, in which a run may begin.
+    #[serde(default, deserialize_with = "hours")]
+    pub hours: Option<Range<u64>>,
+    /// Age from which the copy is too old.
+    #[serde(default, deserialize_with = "span_if_any")]
+    pub late: Option<Duration>,
+    /// Include all descendants.
+    #[serde(default)]
+    pub recursive: bool,
+    /// Send encrypted blocks as they are on disk.
+    #[serde(default)]
+    pub raw: bool,
+    /// Send properties.
+    #[serde(default)]
+    pub props: bool,
+    /// Bookmark the snapshot sent.
+    #[serde(default)]
+    pub bookmark: bool,
+    /// Hold the snapshot sent on both sides.
+    #[serde(default)]
+    pub hold: bool,
+    /// Compare both sides after each run.
+    #[serde(default)]
+    pub verify: bool,
+    /// Most bytes a second, as `20M`.
+    pub rate: Option<String>,
+    /// The command that reaches other machines.
+    pub ssh: Option<String>,
 }
 
 /// Alert settings.
@@ -139,13 +191,24 @@ impl Scheduled {
 
     /// Whether it is due. Times are in seconds since 1970.
     pub fn is_due(&self, last_s: u64, now_s: u64) -> bool {
-        let hour = now_s / 3600 % 24;
-        let is_hour = self.hours.as_ref().is_none_or(|hours| match hours.start < hours.end {
-            true => hours.contains(&hour),
-            false => hour >= hours.start || hour < hours.end,
-        });
-        is_hour && now_s.saturating_sub(last_s) >= self.every.as_secs()
+        is_due(self.every, self.hours.as_ref(), last_s, now_s)
     }
+}
+
+impl Replicated {
+    /// Whether a run is due after one that began at `last_s`. Times are in seconds since 1970.
+    pub fn is_due(&self, last_s: u64, now_s: u64) -> bool {
+        is_due(self.every, self.hours.as_ref(), last_s, now_s)
+    }
+}
+
+fn is_due(every: Duration, hours: Option<&Range<u64>>, last_s: u64, now_s: u64) -> bool {
+    let hour = now_s / 3600 % 24;
+    let is_hour = hours.is_none_or(|hours| match hours.start < hours.end {
+        true => hours.contains(&hour),
+        false => hour >= hours.start || hour < hours.end,
+    });
+    is_hour && now_s.saturating_sub(last_s) >= every.as_secs()
 }
 
 /// `90 s`, `5 min`, `12 h`, `30 days`, `4 weeks`.
@@ -165,6 +228,10 @@ fn span<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     span.ok_or_else(|| {
         serde::de::Error::custom(format!("'{text}' is no span of time, as 90 s, 12 h or 30 days"))
     })
+}
+
+fn span_if_any<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    span(from).map(Some)
 }
 
 /// `1-6`; `22-4` spans midnight.
@@ -195,6 +262,7 @@ mod tests {
         assert_eq!(rules.scrub[0].every, Duration::from_secs(30 * 86_400));
         assert_eq!((rules.trim.len(), rules.alerts.command[0].as_str()), (1, "mail"));
         assert!(rules.smart.unwrap().record.is_some());
+        assert_eq!(rules.replicate[0].late, Some(Duration::from_secs(4 * 3600)));
     }
 
     #[test]
@@ -204,6 +272,7 @@ mod tests {
             ("[[scrub]]\nevery = \"0 days\"", "no span of time"),
             ("[[scrub]]\nevery = \"1 d\"\nhours = \"25-26\"", "no hours"),
             ("[[scrub]]\npool = \"x\"", "pool"),
+            ("[[replicate]]\nsource = \"a\"\ntarget = \"b\"", "every"),
             ("[alerts]\ncapacity = 101", "percent"),
         ] {
             let refused = Rules::parse(text).unwrap_err();

@@ -9,16 +9,18 @@ use std::time::Duration;
 
 use cenote_control::zpool::activity::scrub::{self, Scrub};
 use cenote_control::zpool::activity::trim::{self, Trim};
-use cenote_control::zpool::shown::list::{List, Listed, Pools};
+use cenote_control::zpool::shown::list::{List, Listed, Pools as ListedPools};
 use cenote_control::zpool::shown::status::{Status, Statuses};
-use cenote_runtime::Runtime;
+use cenote_host::pools::Pools;
+use cenote_runtime::{AbortOnDrop, Runtime};
 use cenote_serve::run::ask;
 use cenote_serve::socket::Serving;
 use futures::future::BoxFuture;
 
 use crate::alerts::{Alert, Alerts, Tell, by_command};
 use crate::findings::{self, Finding, Findings};
-use crate::rules::Rules;
+use crate::replication::{self, Program};
+use crate::rules::{Replicated, Rules};
 use crate::schedule::{self, Due, Trims, Work};
 use crate::{record, smart};
 
@@ -29,15 +31,22 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub async fn keep_watch(
     runtime: Runtime,
     commands: Arc<dyn Serving>,
+    (pools, program): (Arc<Pools>, Program),
     rules: Rules,
     tell: Vec<Tell>,
-    say: impl Fn(&str) + Copy + Send,
+    say: impl Fn(&str) + Copy + Send + 'static,
     roused: impl Fn() -> BoxFuture<'static, ()>,
 ) {
     let now_s = || runtime.unix_time_ns() / 1_000_000_000;
     let tell: Arc<Vec<Tell>> = Arc::new(tell.into_iter().chain(by_command(&rules.alerts.command)).collect());
     let (mut alerts, mut trims) = (Alerts::default(), Trims::new(now_s()));
     let (mut disks, mut before) = (Disks::default(), Findings::new());
+    let program = Arc::new(program);
+    let keep = |rule: &Replicated| {
+        let kept = replication::keep(runtime.clone(), rule.clone(), program.clone(), pools.clone(), say);
+        runtime.spawn(kept).abort_on_drop()
+    };
+    let _copying: Vec<AbortOnDrop<()>> = rules.replicate.iter().map(keep).collect();
     loop {
         let status = Status { pools: Vec::new(), damaged: false, dedup: false };
         let status = ask(&commands, status, "zpool status").await;
@@ -58,6 +67,7 @@ pub async fn keep_watch(
         }
         before = found.clone();
         found.extend(disks.findings.clone());
+        found.extend(replication::findings(&pools, &rules.replicate, now_s()));
         for alert in alerts.look(found, &rules.alerts, now_s()) {
             say(&alert.subject);
             send(&runtime, &tell, alert, say).await;
@@ -66,7 +76,7 @@ pub async fn keep_watch(
     }
 }
 
-fn capacities(listed: Pools) -> findings::Capacities {
+fn capacities(listed: ListedPools) -> findings::Capacities {
     let capacity = |pool: &Listed| {
         let capacity = pool.properties.iter().find(|property| property.name == "capacity")?;
         Some((pool.head.name.clone(), capacity.number()?))

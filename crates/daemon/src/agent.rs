@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use cenote_agent::{Rules, Tell, Webhook, keep_watch};
+use cenote_agent::{Program, Rules, Tell, Webhook, keep_watch};
 use cenote_control::ControlError;
-use cenote_host::events::Events;
+use cenote_host::pools::Pools;
 use cenote_host::suspended::turned;
 use cenote_runtime::{AbortOnDrop, Runtime};
 use cenote_serve::socket::Serving;
@@ -36,14 +36,15 @@ impl Agent {
         runtime: &Runtime,
         say: fn(&str),
         commands: Arc<dyn Serving>,
-        events: Events,
+        (pools, program): (Arc<Pools>, Program),
     ) -> AbortOnDrop<()> {
         let by_webhook = |webhook: Webhook| -> Tell { Box::new(move |alert| webhook.post(alert)) };
         let tell = self.webhook.map(by_webhook).into_iter().collect();
         let seen = Arc::new(AtomicU64::new(0));
+        let events = pools.events.clone();
         let roused = move || turned(events.clone(), seen.clone()).boxed();
         let say = move |text: &str| say(&format!("agent: {text}"));
-        let watch = keep_watch(runtime.clone(), commands, self.rules, tell, say, roused);
+        let watch = keep_watch(runtime.clone(), commands, (pools, program), self.rules, tell, say, roused);
         runtime.spawn(watch).abort_on_drop()
     }
 }

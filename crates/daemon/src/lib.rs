@@ -42,6 +42,7 @@ pub use process::Process;
 pub use room::room_for_pools;
 
 use agent::Agent;
+use cenote_agent::Program;
 use opening::Opening;
 use room::export_all;
 use systemd::{notify, watchdog_interval};
@@ -103,6 +104,7 @@ impl Daemon {
         let listener = Arc::new(listener);
         let listeners = doors::open(&doors, session.runtime(), &socket, say).await?;
         let agent = agent.as_deref().map(Agent::read).transpose()?;
+        let program = std::env::current_exe().map_err(ControlError::io("this program"))?;
         // Applied before a byte of a pool is read.
         if let Err(error) = sandbox::forbid_calls() {
             say(&format!("no system calls are given up: {error}"));
@@ -117,8 +119,10 @@ impl Daemon {
         let outcome = opening.begin(&named).await;
         let verbs = Arc::new(Verbs { runtime: session.runtime().clone(), pools: pools.clone() });
         let open = listeners.let_in(session.runtime(), &pools, verbs.clone());
-        let agent =
-            agent.map(|agent| agent.start(session.runtime(), say, verbs.clone(), pools.events.clone()));
+        let agent = agent.map(|agent| {
+            let program = Program { path: program, socket: socket.clone() };
+            agent.start(session.runtime(), say, verbs.clone(), (pools.clone(), program))
+        });
         let stop = Cancel::default();
         let kstats = kstat.map(|dir| {
             let (runtime, pools) = (session.runtime(), Arc::downgrade(&pools));

@@ -8,10 +8,11 @@
 //! Read in this order: [`pools`] (open pools), [`files`] (a dataset as a mounted file system), [`mount`] (one
 //! mount's lifetime), [`mounts`] (a pool's mounts, which follow its changes), [`volumes`] (a dataset as a
 //! disk). [`lock`], [`record`], [`own`], [`places`], [`devices`] and [`waiting`] let the next daemon find all
-//! that again. [`tuning`] has the tunables, [`memory`] bounds memory, and [`kstat`], [`traffic`], [`events`]
-//! and [`suspended`] report.
+//! that again. [`tuning`] has the tunables, [`memory`] bounds memory, and [`kstat`], [`traffic`], [`events`],
+//! [`copies`] and [`suspended`] report.
 
 pub mod cancel;
+pub mod copies;
 pub mod devices;
 pub mod events;
 pub mod files;

@@ -30,6 +30,7 @@ use cenote_tasks::{
 };
 use parking_lot::Mutex;
 
+use crate::copies::Copies;
 use crate::devices::Watched;
 use crate::events::Events;
 use crate::memory::{Balance, Lately, Memory, held_back};
@@ -86,6 +87,8 @@ pub struct Pools {
     pub tuning: Tuning,
     /// Events of all pools.
     pub events: Events,
+    /// Copies that the agent keeps.
+    pub copies: Copies,
     /// Prints the daemon's unsolicited messages.
     pub say: Say,
     /// Recent bytes of dirty data.
@@ -288,6 +291,7 @@ impl Pools {
         let (record, before) = Record::read(state);
         let record = Arc::new(record);
         Pools {
+            copies: Copies::default(),
             table,
             leaving,
             turn,

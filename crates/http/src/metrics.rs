@@ -8,11 +8,13 @@
 //!   cenote_pool_*     whether the pool is suspended or waits to be opened
 //!   cenote_vdev_*     latencies, bytes, queues and errors of each vdev
 //!   cenote_dataset_*  wait times of the busiest datasets
+//!   cenote_replicate_*  copies that the agent keeps: their age, and whether the last run was a success
 //! ```
 //!
 //! Source: node_exporter `collector/zfs_linux.go`; pdf/zfs_exporter `collector/pool.go`, `dataset.go`;
 //! OpenZFS `zpool_influxdb.c`; Prometheus's text format 0.0.4, and its protobuf format.
 
+mod copies;
 mod datasets;
 mod families;
 mod kstats;
@@ -33,7 +35,7 @@ use zpool::Figures;
 
 /// All current metrics.
 #[boxed]
-pub async fn all(pools: &Pools, commands: &Arc<dyn Serving>, format: Format) -> Vec<u8> {
+pub async fn all(pools: &Pools, commands: &Arc<dyn Serving>, format: Format, now_s: u64) -> Vec<u8> {
     let mut families = Families::new(format);
     let mut open = Vec::new();
     for pool in pools.all() {
@@ -43,6 +45,7 @@ pub async fn all(pools: &Pools, commands: &Arc<dyn Serving>, format: Format) -> 
     kstats::add(pools, &open, &mut families);
     datasets::add(&open, &mut families);
     vdevs::add(pools, &mut families);
+    copies::add(pools, now_s, &mut families);
     Figures::of(pools).await.add(&mut families);
     properties::add_pools(commands, &mut families).await;
     properties::add_datasets(commands, &mut families).await;

@@ -166,7 +166,8 @@ impl HttpServer {
         if path == "/metrics" && is_get {
             let Some(_room) = self.rooms.enter(runtime, connection).await else { return too_many() };
             let format = Format::accepted(accept().unwrap_or_default());
-            let all = metrics::all(&self.pools, &self.commands, format).await;
+            let now_s = runtime.unix_time_ns() / 1_000_000_000;
+            let all = metrics::all(&self.pools, &self.commands, format, now_s).await;
             return whole(StatusCode::OK, format.content_type(), all);
         }
         if path == "/metrics/influx" && is_get {

@@ -76,6 +76,8 @@ impl Copying<'_> {
                 }
             }
         }
+        let goal = source.snapshots().find(|point| point.name == report.snapshot);
+        report.snapshot_created_s = goal.map_or(0, |point| point.created_s);
         if report.bytes > 0 {
             report.state = State::Sent;
         }

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Columns of `zfs list -Hp` that [`parse`] reads.
-pub const COLUMNS: &str = "name,type,guid,createtxg,userrefs,receive_resume_token";
+pub const COLUMNS: &str = "name,type,guid,createtxg,creation,userrefs,receive_resume_token";
 
 /// A snapshot or bookmark.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct Point {
     pub guid: String,
     /// Order among those of its dataset.
     pub createtxg: u64,
+    /// When it was taken, in seconds since 1970.
+    pub created_s: u64,
     /// It is held.
     pub is_held: bool,
 }
@@ -73,7 +75,9 @@ pub fn parse(listing: &str) -> Result<Vec<Listed>, String> {
     let mut all: Vec<Listed> = Vec::new();
     for line in listing.lines() {
         let wrong = || format!("unexpected line in the list of datasets: {line}");
-        let [name, kind, guid, createtxg, userrefs, token] = line.split('\t').collect::<Vec<_>>()[..] else {
+        let [name, kind, guid, createtxg, creation, userrefs, token] =
+            line.split('\t').collect::<Vec<_>>()[..]
+        else {
             return Err(wrong());
         };
         if !name.contains(['@', '#']) {
@@ -82,9 +86,10 @@ pub fn parse(listing: &str) -> Result<Vec<Listed>, String> {
             continue;
         }
         let head = name.split(['@', '#']).next().unwrap_or_default();
-        let createtxg = createtxg.parse().map_err(|_| wrong())?;
+        let number = |text: &str| text.parse().map_err(|_| wrong());
+        let (createtxg, created_s) = (number(createtxg)?, number(creation)?);
         let is_held = kind == "snapshot" && !matches!(userrefs, "0" | "-");
-        let point = Point { name: name.into(), guid: guid.into(), createtxg, is_held };
+        let point = Point { name: name.into(), guid: guid.into(), createtxg, created_s, is_held };
         all.iter_mut().rev().find(|listed| listed.name == head).ok_or_else(wrong)?.points.push(point);
     }
     all.iter_mut()
@@ -239,6 +244,7 @@ mod tests {
             name: format!("{name}{own}"),
             guid: own[1..2].into(),
             createtxg: own[1..2].parse().unwrap_or(9),
+            created_s: 0,
             is_held: false,
         };
         Listed { name: name.into(), points: names.iter().map(point).collect(), token: None }
@@ -297,12 +303,12 @@ mod tests {
 
     #[test]
     fn lists_are_read() {
-        let text = "p/a\tfilesystem\t1\t5\t-\t1-token\np/a@s\tsnapshot\t7\t9\t1\t-\n\
-                    p/a#m\tbookmark\t6\t8\t-\t-\np/a/b\tvolume\t2\t6\t-\t-\n";
+        let text = "p/a\tfilesystem\t1\t5\t70\t-\t1-token\np/a@s\tsnapshot\t7\t9\t71\t1\t-\n\
+                    p/a#m\tbookmark\t6\t8\t70\t-\t-\np/a/b\tvolume\t2\t6\t70\t-\t-\n";
         let all = parse(text).unwrap();
         assert_eq!((all.len(), all[0].token.as_deref(), all[1].token.as_deref()), (2, Some("1-token"), None));
         let points: Vec<(&str, bool)> = all[0].points.iter().map(|p| (p.own(), p.is_held)).collect();
         assert_eq!(points, [("m", false), ("s", true)]);
-        assert!(parse("p/a@s\tsnapshot\t7\t9\t1\t-\n").is_err());
+        assert!(parse("p/a@s\tsnapshot\t7\t9\t71\t1\t-\n").is_err());
     }
 }

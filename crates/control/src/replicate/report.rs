@@ -29,6 +29,8 @@ pub struct Report {
     pub state: State,
     /// The source's snapshot that both have.
     pub snapshot: String,
+    /// When that was taken, in seconds since 1970; zero: there is none.
+    pub snapshot_created_s: u64,
     /// Streams sent, or to send.
     pub streams: Vec<Stream>,
     /// An interrupted receive was continued.
@@ -47,6 +49,7 @@ impl Report {
             target: target.into(),
             state: State::UpToDate,
             snapshot: String::new(),
+            snapshot_created_s: 0,
             streams: Vec::new(),
             is_resumed: false,
             bytes: 0,

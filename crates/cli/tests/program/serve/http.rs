@@ -3,10 +3,11 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::serve::bench::Bench;
+use crate::serve::bench::{Bench, PATIENCE};
 use crate::serve::nbd::{self, Client};
 
 /// The response to a request.
@@ -494,6 +495,53 @@ fn metrics_and_files_of_counters_have_the_names_that_dashboards_know() {
 }
 
 /// `dist/grafana/cenote.json`, which is part of the package.
+#[test]
+fn the_agent_keeps_a_copy_and_metrics_have_its_age() {
+    let mut bench = Bench::new(&["a", "b"]);
+    bench.signal(rustix::process::Signal::TERM);
+    let told = bench.path("told");
+    let rules = format!(
+        "look = \"1 s\"\n[[replicate]]\nsource = \"tank/home\"\ntarget = \"back/home\"\nevery = \"1 s\"\n\
+         late = \"4 s\"\nbookmark = true\n[alerts]\nafter = \"1 s\"\n\
+         command = [\"sh\", \"-c\", \"echo $0 >> {}\", \"{{subject}}\"]\n",
+        told.display()
+    );
+    std::fs::write(bench.path("rules"), rules).unwrap();
+    let door = format!("unix:{}", bench.text("http"));
+    bench.start(&["--http", &door, "--agent", &bench.text("rules")]);
+    let until_told = |line: &str| {
+        let begun = Instant::now();
+        while !std::fs::read_to_string(&told).unwrap_or_default().lines().any(|told| told == line) {
+            assert!(begun.elapsed() < PATIENCE, "{line}: {:?}", std::fs::read_to_string(&told));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    for pool in ["tank a", "back b"] {
+        bench.done(&format!("zpool create -O mountpoint=none {pool}"));
+    }
+    bench.done("zfs create tank/home");
+    until_told("tank/home is not copied to back/home");
+
+    bench.done("zfs snapshot tank/home@1");
+    bench.until("zfs list -H -r -t snapshot -o name back", |list| list.contains("back/home@1"));
+    bench.until("zfs list -H -t bookmark -o name", |list| list.contains("tank/home#1"));
+    until_told("over: tank/home is not copied to back/home");
+    // No newer snapshot is taken.
+    until_told("the copy of tank/home at back/home is too old");
+    let metrics = bench.look("/metrics").text();
+    let labels = "{source=\"tank/home\",target=\"back/home\"}";
+    let gauge = |name: &str| -> f64 {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&format!("{name}{labels} ")));
+        line.unwrap_or_else(|| panic!("{name}: {metrics}")).parse().unwrap()
+    };
+    assert_eq!(gauge("cenote_replicate_success"), 1.0);
+    assert!(gauge("cenote_replicate_sent_bytes_total") > 1000.0);
+    assert!(gauge("cenote_replicate_lag_seconds") > 4.0);
+    bench.done("zfs snapshot tank/home@2");
+    bench.until("zfs list -H -r -t snapshot -o name back", |list| list.contains("back/home@2"));
+    until_told("over: the copy of tank/home at back/home is too old");
+}
+
 #[test]
 fn the_dashboard_asks_for_what_there_is() {
     fn queries(value: &Value, found: &mut Vec<String>) {
