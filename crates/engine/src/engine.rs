@@ -42,7 +42,7 @@ use crate::import_export::OpenState;
 use crate::in_use::uses::Snapshots;
 use crate::kstat::Kstats;
 use crate::locks::Ranked;
-use crate::multihost::Multihost;
+use crate::multihost::state::Multihost;
 use crate::names::{Delegated, Names};
 use crate::pending_frees::Freeing;
 use crate::room::Room;

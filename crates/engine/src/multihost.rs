@@ -17,132 +17,38 @@
 //! A pool that waits for its devices keeps its heartbeats. So it goes on without a check when they work again
 //! in time; OpenZFS stops heartbeats, and checks for other machines when the pool is resumed.
 //!
-//! A command that is refused changes nothing, so heartbeats begin with the first change. What another machine
-//! did until then is found out by the stake (`cenote_pool::multihost`).
+//! A command that is refused changes nothing, so heartbeats begin with the first change. The stake
+//! (`cenote_pool::multihost`) finds changes that another machine made until then.
 //!
 //! Locking: one mutex, held for one look or change.
 //!
 //! Source: OpenZFS `mmp.c` (`mmp_thread`, `mmp_delay_update`), `uberblock.c` (`uberblock_update`).
 
-use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, OnceLock, Weak};
+pub(crate) mod state;
+
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use cenote_format::uberblock::Uberblock;
-use cenote_format::units::{Guid, Txg};
+use cenote_format::units::Guid;
 use cenote_object::{DatasetError, Result};
 use cenote_pool::label::NoLeaf;
 use cenote_pool::multihost::{MultihostSettings, Stake};
-use cenote_runtime::{AbortOnDrop, Instant, Runtime, Watched, Watcher};
-use parking_lot::Mutex;
+use cenote_runtime::{Instant, Watcher};
 
 use crate::context::SyncContext;
 use crate::engine::{Engine, Shared};
+use state::{Multihost, nanos};
 
-/// The delay is a decaying average of the last heartbeats.
-const DECAY: u64 = 128;
-/// After a reduction of the tunables, the time without heartbeats falls by this part at a time.
-const SMOOTHING: u32 = 32;
+pub use state::{BeatCounts, BeatRecord};
+
 /// `MMP_MIN_INTERVAL`: after a change of the tunables, heartbeats tell others soon.
 const SOON: Duration = Duration::from_millis(100);
 /// How long the end of a pool's use waits for its last heartbeats.
 const LAST_BEATS: Duration = Duration::from_secs(2);
-/// Heartbeats kept (`zfs_multihost_history`).
-const HISTORY: usize = 100;
-
-/// Multihost protection of a pool.
-pub(crate) struct Multihost {
-    runtime: Runtime,
-    settings: MultihostSettings,
-    state: Mutex<State>,
-    /// Of a pool that another machine may claim before the first change.
-    stake: OnceLock<Stake>,
-    /// Wakes the task; closed with the engine.
-    orders: Watched<u64>,
-    task: Mutex<Option<AbortOnDrop<()>>>,
-}
-
-#[derive(Default)]
-struct State {
-    is_on: bool,
-    /// The property is off in the syncing txg.
-    is_ending: bool,
-    /// Changes have begun, and not ended.
-    is_beating: bool,
-    /// When the last heartbeat that landed was begun: from then on no other machine can have watched.
-    sure: Instant,
-    /// When it landed.
-    landed: Instant,
-    delay_ns: u64,
-    /// Of the last heartbeat.
-    stamp: (u64, u16),
-    last_leaf: Option<Guid>,
-    pending: BTreeSet<Guid>,
-    /// Time without heartbeats until the engine stops; zero: it never does.
-    patience: Duration,
-    known: (Duration, u32),
-    /// Heartbeats to be written soon.
-    soon: usize,
-    counts: BeatCounts,
-    history: VecDeque<BeatRecord>,
-    next_id: u64,
-}
-
-/// Heartbeats so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct BeatCounts {
-    /// Written.
-    pub written: u64,
-    /// Failed.
-    pub failed: u64,
-    /// Not written, because no leaf could take one.
-    pub skipped: u64,
-}
-
-/// A heartbeat, as in OpenZFS's kstat `multihost`.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
-pub struct BeatRecord {
-    /// Number.
-    pub id: u64,
-    /// Txg of its uberblock.
-    pub txg: Txg,
-    /// When it was begun, in seconds since 1970.
-    pub timestamp_s: u64,
-    /// Decaying average of the time between heartbeats.
-    pub delay_ns: u64,
-    /// The leaf; none: it was skipped.
-    pub leaf: Option<Guid>,
-    /// Time it took; none: under way.
-    pub duration_ns: Option<u64>,
-    /// Whether it failed.
-    pub failed: bool,
-    /// Heartbeats skipped in a row.
-    pub skipped: u64,
-}
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Multihost {
-    pub(crate) fn new(runtime: &Runtime, is_on: bool) -> Multihost {
-        let settings = MultihostSettings::default();
-        let delay_ns = if is_on { nanos(settings.interval()) } else { 0 };
-        Multihost {
-            runtime: runtime.clone(),
-            state: State { is_on, delay_ns, ..State::default() }.into(),
-            settings,
-            stake: OnceLock::new(),
-            orders: Watched::new(0),
-            task: Mutex::default(),
-        }
-    }
-
-    /// An uberblock of a txg with the present settings.
-    pub(crate) fn stamp(&self, uberblock: Uberblock) -> Uberblock {
-        let state = self.state.lock();
-        let is_on = state.is_on && !state.is_ending;
-        uberblock.with_mmp(is_on.then(|| (state.delay_ns, self.settings.recorded(0))))
-    }
-
     /// A txg's uberblock, begun at that moment, counts as a heartbeat.
     pub(crate) fn synced(&self, engine: &Shared, began: Instant) {
         let leaves = leaves(engine);
@@ -170,12 +76,16 @@ impl Multihost {
     /// Before the first change. Nothing is written after an error.
     pub(crate) async fn begin(&self, engine: &Shared) -> Result<()> {
         let is_on = self.state.lock().is_on;
-        let sure = match self.stake.get().filter(|_| is_on) {
-            Some(stake) => stake.take(&self.settings).await?,
-            None => self.runtime.now(),
+        let staked = match self.stake.get().filter(|_| is_on) {
+            Some(stake) => Some(stake.take(&self.settings).await?),
+            None => None,
         };
         let leaves = leaves(engine);
         let mut state = self.state.lock();
+        if let Some((_, beat)) = staked {
+            state.stamp = (beat.timestamp_s, beat.mmp_seq().unwrap_or(0));
+        }
+        let sure = staked.map_or_else(|| self.runtime.now(), |(sure, _)| sure);
         (state.is_beating, state.sure, state.landed) = (true, sure, sure);
         state.follow(&self.settings, leaves);
         drop(state);
@@ -202,20 +112,12 @@ impl Multihost {
     async fn end(&self, engine: &Shared) {
         self.state.lock().is_beating = false;
         self.task.lock().take();
-        if engine.is_untouched() {
-            if let Some(stake) = self.stake.get() {
-                stake.give_back().await;
-            }
-            return;
-        }
-        let pool = engine.on_disk.read().pool.clone();
         // One that a device holds back is older than the next owner's uberblocks.
-        self.runtime.timeout(LAST_BEATS, pool.labels().beats_ended()).await.ok();
+        let began = self.runtime.now();
+        while !self.state.lock().pending.is_empty() && self.runtime.now() - began < LAST_BEATS {
+            self.runtime.sleep(LOOK_INTERVAL).await;
+        }
         self.extend(engine);
-    }
-
-    fn order(&self) {
-        self.orders.modify(|orders| *orders += 1);
     }
 
     /// Writes may pass for as long as the pool is known to be ours.
@@ -229,76 +131,6 @@ impl Multihost {
 
 fn leaves(engine: &Shared) -> u32 {
     u32::try_from(engine.on_disk.read().pool.labels().beat_leaves()).unwrap_or(u32::MAX)
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-impl State {
-    /// Follows the tunables. A shorter patience comes gradually, so that heartbeats at the old pace suffice.
-    fn follow(&mut self, settings: &MultihostSettings, leaves: u32) {
-        let (interval, fails) = (settings.interval(), settings.fail_intervals());
-        let patience = interval * fails;
-        self.patience = match patience < self.patience && fails > 0 {
-            true => (self.patience * (SMOOTHING - 1) + patience) / SMOOTHING,
-            false => patience,
-        };
-        if self.known != (interval, fails) && self.known != Default::default() {
-            self.soon += leaves as usize;
-        }
-        self.known = (interval, fails);
-    }
-
-    fn landed(&mut self, settings: &MultihostSettings, began: Instant, now: Instant, leaves: u32) {
-        let since_ns = nanos(now - self.landed);
-        self.delayed(now);
-        (self.sure, self.landed) = (self.sure.max(began), now);
-        if self.is_on && since_ns < self.delay_ns {
-            let least_ns = nanos(settings.interval() / leaves.max(1));
-            self.delay_ns = (since_ns.saturating_add(self.delay_ns * (DECAY - 1)) / DECAY).max(least_ns);
-        }
-    }
-
-    /// A sudden delay counts at once, since an importer must wait for it.
-    fn delayed(&mut self, now: Instant) {
-        let since_ns = nanos(now - self.landed);
-        self.delay_ns = if self.is_on { self.delay_ns.max(since_ns).max(1) } else { 0 };
-    }
-
-    /// The time and number of the next heartbeat. Numbers begin anew with each second.
-    fn next_stamp(&mut self, now_s: u64) -> (u64, u16) {
-        let (second, seq) = self.stamp;
-        self.stamp = if second == now_s { (second, seq.saturating_add(1)) } else { (now_s, 1) };
-        self.stamp
-    }
-
-    fn note(&mut self, record: BeatRecord) -> u64 {
-        let id = self.next_id;
-        self.next_id += 1;
-        if self.history.len() == HISTORY {
-            self.history.pop_front();
-        }
-        self.history.push_back(BeatRecord { id, ..record });
-        id
-    }
-
-    fn skipped(&mut self, txg: Txg, now_s: u64) {
-        self.counts.skipped += 1;
-        match self.history.back_mut().filter(|last| last.leaf.is_none()) {
-            Some(last) => last.skipped += 1,
-            None => {
-                let record = BeatRecord {
-                    txg,
-                    timestamp_s: now_s,
-                    delay_ns: self.delay_ns,
-                    skipped: 1,
-                    ..Default::default()
-                };
-                self.note(record);
-            }
-        }
-    }
 }
 
 /// Writes heartbeats as long as the engine lives.
@@ -451,6 +283,13 @@ impl<'a> Heartbeats<'a> {
         drop(self.0.0.multihost.stake.set(stake));
     }
 
+    /// Takes a claim back, if nothing has changed.
+    pub async fn give_back(&self) {
+        if let Some(stake) = self.0.0.multihost.stake.get().filter(|_| self.0.0.is_untouched()) {
+            stake.give_back().await;
+        }
+    }
+
     /// Heartbeats so far.
     pub fn counts(&self) -> BeatCounts {
         self.0.0.multihost.state.lock().counts
@@ -468,6 +307,7 @@ impl<'a> Heartbeats<'a> {
 
     /// Ends heartbeats: the pool's last txg is on disk.
     pub(crate) async fn end(&self) {
+        self.give_back().await;
         self.0.0.multihost.end(&self.0.0).await;
     }
 }

@@ -25,7 +25,7 @@ use crate::engine::{Carried, Engine, OnDisk, Shared, Tasks, Told};
 use crate::kstat::Kstats;
 use crate::locks::{Rank, Ranked};
 use crate::logs::LostLog;
-use crate::multihost::Multihost;
+use crate::multihost::state::Multihost;
 use crate::pending_frees::Freeing;
 use crate::sharing::release::SharedBlocks;
 use crate::sharing::tables::Tables;

@@ -7,9 +7,9 @@
 //! machines that watched at the same time, at most one finds its own number each time.
 //!
 //! ```text
-//!   importer    | watch: no change for 2 x fail intervals, + 0..25 % |  claim: 10 x interval  | pool is its own
-//!   owner       | beat . beat . (stalled)        | suspended: no write leaves any more
-//!               |<-------- fail intervals ------>|
+//!   importer   | watch: no change for 2 x fail intervals, + 0..25 % | claim: 10 intervals | its own
+//!   owner      | beat . beat . (stalled)        | suspended: no write leaves any more
+//!              |<-------- fail intervals ------>|
 //! ```
 //!
 //! So an owner whose heartbeats do not land stops before an importer may begin. The uberblock itself tells
@@ -115,14 +115,15 @@ pub enum MultihostError {
     },
     /// This machine has no hostid.
     #[error(
-        "has the multihost property on, and the system's hostid is not set; set a unique one with `zgenhostid`"
+        "has the multihost property on, and the system's hostid is not set; set a unique one with \
+         `zgenhostid`"
     )]
     NoHostid,
     /// Legs that should be there took no claim.
     #[error(
-        "can't be claimed: the multihost claim can't be written to {legs}, which the configuration expects: another machine \
-         may see only those; attach them, or, if they are lost for good and no other machine has the pool, \
-         take them out with OpenZFS's `zhack mmp reclaim`"
+        "can't be claimed: the multihost claim can't be written to {legs}, which the configuration \
+         expects: another machine may see only those; attach them, or, if they are lost for good and no \
+         other machine has the pool, take them out with OpenZFS's `zhack mmp reclaim`"
     )]
     LegsMissing {
         /// Their paths or guids.
@@ -130,7 +131,8 @@ pub enum MultihostError {
     },
     /// Legs failed to take the claim.
     #[error(
-        "can't be claimed: the multihost claim could not be written to {legs}: {why}; mend the devices and import again"
+        "can't be claimed: the multihost claim could not be written to {legs}: {why}; mend the devices and \
+         import again"
     )]
     LegsFailed {
         /// Their paths.

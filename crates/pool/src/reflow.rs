@@ -223,10 +223,12 @@ impl Expansion<'_> {
         }
     }
 
-    /// Readers prefer the newer of two uberblocks.
+    /// Readers prefer the newer of two uberblocks. A heartbeat of its predecessor may be under way.
     async fn write_progress(&self, last: &Uberblock, state: Scratch, upto_bytes: u64) -> Result<Uberblock> {
         let raidz_reflow_info = Uberblock::reflow_info(state as u64, upto_bytes);
-        let newer = Uberblock { timestamp_s: last.timestamp_s + 1, raidz_reflow_info, ..*last };
+        let now_s = self.0.runtime().unix_time_ns() / 1_000_000_000;
+        let timestamp_s = last.timestamp_s.max(now_s) + 1;
+        let newer = Uberblock { timestamp_s, raidz_reflow_info, ..*last };
         self.0.labels().write_uberblock(&newer).await?;
         Ok(newer)
     }

@@ -24,6 +24,7 @@ mod keys;
 mod killed;
 mod leaves;
 mod looks;
+mod multihost;
 mod names;
 mod nbd;
 mod passes;

@@ -33,7 +33,10 @@ impl Session {
     pub(crate) async fn watch(&self, found: &FoundPool) -> Result<Option<Watched>, ControlError> {
         let (hostid, defaults) = (this_host().id, MultihostSettings::default());
         let settings = self.pools().map_or(&defaults, |pools| pools.tuning.multihost());
-        if let Some(newest) = found.uberblocks.first().filter(|_| hostid != 0 && must_watch(found, hostid)) {
+        let key = format!("{} is watched", found.guid());
+        if let Some(newest) = found.uberblocks.first().filter(|_| hostid != 0 && must_watch(found, hostid))
+            && self.told.lock().is_ok_and(|mut told| told.insert(key))
+        {
             let longest = watch_time(newest, settings) * 5 / 4;
             self.caller().note(format!(
                 "pool '{}': multihost is on: watching up to {} s for another machine",

@@ -217,6 +217,7 @@ impl Session {
         };
         let succeeded = matches!(done, Ok(Outcome::Done));
         if !succeeded && !engine.ownership().has_changed() {
+            engine.multihost().give_back().await;
             return done;
         }
         // Work done before an interruption stays on the pool.

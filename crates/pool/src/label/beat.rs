@@ -1,7 +1,7 @@
 //! Heartbeats of an open pool: the newest uberblock, again and again, in the reserved slot of its leaves.
 //!
 //! A heartbeat is newer than the uberblock that it repeats, so it must repeat the newest one of its txg: an
-//! expansion of a RAID-Z writes several (`reflow`). `Beats` orders the two.
+//! expansion of a RAID-Z writes several (`reflow`), each newer than all heartbeats before.
 //!
 //! Source: OpenZFS `mmp_write_uberblock`, `mmp_next_leaf`.
 
@@ -19,12 +19,10 @@ use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The newest uberblock written, and the order between heartbeats and others of the same txg.
+/// The newest uberblock written.
 #[derive(Default)]
 pub(crate) struct Beats {
     newest: Mutex<Option<Uberblock>>,
-    /// Read: heartbeats under way.
-    under_way: tokio::sync::RwLock<()>,
 }
 
 /// Why no leaf can take a heartbeat.
@@ -41,22 +39,12 @@ impl Beats {
         *self.newest.lock() = Some(*uberblock);
     }
 
-    pub(crate) async fn none_under_way(&self) -> tokio::sync::RwLockWriteGuard<'_, ()> {
-        self.under_way.write().await
-    }
-
     fn newest(&self, last: &Uberblock) -> Uberblock {
         self.newest.lock().filter(|newest| newest.txg == last.txg).unwrap_or(*last)
     }
 }
 
 impl Labels<'_> {
-    /// Waits for heartbeats under way.
-    #[boxed]
-    pub async fn beats_ended(&self) {
-        drop(self.pool().beats().none_under_way().await);
-    }
-
     /// Leaves that may take heartbeats, in use or not.
     pub fn beat_leaves(&self) -> usize {
         self.pool().tree().vdevs().leaves().len().max(1)
@@ -91,7 +79,6 @@ impl Labels<'_> {
         stamp: Box<dyn Fn(Uberblock) -> Uberblock + Send + Sync>,
     ) -> Result<()> {
         let pool = self.pool();
-        let _under_way = pool.beats().under_way.read().await;
         let uberblock = stamp(pool.beats().newest(pool.uberblock()));
         let vdevs = pool.tree().vdevs();
         let top = vdevs.tops().find(|top| top.leaves().any(|one| one.guid == leaf));

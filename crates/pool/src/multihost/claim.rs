@@ -93,16 +93,17 @@ impl Stake {
     }
 
     /// Makes the pool visibly ours right before its first change: nobody may have written since, and all
-    /// labels of the present devices get a heartbeat. Returns a moment at which the pool certainly was.
+    /// labels of the present devices get a heartbeat. Returns a moment at which the pool certainly was, and
+    /// the heartbeat.
     ///
     /// # Errors
     /// As [`begin_stake`].
     #[boxed]
-    pub async fn take(&self, settings: &MultihostSettings) -> Result<Instant> {
+    pub async fn take(&self, settings: &MultihostSettings) -> Result<(Instant, Uberblock)> {
         self.put_down(settings).await.map_err(|error| error.of(&self.legs.pool))
     }
 
-    async fn put_down(&self, settings: &MultihostSettings) -> Result<Instant, MultihostError> {
+    async fn put_down(&self, settings: &MultihostSettings) -> Result<(Instant, Uberblock), MultihostError> {
         if self.legs.newest().await.map(|newest| newest.rank()) != Some(self.seen.rank()) {
             return Err(self.legs.active());
         }
@@ -118,7 +119,7 @@ impl Stake {
         self.legs.write_where_possible(&beat, &all).await?;
         let now = self.legs.runtime.now();
         match self.legs.newest().await.map(|newest| newest.rank()) == Some(beat.rank()) {
-            true => Ok(now),
+            true => Ok((now, beat)),
             false => Err(self.legs.active()),
         }
     }

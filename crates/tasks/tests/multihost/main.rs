@@ -7,6 +7,8 @@
 //! | `imports` | the watch, the claim, and their refusals |
 //! | `takeover` | many seeds of machines that import, stall, crash and export: never two at once |
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
+
 mod beats;
 mod imports;
 mod machine;

@@ -57,8 +57,19 @@ impl Bench {
     }
 
     pub fn start(&mut self, more: &[&str]) {
+        self.start_program(self.program(), more);
+    }
+
+    /// The daemon of a machine with this hostid.
+    pub fn start_as(&mut self, hostid: &str) {
+        let mut program = self.program();
+        program.env("ZFS_HOSTID", hostid);
+        self.start_program(program, &[]);
+    }
+
+    fn start_program(&mut self, mut program: Command, more: &[&str]) {
         let mut daemon =
-            self.program().args(["serve", "-d", "."]).args(more).stderr(Stdio::piped()).spawn().unwrap();
+            program.args(["serve", "-d", "."]).args(more).stderr(Stdio::piped()).spawn().unwrap();
         let mut messages = BufReader::new(daemon.stderr.take().unwrap()).lines();
         self.daemon = Some(daemon);
         let is_ready = messages.by_ref().map_while(Result::ok).any(|line| line.contains("serving"));
