@@ -1,17 +1,17 @@
 //! Places: where a device is, as users, configuration files and the daemon's record name it.
 //!
 //! ```text
-//!   typed and recorded                        shown                        in labels
-//!   /dev/sda, disk.img                        the same                     the same, absolute
-//!   nbd://HOST[:PORT]/EXPORT                  the same                     /dev/cenote/nbd/HOST[:PORT]/EXPORT
+//!   typed and recorded                 shown                in labels
+//!   /dev/sda, disk.img                 the same             the same, absolute
+//!   nbd://HOST[:PORT]/EXPORT           the same             /dev/cenote/nbd/HOST[:PORT]/EXPORT
 //!   nbds://HOST[:PORT]/EXPORT
-//!       [?tls-certificates=DIR]               without the query            /dev/cenote/nbds/HOST[:PORT]/EXPORT
-//!   nbd+unix:///EXPORT?socket=PATH            the same                     /dev/cenote/nbd+unix/PATH/EXPORT
+//!       [?tls-certificates=DIR]        without the query    /dev/cenote/nbds/HOST[:PORT]/EXPORT
+//!   nbd+unix:///EXPORT?socket=PATH     the same             /dev/cenote/nbd+unix/PATH/EXPORT
 //! ```
 //!
-//! Idea: a label's path must be absolute, or OpenZFS refuses the vdev. So a remote place has a path of its own
-//! below `/dev/cenote`, and [`Place::from`] recognises it: lists of paths, such as the labels' paths, can name
-//! remote places. The path of a socket is one part of it, with its slashes encoded.
+//! Idea: a label's path must be absolute, or OpenZFS refuses the vdev. So a remote place has a path of its
+//! own below `/dev/cenote`, and [`Place::from`] recognises it: lists of paths, such as the labels' paths, can
+//! name remote places. The path of a socket is one part of it, with its slashes encoded.
 //!
 //! Secrets: user names and passwords are refused, so no label, history or message can hold them. Errors
 //! contain no part of an address except its scheme and the names of its parameters.
