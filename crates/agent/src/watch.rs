@@ -171,7 +171,9 @@ impl Disks {
 fn devices(status: &Statuses) -> BTreeSet<String> {
     let mut paths = BTreeSet::new();
     for pool in &status.pools {
-        pool.health.each_leaf(&mut |leaf| paths.extend(leaf.path.clone()));
+        // A remote disk has an address instead, and no SMART data.
+        let here = |path: &String| path.starts_with('/');
+        pool.health.each_leaf(&mut |leaf| paths.extend(leaf.path.clone().filter(here)));
     }
     paths
 }

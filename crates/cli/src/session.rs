@@ -10,7 +10,6 @@ mod target;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::ops::Deref;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use cenote_cache::CacheOptions;
@@ -19,6 +18,7 @@ use cenote_control::session::{GivenKeys, named};
 use cenote_control::text::{parse_bytes, visible};
 use cenote_control::{Caller, Options, Session as Control, State};
 use cenote_dataset::Dataset;
+use cenote_device::Place;
 use cenote_format::units::Txg;
 use cenote_policy::PolicyName;
 use cenote_runtime::Runtime;
@@ -94,7 +94,7 @@ impl Session {
     }
 
     /// The same session with other disks.
-    pub fn searching(&self, disks: Vec<PathBuf>) -> Session {
+    pub fn searching(&self, disks: Vec<Place>) -> Session {
         let control = self.control.searching(disks);
         Session { control, common: self.common.clone(), status: OnceLock::new() }
     }
@@ -149,7 +149,7 @@ impl Session {
 fn options(
     common: &Common,
     caller: &Caller,
-    disks: Vec<PathBuf>,
+    disks: Vec<Place>,
     cache: CacheOptions,
     command: String,
 ) -> Result<Options, CliError> {

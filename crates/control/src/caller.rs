@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cenote_dataset::Credentials;
+use cenote_device::Place;
 use cenote_host::cancel::Cancel;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -134,6 +135,17 @@ impl Caller {
     /// Resolves a path relative to the caller's directory.
     pub fn local(&self, path: &Path) -> PathBuf {
         self.client.as_ref().map_or_else(|| path.to_owned(), |client| client.cwd.join(path))
+    }
+
+    /// Resolves the place of a device; a path is relative to the caller's directory.
+    ///
+    /// # Errors
+    /// A malformed address.
+    pub fn place(&self, typed: &Path) -> Result<Place, ControlError> {
+        match Place::typed(typed).map_err(|error| ControlError::Usage(error.to_string()))? {
+            Place::Path(path) => Ok(Place::Path(self.local(&path))),
+            remote => Ok(remote),
+        }
     }
 
     /// An environment variable of the caller.

@@ -20,16 +20,17 @@ mod second;
 mod writing;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cenote_cache::CacheOptions;
 use cenote_dataset::{ImportOptions, KeySource, Mos, Rewind, import};
+use cenote_device::Place;
 use cenote_engine::Names;
 use cenote_format::units::{Guid, Txg};
 use cenote_host::pools::Pools;
-use cenote_pool::{Discovery, FoundPool, PoolState, Problem, VdevState, discover};
+use cenote_pool::{Discovery, FoundPool, PoolState, Problem, VdevState, discover_places};
 use cenote_runtime::Runtime;
 
 pub use disks::named;
@@ -66,7 +67,7 @@ pub struct Session {
 #[derive(Clone)]
 pub struct Options {
     /// Places to search; empty: this machine's block devices.
-    pub disks: Vec<PathBuf>,
+    pub disks: Vec<Place>,
     /// The pool state to open.
     pub state: State,
     /// Replay intent logs in memory.
@@ -157,7 +158,7 @@ impl Session {
     }
 
     /// The same session with other disks.
-    pub fn searching(&self, disks: Vec<PathBuf>) -> Session {
+    pub fn searching(&self, disks: Vec<Place>) -> Session {
         let options = Options { disks, ..self.options.clone() };
         Session { pools: self.pools.clone(), ..Session::new(&self.runtime, self.caller.clone(), options) }
     }
@@ -177,7 +178,7 @@ impl Session {
     }
 
     /// Places to search; empty: this machine's block devices.
-    pub fn disks(&self) -> &[PathBuf] {
+    pub fn disks(&self) -> &[Place] {
         &self.options.disks
     }
 
@@ -217,9 +218,10 @@ impl Session {
         match search.is_empty() {
             true => {
                 let all = self.runtime.blocking(cenote_pool::discover::machine_devices).await;
-                discover(&self.runtime, &all).await
+                let all: Vec<Place> = all.into_iter().map(Place::Path).collect();
+                discover_places(&self.runtime, &all).await
             }
-            false => discover(&self.runtime, search).await,
+            false => discover_places(&self.runtime, search).await,
         }
     }
 
@@ -294,7 +296,7 @@ impl Session {
         let found = self.find_pool(name).await?;
         match self.held(&found) {
             None => Ok(found),
-            Some(_) => self.searching(found.paths()).find_on_disks(&found.guid().to_string()).await,
+            Some(_) => self.searching(found.places()).find_on_disks(&found.guid().to_string()).await,
         }
     }
 
@@ -356,7 +358,7 @@ impl Session {
         let mut text = if self.disks().is_empty() {
             "no pool among this machine's block devices; name folders, images or devices with --disks".into()
         } else {
-            let places: Vec<String> = self.disks().iter().map(|place| place.display().to_string()).collect();
+            let places: Vec<String> = self.disks().iter().map(Place::to_string).collect();
             let places = places.join(", ");
             format!(
                 "no pool in {places}; name the folder, images or devices that hold its disks with --disks"

@@ -16,6 +16,7 @@ use cenote_runtime::{AbortOnDrop, Runtime};
 use cenote_serve::iscsi::{IscsiServer, LunMap, Names, accounts};
 use cenote_serve::listen::{self, CONNECTIONS_MAX, ClientLimit, Door, Place, SocketFile, Visitor};
 use cenote_serve::nbd::{self, NbdServer};
+use cenote_serve::raw::{BadExport, RawExports};
 use cenote_serve::socket::Serving;
 use cenote_serve::tls::Tls;
 use cenote_serve::ublk::UblkServer;
@@ -38,6 +39,8 @@ const MEMORY_BYTES: u64 = 256 << 20;
 pub struct Doors {
     /// Addresses for NBD: HOST:PORT or unix:PATH.
     pub nbd: Vec<String>,
+    /// Raw devices to export by NBD: NAME=PATH.
+    pub exports: Vec<String>,
     /// Addresses for iSCSI: HOST:PORT.
     pub iscsi: Vec<String>,
     /// The prefix of the names of iSCSI targets.
@@ -65,6 +68,7 @@ pub struct Doors {
 /// Bound doors that wait for the pools.
 pub struct Listeners {
     nbd: Vec<Door>,
+    raw: RawExports,
     tls: Option<Tls>,
     iscsi: Vec<Door>,
     names: Names,
@@ -97,10 +101,19 @@ pub async fn open(
     let mut nbd = Vec::new();
     let knows_clients = tls.as_ref().is_some_and(Tls::asks_clients);
     let wanted = "--tls DIR with certificates, ca-cert.pem among them, by which clients are known";
-    let needs = Needs { danger: VOLUMES, is_for_users: true, wanted };
+    let danger = if serve.exports.is_empty() { VOLUMES } else { ALSO_RAW };
+    let needs = Needs { danger, is_for_users: true, wanted };
     for typed in &serve.nbd {
         nbd.push(open_one("--nbd", typed, NBD_PORT, knows_clients || serve.insecure, &needs).await?);
     }
+    if nbd.is_empty() && !serve.exports.is_empty() {
+        return Err(ControlError::Usage("--export needs --nbd ADDRESS, where the devices are served".into()));
+    }
+    let raw = RawExports::open(&serve.exports, runtime).await;
+    let raw = raw.map_err(|why| match why {
+        BadExport::Device(_) => ControlError::Refused(format!("--export: {why}")),
+        _ => ControlError::Usage(format!("--export: {why}")),
+    })?;
     let mut http = Vec::new();
     // A token is needed in any case, and only root can capture packets that stay on this machine.
     let (danger, wanted) = ("see tokens on their way", "--tls DIR with certificates");
@@ -136,11 +149,26 @@ pub async fn open(
         let knows_clients = !accounts.initiators.is_empty();
         iscsi.push(open_one("--iscsi", typed, ISCSI_PORT, knows_clients || serve.insecure, &needs).await?);
     }
-    Ok(Listeners { nbd, tls, iscsi, names, map, accounts, vhost_user, ublk, http, tokens, connections, say })
+    Ok(Listeners {
+        nbd,
+        raw,
+        tls,
+        iscsi,
+        names,
+        map,
+        accounts,
+        vhost_user,
+        ublk,
+        http,
+        tokens,
+        connections,
+        say,
+    })
 }
 
 /// The risk of an unprotected door for volumes.
 const VOLUMES: &str = "read and write all volumes";
+const ALSO_RAW: &str = "read and write all volumes and exported devices";
 
 /// Requirements of a TCP door. A socket in the file system has none: only root and the daemon's user can open
 /// it.
@@ -223,7 +251,10 @@ impl Listeners {
         let (crowd, limits) =
             (|| ClientLimit::new(self.connections), || Limits::new(runtime, MEMORY_BYTES, self.connections));
         let farewell = limits();
-        let nbd = Arc::new(NbdServer { pools: pools.clone(), limits: limits(), tls: self.tls.clone() });
+        let say = self.say;
+        self.raw.names().for_each(|(name, path)| say(&format!("{path} is exported as {name} by NBD")));
+        let (raw, tls) = (self.raw, self.tls.clone());
+        let nbd = Arc::new(NbdServer { pools: pools.clone(), raw, limits: limits(), tls });
         let nbd = Protocol {
             name: "NBD",
             what: "volumes",
@@ -256,7 +287,6 @@ impl Listeners {
             turns_away: Box::new(|_, visitor| cenote_iscsi::turn_away(visitor.stream).boxed()),
             crowd: crowd(),
         };
-        let say = self.say;
         let mut open = let_in(Arc::new(nbd), self.nbd, runtime, say);
         open.extend(let_in(Arc::new(iscsi), self.iscsi, runtime, say));
         if let Some(dir) = self.vhost_user {

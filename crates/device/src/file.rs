@@ -371,6 +371,10 @@ impl Device for FileDevice {
         &self.0.info
     }
 
+    fn align_bytes(&self) -> u32 {
+        self.0.direct_align.unwrap_or(1) as u32
+    }
+
     fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
         let of = &self.0;
         if let Err(error) = of.info.check_range(Op::Read, offset, len as u64) {

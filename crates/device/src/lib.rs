@@ -49,6 +49,7 @@ pub use place::Place;
 pub use rack::{Rack, open};
 pub use traced::{Event, OpCount, Traced};
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,6 +75,8 @@ pub struct DeviceInfo {
 /// How a device is reached: for the wait for its answers, and for choices among devices with the same data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nature {
+    /// The complete address of a remote device, to open it again; `None`: its path.
+    pub address: Option<Arc<Place>>,
     /// The part whose failure takes all of its devices away: a server; `None`: this machine.
     pub domain: Option<Arc<str>>,
     /// Class of its latency.
@@ -96,6 +99,7 @@ pub enum Distance {
 impl Nature {
     /// A disk of this machine. Deadline: `zfs_deadman_ziotime_ms`.
     pub const LOCAL: Nature = Nature {
+        address: None,
         domain: None,
         distance: Distance::Local,
         best_io_bytes: 0,
@@ -170,6 +174,11 @@ pub trait Device: Send + Sync {
         None
     }
 
+    /// Offsets and lengths of writes must be multiples of it.
+    fn align_bytes(&self) -> u32 {
+        1
+    }
+
     /// Size at opening.
     fn size_bytes(&self) -> u64 {
         self.info().size_bytes
@@ -182,6 +191,12 @@ pub trait Device: Send + Sync {
 }
 
 impl DeviceInfo {
+    /// Where the device is.
+    pub fn place(&self) -> Place {
+        let here = || Place::from(Path::new(&*self.path));
+        self.nature.address.as_deref().map_or_else(here, Place::clone)
+    }
+
     /// Checks that a range lies within the device.
     pub fn check_range(&self, op: Op, offset: u64, len: u64) -> Result<()> {
         match offset.checked_add(len) {

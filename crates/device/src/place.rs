@@ -1,17 +1,17 @@
 //! Places: where a device is, as users, configuration files and the daemon's record name it.
 //!
 //! ```text
-//!   typed and recorded                        shown                        in labels
-//!   /dev/sda, disk.img                        the same                     the same, absolute
-//!   nbd://HOST[:PORT]/EXPORT                  the same                     /dev/cenote/nbd/HOST[:PORT]/EXPORT
+//!   typed and recorded                 shown                in labels
+//!   /dev/sda, disk.img                 the same             the same, absolute
+//!   nbd://HOST[:PORT]/EXPORT           the same             /dev/cenote/nbd/HOST[:PORT]/EXPORT
 //!   nbds://HOST[:PORT]/EXPORT
-//!       [?tls-certificates=DIR]               without the query            /dev/cenote/nbds/HOST[:PORT]/EXPORT
-//!   nbd+unix:///EXPORT?socket=PATH            the same                     /dev/cenote/nbd+unix/PATH/EXPORT
+//!       [?tls-certificates=DIR]        without the query    /dev/cenote/nbds/HOST[:PORT]/EXPORT
+//!   nbd+unix:///EXPORT?socket=PATH     the same             /dev/cenote/nbd+unix/PATH/EXPORT
 //! ```
 //!
-//! Idea: a label's path must be absolute, or OpenZFS refuses the vdev. So a remote place has a path of its own
-//! below `/dev/cenote`, and [`Place::from`] recognises it: lists of paths, such as the labels' paths, can name
-//! remote places. The path of a socket is one part of it, with its slashes encoded.
+//! Idea: a label's path must be absolute, or OpenZFS refuses the vdev. So a remote place has a path of its
+//! own below `/dev/cenote`, and [`Place::from`] recognises it: lists of paths, such as the labels' paths, can
+//! name remote places. The path of a socket is one part of it, with its slashes encoded.
 //!
 //! Secrets: user names and passwords are refused, so no label, history or message can hold them. Errors
 //! contain no part of an address except its scheme and the names of its parameters.
@@ -219,8 +219,9 @@ impl Place {
             NBDS => over_network(NBDS, rest),
             NBD_UNIX => {
                 let (socket, export) = rest.split_once('/')?;
-                let server = NbdServer::Unix(decode(socket)?.into());
-                Ok(NbdPlace { server, export: decode(export)?, is_tls: false, certificates: None })
+                let server = NbdServer::Unix(socket_path(decode(socket)?.into())?);
+                let export = export_name(NBD_UNIX, export).ok()?;
+                Ok(NbdPlace { server, export, is_tls: false, certificates: None })
             }
             _ => return None,
         };
@@ -356,11 +357,14 @@ fn over_socket(rest: &str) -> Result<NbdPlace, PlaceError> {
     let export = body.strip_prefix('/').or(body.is_empty().then_some(""));
     let export = export_name(scheme, export.ok_or(PlaceError::Host { scheme })?)?;
     let missing = PlaceError::NoPath { scheme, name: SOCKET };
-    let (_, socket) = parameter(scheme, query, &[SOCKET])?.ok_or(missing.clone())?;
-    if socket.as_os_str().len() > SOCKET_BYTES_MAX {
-        return Err(missing);
-    }
+    let socket = parameter(scheme, query, &[SOCKET])?.and_then(|(_, path)| socket_path(path));
+    let socket = socket.ok_or(missing)?;
     Ok(NbdPlace { server: NbdServer::Unix(socket), export, is_tls: false, certificates: None })
+}
+
+fn socket_path(path: PathBuf) -> Option<PathBuf> {
+    let is_short = path.as_os_str().len() <= SOCKET_BYTES_MAX;
+    (is_short && path.is_absolute()).then_some(path)
 }
 
 fn export_name(scheme: &'static str, encoded: &str) -> Result<String, PlaceError> {
@@ -492,9 +496,8 @@ mod tests {
 
     #[test]
     fn paths_that_only_resemble_addresses_stay_paths() {
-        for path in
-            ["a:b", "C:/x", "/a/nbd://b", "/dev/cenote/x/a/b", "/dev/cenote/nbd", "/dev/cenote/nbd/@/x"]
-        {
+        let labels = ["x/a/b", "nbd", "nbd/@/x", "nbd+unix/s/x"].map(|path| format!("{IN_LABELS}{path}"));
+        for path in ["a:b", "C:/x", "/a/nbd://b"].into_iter().chain(labels.iter().map(String::as_str)) {
             assert_eq!(Place::parse(path), Ok(Place::Path(path.into())));
         }
     }

@@ -1,14 +1,15 @@
 //! Devices of an open pool: reports misbehaving ones as events, and finds returning ones.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use cenote_boxed::boxed;
+use cenote_device::Place;
 use cenote_engine::Engine;
 use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::units::Guid;
-use cenote_pool::{FoundDevice, FoundPool, PoolError, Probe, VdevConfig, discover};
+use cenote_pool::{FoundDevice, FoundPool, PoolError, Probe, VdevConfig, discover_places};
 use cenote_tasks::{Surroundings, Symptom};
 use futures::future::BoxFuture;
 
@@ -25,7 +26,7 @@ const SET_ASIDE: &str = "ereport.org.cenote.set_aside";
 #[boxed]
 pub async fn returning(
     engine: &Engine,
-    places: &[PathBuf],
+    places: &[Place],
     leaves: &[Guid],
 ) -> Result<BTreeMap<Guid, FoundDevice>, PoolError> {
     let pool = engine.pool();
@@ -53,19 +54,19 @@ pub async fn returning(
 
 /// Searches for an open pool's devices at `places` and at the paths of `vdevs`.
 #[boxed]
-pub async fn look_again(engine: &Engine, places: &[PathBuf], vdevs: &[&VdevConfig]) -> Option<FoundPool> {
-    let paths = vdevs.iter().filter_map(|vdev| vdev.path.as_ref().map(PathBuf::from));
+pub async fn look_again(engine: &Engine, places: &[Place], vdevs: &[&VdevConfig]) -> Option<FoundPool> {
+    let paths = vdevs.iter().filter_map(|vdev| vdev.path.as_ref().map(|path| Place::from(Path::new(path))));
     let places = places.iter().cloned().chain(paths).collect();
     let places = within(engine.runtime(), places, &[], Reach::Places).await;
-    let discovery = discover(engine.runtime(), &places).await;
+    let discovery = discover_places(engine.runtime(), &places).await;
     discovery.pools.into_iter().find(|found| found.guid() == engine.pool().tree().guid())
 }
 
 pub(crate) struct Watched {
     pool: String,
-    first: Vec<PathBuf>,
+    first: Vec<Place>,
     /// Default search places.
-    search: Vec<PathBuf>,
+    search: Vec<Place>,
     events: Events,
     looks: AtomicU32,
 }
@@ -74,11 +75,11 @@ pub(crate) struct Watched {
 const LOOKS_EVERYWHERE: u32 = 12;
 
 impl Watched {
-    pub(crate) fn new(pool: &str, first: Vec<PathBuf>, search: Vec<PathBuf>, events: Events) -> Watched {
+    pub(crate) fn new(pool: &str, first: Vec<Place>, search: Vec<Place>, events: Events) -> Watched {
         Watched { pool: pool.into(), first, search, events, looks: AtomicU32::new(0) }
     }
 
-    async fn places(&self, engine: &Engine, reach: Reach) -> Vec<PathBuf> {
+    async fn places(&self, engine: &Engine, reach: Reach) -> Vec<Place> {
         let places = places_of(engine, &self.first);
         within(engine.runtime(), places, &self.search, reach).await
     }

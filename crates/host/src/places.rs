@@ -8,12 +8,13 @@
 //! and the search ends once all the pool's devices are found.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cenote_boxed::boxed;
+use cenote_device::Place;
 use cenote_engine::Engine;
 use cenote_pool::discover::machine_devices;
-use cenote_pool::{Discovery, FoundPool, VdevConfig, VdevKind, discover};
+use cenote_pool::{Discovery, FoundDevice, FoundPool, VdevConfig, VdevKind, discover_places};
 use cenote_runtime::Runtime;
 
 use crate::record::NotedPool;
@@ -33,50 +34,46 @@ impl Reach {
     const ALL: [Reach; 3] = [Reach::Places, Reach::Folders, Reach::Everywhere];
 }
 
-/// Existing places within reach. `search` are folders, files and devices; if empty, all block devices of this
-/// machine.
+/// Places within reach, if they are remote or exist. `search` are folders, files and devices; if empty, all
+/// block devices of this machine.
 #[boxed]
-pub async fn within(
-    runtime: &Runtime,
-    places: Vec<PathBuf>,
-    search: &[PathBuf],
-    reach: Reach,
-) -> Vec<PathBuf> {
+pub async fn within(runtime: &Runtime, places: Vec<Place>, search: &[Place], reach: Reach) -> Vec<Place> {
     let search = search.to_vec();
     // The file system of a place may hang.
     let look = move || {
-        let mut all: BTreeSet<PathBuf> = places.into_iter().collect();
+        let mut all: BTreeSet<Place> = places.into_iter().collect();
         if reach >= Reach::Folders {
-            let folders: Vec<PathBuf> =
-                all.iter().filter_map(|place| place.parent().map(Path::to_owned)).collect();
+            let folders = all.iter().filter_map(|place| place.path()?.parent().map(Place::from));
+            let folders: Vec<Place> = folders.collect();
             all.extend(folders);
         }
         if reach >= Reach::Everywhere {
-            all.extend(if search.is_empty() { machine_devices() } else { search });
+            let machine = || machine_devices().into_iter().map(Place::Path).collect();
+            all.extend(if search.is_empty() { machine() } else { search });
         }
-        all.into_iter().filter(|place| place.exists()).collect()
+        all.into_iter().filter(|place| place.path().is_none_or(Path::exists)).collect()
     };
     runtime.blocking(look).await
 }
 
 /// Current or last places of an open pool's devices, including those at opening (`first`).
-pub(crate) fn places_of(engine: &Engine, first: &[PathBuf]) -> Vec<PathBuf> {
+pub(crate) fn places_of(engine: &Engine, first: &[Place]) -> Vec<Place> {
     let pool = engine.pool();
     let (config, found) = (pool.tree().config(), pool.tree().found());
     let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves);
-    let known = leaves.filter_map(|leaf| leaf.path.as_ref().map(PathBuf::from));
-    let here = found.devices.values().map(|device| device.place().to_owned());
-    let all: BTreeSet<PathBuf> = first.iter().cloned().chain(known).chain(here).collect();
+    let known = leaves.filter_map(|leaf| leaf.path.as_ref().map(|path| Place::from(Path::new(path))));
+    let here = found.devices.values().map(FoundDevice::place);
+    let all: BTreeSet<Place> = first.iter().cloned().chain(known).chain(here).collect();
     all.into_iter().collect()
 }
 
 /// Searches for a recorded pool: returns the first result with all devices, or the widest.
 #[boxed]
-pub async fn find(runtime: &Runtime, noted: &NotedPool, search: &[PathBuf]) -> Discovery {
+pub async fn find(runtime: &Runtime, noted: &NotedPool, search: &[Place]) -> Discovery {
     let mut found = Discovery::default();
     for reach in Reach::ALL {
-        let places = within(runtime, noted.paths(), search, reach).await;
-        found = discover(runtime, &places).await;
+        let places = within(runtime, noted.places(), search, reach).await;
+        found = discover_places(runtime, &places).await;
         if found.pools.iter().any(|pool| noted.is(pool.name(), pool.guid()) && is_whole(pool, noted)) {
             break;
         }

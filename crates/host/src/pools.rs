@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use cenote_boxed::boxed;
 use cenote_cache::BlockCache;
+use cenote_device::Place;
 use cenote_engine::Engine;
 use cenote_format::label::PoolState;
 use cenote_format::nvlist::Nvlist;
@@ -52,7 +53,7 @@ pub struct OpenPool {
     pub mounts: Mounts,
     /// Clients of its volumes.
     pub clients: Clients,
-    devices: Vec<PathBuf>,
+    devices: Vec<Place>,
     /// Time of opening.
     pub since: Instant,
     /// Background tasks: scans, passes, device health, cache devices ...
@@ -80,7 +81,7 @@ pub struct Pools {
     /// Held while a pool is opened or closed.
     pub turn: tokio::sync::Mutex<()>,
     /// Default search places; empty: this machine's block devices.
-    pub search: Vec<PathBuf>,
+    pub search: Vec<Place>,
     /// How file systems are served.
     pub session: SessionOptions,
     /// Shared tunables.
@@ -106,7 +107,7 @@ impl OpenPool {
     pub fn new(
         name: &str,
         engine: Engine,
-        devices: Vec<PathBuf>,
+        devices: Vec<Place>,
         root: Option<PathBuf>,
         pools: &Pools,
     ) -> OpenPool {
@@ -149,8 +150,8 @@ impl OpenPool {
         events.post(class, &self.name, self.guid(), Nvlist::new());
     }
 
-    /// Current or last paths of its devices.
-    pub fn places(&self) -> Vec<PathBuf> {
+    /// Current or last places of its devices.
+    pub fn places(&self) -> Vec<Place> {
         places_of(&self.engine, &self.devices)
     }
 
@@ -280,7 +281,7 @@ impl Pools {
     /// No open pools yet; `state` is the record's file.
     pub fn new(
         runtime: &Runtime,
-        search: Vec<PathBuf>,
+        search: Vec<Place>,
         session: SessionOptions,
         tuning: Tuning,
         state: PathBuf,

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cenote_device::Place;
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use cenote_pool::{VdevConfig, VdevKind};
@@ -52,16 +53,16 @@ pub struct NotedPool {
 pub struct NotedDevice {
     /// Its leaf's guid; 0: unknown.
     pub guid: u64,
-    /// Its last absolute path.
-    pub path: PathBuf,
+    /// Its last place; a path is absolute.
+    pub path: Place,
 }
 
 /// A device in the file: old files have only paths.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Written {
-    Path(PathBuf),
-    Device { guid: u64, path: PathBuf },
+    Path(Place),
+    Device { guid: u64, path: Place },
 }
 
 impl From<Written> for NotedDevice {
@@ -85,13 +86,15 @@ impl NotedPool {
     pub fn of(name: &str, engine: &Engine, before: Option<&NotedPool>) -> NotedPool {
         let pool = engine.pool();
         let (config, found) = (pool.tree().config(), pool.tree().found());
-        let known: BTreeMap<u64, &PathBuf> =
+        let known: BTreeMap<u64, &Place> =
             before.iter().flat_map(|pool| &pool.devices).map(|device| (device.guid, &device.path)).collect();
         let place = |leaf: &VdevConfig| {
-            let here = found.device(leaf.guid).map(|device| absolute(device.place()));
-            let here = here.or_else(|| known.get(&leaf.guid.0).map(|&path| path.clone()));
+            let here = found.device(leaf.guid).map(|device| device.place().absolute());
+            let here = here.or_else(|| known.get(&leaf.guid.0).map(|&place| place.clone()));
             // The label's path may be another machine's, but is better than none.
-            here.or_else(|| leaf.path.as_ref().map(PathBuf::from).filter(|path| path.is_absolute()))
+            let is_absolute = |path: &&String| Path::new(path).is_absolute();
+            let in_label = leaf.path.as_ref().filter(is_absolute);
+            here.or_else(|| in_label.map(|path| Place::from(Path::new(path))))
         };
         let is_device = |leaf: &&VdevConfig| matches!(leaf.kind, VdevKind::Disk | VdevKind::File);
         let leaves = config.vdevs.iter().flat_map(VdevConfig::leaves).chain(&config.spares);
@@ -118,14 +121,10 @@ impl NotedPool {
         if self.guid == 0 { self.name == name } else { self.guid == guid.0 }
     }
 
-    /// Last paths of its devices.
-    pub fn paths(&self) -> Vec<PathBuf> {
+    /// Last places of its devices.
+    pub fn places(&self) -> Vec<Place> {
         self.devices.iter().map(|device| device.path.clone()).collect()
     }
-}
-
-fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Checks that no other user can write a record.
@@ -213,7 +212,7 @@ mod tests {
     use super::*;
 
     fn pool(devices: &[(u64, &str)]) -> NotedPool {
-        let device = |&(guid, path): &(u64, &str)| NotedDevice { guid, path: path.into() };
+        let device = |&(guid, path): &(u64, &str)| NotedDevice { guid, path: Path::new(path).into() };
         NotedPool { name: "tank".into(), guid: 7, devices: devices.iter().map(device).collect() }
     }
 

@@ -50,6 +50,14 @@ pub trait Exports: Send + Sync {
 pub trait Export: Disk {
     /// Description for people.
     fn description(&self) -> String;
+    /// Requests must be multiples of it, a power of two.
+    fn least_bytes(&self) -> u32 {
+        1
+    }
+    /// Whether zeros are written faster than data.
+    fn has_fast_zero(&self) -> bool {
+        true
+    }
     /// Contexts that match a query, besides [`BASE_ALLOCATION`].
     fn contexts<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Vec<String>>;
     /// Extents of a range in a context, in order from its start: at least one, at most `most`. They may end

@@ -248,8 +248,9 @@ impl<'a> Handshake<'a> {
             put(info::DESCRIPTION, export.description().as_bytes());
         }
         let mut sizes = BytesMut::with_capacity(12);
-        sizes.put_u32(1);
-        sizes.put_u32(export.block_bytes().max(512));
+        let least = export.least_bytes();
+        sizes.put_u32(least);
+        sizes.put_u32(export.block_bytes().max(least).max(512));
         sizes.put_u32(MAX_PAYLOAD_BYTES);
         put(info::BLOCK_SIZE, &sizes);
         put_reply(&mut all, option, reply::ACK, b"");
@@ -334,7 +335,8 @@ fn put_reply(out: &mut BytesMut, option: u32, kind: u32, data: &[u8]) {
 fn abilities(export: &dyn Export, form: ReplyForm) -> u16 {
     let changes = match export.is_read_only() {
         true => can::READ_ONLY,
-        false => can::FUA | can::TRIM | can::WRITE_ZEROES | can::FAST_ZERO,
+        false if export.has_fast_zero() => can::FUA | can::TRIM | can::WRITE_ZEROES | can::FAST_ZERO,
+        false => can::FUA | can::TRIM | can::WRITE_ZEROES,
     };
     let chunks = if form == ReplyForm::Simple { 0 } else { can::DF };
     can::HAS_FLAGS | can::FLUSH | can::MULTI_CONN | can::CACHE | changes | chunks

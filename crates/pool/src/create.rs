@@ -12,7 +12,7 @@ use crate::config::{PoolConfig as Config, VdevClass, VdevConfig, VdevKind};
 use crate::discover::{FoundDevice, FoundPool};
 use crate::error::{PoolError, Result};
 use crate::label::SPA_MINDEVSIZE;
-use cenote_device::Device;
+use cenote_device::{Device, Place};
 use cenote_format::draid::{VDEV_DRAID_REFLOW_RESERVE, VDEV_DRAID_ROWHEIGHT};
 use cenote_format::features::SPA_VERSION_FEATURES;
 pub use cenote_format::label::DraidConfig;
@@ -47,6 +47,13 @@ pub struct NewDevice {
     pub device: Arc<dyn Device>,
     /// A file rather than a disk.
     pub is_file: bool,
+}
+
+impl NewDevice {
+    /// Where it is.
+    pub fn place(&self) -> Place {
+        self.device.info().place()
+    }
 }
 
 /// A top-level vdev to be created.

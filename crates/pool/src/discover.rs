@@ -37,12 +37,12 @@ pub use scan::machine_devices;
 use crate::config::{PoolConfig, PoolState};
 use crate::leaf_io::LeafIoTable;
 use cenote_boxed::boxed;
-use cenote_device::{Device, Fence};
+use cenote_device::{Device, Fence, Place};
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg};
 use cenote_runtime::Runtime;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use writing::Base;
 
@@ -106,11 +106,11 @@ impl FoundDevice {
         }
     }
 
-    /// The path for a search: that of the disk image around a partition.
-    pub fn place(&self) -> &Path {
+    /// The place for a search: that of the disk image around a partition.
+    pub fn place(&self) -> Place {
         match &self.base {
-            Base::Path(path) => path,
-            Base::Given(device) => Path::new(device.describe()),
+            Base::Place(place) => place.clone(),
+            Base::Given(device) => device.info().place(),
         }
     }
 }
@@ -145,9 +145,9 @@ pub struct FoundPool {
 }
 
 impl FoundPool {
-    /// Paths of its devices.
-    pub fn paths(&self) -> Vec<PathBuf> {
-        self.devices.values().map(|device| PathBuf::from(&device.path)).collect()
+    /// Places of its devices.
+    pub fn places(&self) -> Vec<Place> {
+        self.devices.values().map(FoundDevice::place).collect()
     }
 
     /// The pool's name.
@@ -183,12 +183,19 @@ impl FoundPool {
     }
 }
 
-/// Searches folders (without subfolders), files and block devices. Unreadable paths become problems, not
-/// errors. [`machine_devices`] lists this machine's disks.
+/// Searches places: folders (without subfolders), files, block devices and remote disks. Unreadable ones
+/// become problems, not errors. [`machine_devices`] lists this machine's disks.
+#[boxed]
+pub async fn discover_places(rt: &Runtime, places: &[Place]) -> Discovery {
+    let (scanned, problems) = scan::scan(rt, places).await;
+    group::group(scanned, problems)
+}
+
+/// As [`discover_places`], for paths.
 #[boxed]
 pub async fn discover(rt: &Runtime, paths: &[PathBuf]) -> Discovery {
-    let (scanned, problems) = scan::scan(rt, paths).await;
-    group::group(scanned, problems)
+    let places: Vec<Place> = paths.iter().map(Place::from).collect();
+    discover_places(rt, &places).await
 }
 
 /// As [`discover`], among open devices: simulated, or with layers.

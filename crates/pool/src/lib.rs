@@ -64,6 +64,7 @@ pub use crypt::DatasetKey;
 pub use devices::{Devices, identity::Identity};
 pub use discover::{
     Discovery, FoundDevice, FoundPool, History, LostStates, Problem, discover, discover_devices,
+    discover_places,
 };
 pub use error::{PoolError, Result};
 pub use gang::MAX_GANG_DEPTH;

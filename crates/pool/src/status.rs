@@ -24,7 +24,7 @@ use crate::pool::{Pool, Tree};
 use cenote_format::label::{ERR_EXCEEDED, LABEL_BYTES, VDEV_LABELS_BYTES};
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::{Guid, Txg};
-use names::Names;
+use names::{Names, shown};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl FoundPool {
@@ -172,7 +172,7 @@ fn bare(config: &VdevConfig, name: String, children: Vec<VdevStatus>) -> VdevSta
         id: config.id,
         guid: config.guid,
         class: config.class,
-        path: config.path.clone(),
+        path: config.path.as_deref().map(shown),
         state: VdevState::Online,
         trouble: None,
         resilvering: config.resilver_txg != Txg(0) || config.rebuild_txg != Txg(0),
@@ -199,7 +199,9 @@ fn leaf(
         () if config.offline => (VdevState::Offline, None),
         () if !there && refused.is_some() => (VdevState::Unavailable, refused.cloned()),
         () if !there && config.removed => (VdevState::Removed, None),
-        () if !there => (VdevState::Unavailable, Some(Trouble::CannotOpen { was: config.path.clone() })),
+        () if !there => {
+            (VdevState::Unavailable, Some(Trouble::CannotOpen { was: config.path.as_deref().map(shown) }))
+        }
         () if device.is_some_and(|device| room(device) < least_bytes) => {
             (VdevState::Unavailable, Some(Trouble::TooSmall))
         }

@@ -18,13 +18,13 @@ use rustix::net::sockopt::{
 };
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::nbd::NbdError;
+use crate::error::NbdError;
 use crate::tls::Tls;
 
 /// Data without an acknowledgement for this long ends a connection: time remains for another one.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(6);
+const UNACKNOWLEDGED: Duration = Duration::from_secs(4);
 /// Silence before the kernel probes an idle connection, and between probes.
-const PROBE: Duration = Duration::from_secs(2);
+const PROBE: Duration = Duration::from_secs(1);
 /// Unanswered probes that end it.
 const PROBES: u32 = 3;
 

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Idea: a pool's layers know only [`Device`]. All that differs about a remote disk is in its [`Nature`] (how
-//! far it is, what fails together, how long to wait) and behind its methods: connections that break and
+//! far it is, its failure domain, how long to wait) and behind its methods: connections that break and
 //! return, and requests that are repeated.
 //!
 //! Read in this order: [`nbd`], `nbd/session`, `nbd/requests`, `nbd/unflushed`.
@@ -14,7 +14,9 @@
 //! [`Nature`]: cenote_device::Nature
 #![forbid(unsafe_code)]
 
+mod claim;
 mod dial;
+mod error;
 pub mod nbd;
 mod tls;
 
@@ -24,12 +26,15 @@ use cenote_device::place::NbdPlace;
 use cenote_device::{Access, Device, DeviceError, OpenOptions, Place, Rack};
 use cenote_runtime::Runtime;
 
+use claim::Claim;
 pub use dial::Dial;
-pub use nbd::{NbdDevice, NbdError};
+pub use error::NbdError;
+pub use nbd::NbdDevice;
 
 /// Opens a place. A simulated machine has those in its [`Rack`], remote ones under their paths in labels.
 ///
-/// A server has no locks: whether another machine uses the disk can't be seen from opening it.
+/// A server has no locks: whether another machine uses the disk can't be seen from opening it. This process
+/// uses it once at a time (`claim`).
 ///
 /// # Errors
 /// As [`cenote_device::open`]; a server that can't be reached, or refuses the export.
@@ -60,6 +65,7 @@ async fn open_nbd(
     };
     let server = dial::Server::of(nbd, runtime).await.map_err(failed)?;
     let read_only = options.access == Access::ReadOnly;
+    let claim = if read_only { None } else { Some(Claim::take(place, runtime).await?) };
     let opened = NbdDevice::open(name.clone(), nbd.export.clone(), Arc::new(server), read_only, runtime);
-    Ok(Arc::new(opened.await.map_err(failed)?))
+    Ok(Arc::new(opened.await.map_err(failed)?.at(place.clone(), claim)))
 }

@@ -10,13 +10,14 @@
 //!
 //! Idea: a connection is expendable. If it ends, all connections to the server are given up, new ones made at
 //! growing intervals, and everything without an answer is sent again, with the same bytes to the same places.
-//! Callers notice a delay. After [`DEADLINE`] without a server they get errors, and the pool goes on without
-//! the disk; attempts to connect continue while the device is open.
+//! Callers notice a delay. After [`DEADLINE`] without a server the device is over, as a disk that was pulled
+//! out: all requests fail, the pool goes on without it, and opens it anew once it is back.
 //!
 //! A server that returns may have restarted, and forgotten writes that it had answered but not flushed. So
 //! these are kept in memory ([`unflushed`]) and written again first, before any other request. Only if they
-//! are more than a bound, or the deadline has passed, the next flush fails, and the pool takes the writes
-//! since the last flush for lost: a resilver brings them back.
+//! are more than a bound, the next flush fails, and the pool takes the writes since the last flush for lost:
+//! a resilver brings them back. Failing the device at every lost connection would be as safe, but a resilver
+//! for every loose cable, and the end of pools without redundancy.
 //!
 //! Trust: a server sees and may change all data, as any disk; checksums detect changes, and encryption hides
 //! content. It can't make this program allocate more than was asked for, wait longer than the deadline, or
@@ -31,7 +32,6 @@
 //!
 //! Source: the NBD project's `doc/proto.md`, of 2025.
 
-mod error;
 mod handshake;
 mod lively;
 mod replies;
@@ -41,22 +41,21 @@ mod unflushed;
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use cenote_device::{Device, DeviceError, DeviceInfo, Distance, Io, Nature, Op, Order, Position};
+use bytes::Bytes;
+use cenote_device::{Device, DeviceError, DeviceInfo, Distance, Io, Nature, Op, Order, Place, Position};
 use cenote_nbd::wire::{Command, can, flag};
 use cenote_runtime::Runtime;
+use parking_lot::Mutex;
 
+use crate::claim::Claim;
 use crate::dial::Dial;
-pub use error::NbdError;
-use requests::{Answer, Ask, Requests};
-use session::Agreed;
+use crate::error::NbdError;
+use handshake::Agreed;
+use replies::joined;
+pub use requests::DEADLINE;
+use requests::{ANSWER, Answer, Ask, Requests};
 
-/// Time without a server after which requests fail.
-pub const DEADLINE: Duration = Duration::from_secs(10);
-/// Time within which a server must answer a request, however busy it is.
-const ANSWER: Duration = Duration::from_secs(30);
 /// Neighbouring operations are joined up to this size.
 const BEST_IO_BYTES: u64 = 1 << 20;
 /// Largest preferred block that counts as a sector: a larger one would be a waste of space.
@@ -78,6 +77,8 @@ struct Link {
     order: Order,
     agreed: Agreed,
     runtime: Runtime,
+    /// Once it is open for writing.
+    claim: Arc<Mutex<Option<Claim>>>,
 }
 
 impl Drop for Link {
@@ -112,6 +113,7 @@ impl NbdDevice {
             read_only,
             others_may_write,
             nature: Nature {
+                address: None,
                 distance: if domain.is_some() { Distance::Network } else { Distance::Local },
                 domain,
                 best_io_bytes: BEST_IO_BYTES,
@@ -119,9 +121,20 @@ impl NbdDevice {
             },
         };
         let requests = Arc::new(Requests::new(runtime, &agreed));
-        runtime.spawn(session::drive(requests.clone(), dial, export, first, runtime.clone())).detach();
-        let link = Link { requests, order: Order::default(), agreed, runtime: runtime.clone() };
+        let (order, claim): (Order, Arc<Mutex<Option<Claim>>>) = Default::default();
+        let (driving, kept) = (requests.clone(), claim.clone());
+        let driving = session::drive(driving, dial, export, first, runtime.clone());
+        // A disk that was given up may be opened anew, although a suspended pool still has this device.
+        runtime.spawn(async move { (driving.await, kept.lock().take()) }).detach();
+        let link = Link { requests, order, agreed, runtime: runtime.clone(), claim };
         Ok(NbdDevice { info, link: Arc::new(link) })
+    }
+
+    /// States its complete address, and the right to write to it.
+    pub(crate) fn at(mut self, place: Place, claim: Option<Claim>) -> NbdDevice {
+        self.info.nature.address = Some(place.into());
+        *self.link.claim.lock() = claim;
+        self
     }
 
     fn failed(
@@ -162,7 +175,7 @@ impl NbdDevice {
                     all = all.and(answered);
                 }
                 all?;
-                if flushes { link.requests.flush()?.await.map(drop) } else { Ok(()) }
+                if flushes { link.requests.flush().await.map(drop) } else { Ok(()) }
             };
             let done = done.await;
             drop(turn);
@@ -223,16 +236,6 @@ fn split(pieces: Vec<Bytes>, most: usize) -> Vec<Vec<Bytes>> {
     groups
 }
 
-/// One range from consecutive parts; copied if there are several.
-fn joined(mut parts: Vec<Bytes>) -> Bytes {
-    if parts.len() == 1 {
-        return parts.remove(0);
-    }
-    let mut whole = BytesMut::with_capacity(parts.iter().map(Bytes::len).sum());
-    parts.iter().for_each(|part| whole.extend_from_slice(part));
-    whole.freeze()
-}
-
 impl Device for NbdDevice {
     fn info(&self) -> &DeviceInfo {
         &self.info
@@ -283,14 +286,12 @@ impl Device for NbdDevice {
 
     fn flush(&self) -> Io<()> {
         let (link, failed) = (self.link.clone(), self.failed(Op::Flush, 0, 0));
-        match self.link.requests.flush() {
-            Err(error) => Io::done(Err(failed(error))),
-            Ok(answer) => Io::pending(&self.link.runtime, async move {
-                let answered = answer.await;
-                drop(link);
-                answered.map(drop).map_err(failed)
-            }),
-        }
+        let answer = self.link.requests.flush();
+        Io::pending(&self.link.runtime, async move {
+            let answered = answer.await;
+            drop(link);
+            answered.map(drop).map_err(failed)
+        })
     }
 
     fn discard(&self, offset: u64, len: u64) -> Io<()> {
@@ -314,6 +315,10 @@ impl Device for NbdDevice {
         self.change(Op::Discard, offset, len, asks, false)
     }
 
+    fn align_bytes(&self) -> u32 {
+        self.link.agreed.block_bytes
+    }
+
     fn is_there(&self) -> Io<bool> {
         Io::done(Ok(!self.link.requests.has_given_up()))
     }
@@ -331,7 +336,12 @@ impl Device for NbdDevice {
     }
 
     fn for_writing(&self) -> Option<Arc<dyn Device>> {
-        self.link.agreed.check_writable().ok()?;
+        self.link.agreed.check_writable().ok().filter(|()| !self.link.requests.has_given_up())?;
+        let mut claim = self.link.claim.lock();
+        if let (None, Some(place)) = (&*claim, &self.info.nature.address) {
+            *claim = Some(Claim::try_take(place)?);
+        }
+        drop(claim);
         let info = DeviceInfo { read_only: false, ..self.info.clone() };
         Some(Arc::new(NbdDevice { info, link: self.link.clone() }))
     }

@@ -21,7 +21,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
 
-use crate::nbd::NbdError;
+use crate::error::NbdError;
 
 /// The folder, unless the place names another.
 const FOLDER: &str = "/etc/cenote/tls";

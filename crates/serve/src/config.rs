@@ -38,6 +38,7 @@ pub struct Config {
     pub writeback: Option<bool>,
     pub memory: Option<String>,
     pub nbd: Option<Vec<String>>,
+    pub export: Option<Vec<String>>,
     pub vhost_user: Option<PathBuf>,
     pub ublk: Option<PathBuf>,
     pub http: Option<Vec<String>>,

@@ -6,13 +6,14 @@
 //! ```
 //!
 //! Read in this order: [`socket`], [`requests`] and [`run`] (verbs), [`listen`] (admission and limits),
-//! [`tls`], [`config`], [`sandbox`]; for volumes [`nbd`], [`iscsi`], [`vhost`], [`ublk`].
+//! [`tls`], [`config`], [`sandbox`]; for volumes [`nbd`] with [`raw`], [`iscsi`], [`vhost`], [`ublk`].
 
 pub mod config;
 mod disk;
 pub mod iscsi;
 pub mod listen;
 pub mod nbd;
+pub mod raw;
 pub mod requests;
 pub mod run;
 pub mod sandbox;

@@ -1,4 +1,5 @@
-//! Volumes served by NBD: every volume under its dataset's name, snapshots as `POOL/VOLUME@SNAPSHOT`.
+//! NBD: every volume under its dataset's name, snapshots as `POOL/VOLUME@SNAPSHOT`, and exported devices
+//! ([`raw`](crate::raw)).
 //!
 //! ```text
 //!   listener --> connection --(TLS)--> handshake --> ServedVolume, until client or pool disappears
@@ -30,6 +31,7 @@ use cenote_host::volumes::{Earlier, list};
 
 use crate::disk::{ServedDisk, failure, refused};
 use crate::listen::{NO_ROOM, Visitor};
+use crate::raw::RawExports;
 use crate::tls::Tls;
 
 /// Prefix of a changed-since context.
@@ -39,6 +41,8 @@ const CHANGED_SINCE: &str = "cenote:changed-since=";
 pub struct NbdServer {
     /// Pools.
     pub pools: Arc<Pools>,
+    /// Exported devices.
+    pub raw: RawExports,
     /// Limits per client.
     pub limits: Limits,
     /// TLS, if a certificate exists.
@@ -53,7 +57,8 @@ impl NbdServer {
     pub async fn serve(&self, runtime: &Runtime, visitor: Visitor) -> Result<(), Ended> {
         let Visitor { mut stream, who, stranger, .. } = visitor;
         let cancel = Cancel::default();
-        let exports = Served { pools: self.pools.clone(), who: format!("NBD {who}"), cancel: cancel.clone() };
+        let (pools, raw) = (self.pools.clone(), self.raw.clone());
+        let exports = Served { pools, raw, who: format!("NBD {who}"), cancel: cancel.clone() };
         let work = async {
             let mut offer = if self.tls.is_some() { Offer::OnlyTls } else { Offer::Plain };
             loop {
@@ -103,6 +108,7 @@ impl Exports for NoRoom {
 
 struct Served {
     pools: Arc<Pools>,
+    raw: RawExports,
     who: String,
     cancel: Cancel,
 }
@@ -112,9 +118,11 @@ impl Exports for Served {
         let listed = async {
             let all = list(&self.pools).await.unwrap_or_default();
             let describe = |is_read_only| if is_read_only { "volume, read-only" } else { "volume" };
-            all.into_iter()
-                .map(|volume| Listed { description: describe(volume.is_read_only).into(), name: volume.name })
-                .collect()
+            let volumes = all.into_iter().map(|volume| Listed {
+                description: describe(volume.is_read_only).into(),
+                name: volume.name,
+            });
+            self.raw.list().into_iter().chain(volumes).collect()
         };
         listed.boxed()
     }
@@ -129,6 +137,9 @@ impl Exports for Served {
                 }
                 name => name,
             };
+            if let Some(raw) = self.raw.get(name) {
+                return Ok(raw);
+            }
             let volume = ServedDisk::open(&self.pools, name, &self.who, &self.cancel).await;
             let volume = volume.map_err(|error| refused(&error))?;
             Ok(volume as Arc<dyn Export>)
@@ -138,11 +149,13 @@ impl Exports for Served {
 }
 
 impl Served {
-    /// The default export: the only volume.
+    /// The default export: the only one.
     async fn only(&self) -> Result<String, Failure> {
-        let all = list(&self.pools).await.map_err(|error| failure(&error.into()))?;
+        let volumes = list(&self.pools).await.map_err(|error| failure(&error.into()))?;
+        let raw = self.raw.list().into_iter().map(|raw| raw.name);
+        let all: Vec<String> = raw.chain(volumes.into_iter().map(|volume| volume.name)).collect();
         match &all[..] {
-            [only] => Ok(only.name.clone()),
+            [only] => Ok(only.clone()),
             _ => Err(Failure::new(Errno::Invalid, "name a volume: POOL/VOLUME, or POOL/VOLUME@SNAPSHOT")),
         }
     }

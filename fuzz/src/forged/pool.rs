@@ -11,7 +11,7 @@ use cenote_cache::CacheOptions;
 use cenote_codec::checksum::embedded::label_verifier;
 use cenote_codec::checksum::{Checksum, Stored};
 use cenote_dataset::{ImportOptions, KeySource, Mos, import};
-use cenote_device::{Device, DeviceError, DeviceInfo, Io, Op};
+use cenote_device::{Device, DeviceError, DeviceInfo, Io, Nature, Op};
 use cenote_engine::Engine;
 use cenote_format::blkptr::BLKPTR_BYTES;
 use cenote_format::dnode::{DNODE_CORE_BYTES, DNODE_MIN_BYTES, ObjectType};
@@ -86,6 +86,7 @@ impl ImageDisk {
             rotational: None,
             read_only: false,
             others_may_write: false,
+            nature: Nature::LOCAL,
         };
         Arc::new(ImageDisk { info, image: Mutex::new(image) })
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cenote_cache::CacheOptions;
 use cenote_dataset::{Dataset, ImportOptions, Mos, import};
-use cenote_device::{Device, DeviceInfo, Io, Op};
+use cenote_device::{Device, DeviceInfo, Io, Nature, Op};
 use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::nvlist::Nvlist;
 use cenote_format::uberblock::Uberblock;
@@ -202,6 +202,7 @@ impl Blocks {
             rotational: None,
             read_only: true,
             others_may_write: false,
+            nature: Nature::LOCAL,
         };
         Blocks { info, blocks }
     }

@@ -19,7 +19,7 @@ use super::consume;
 pub fn pools(data: &[u8]) {
     let state = State::parse(data);
     for pool in &state.pools {
-        consume((pool.key(), pool.paths()));
+        consume((pool.key(), pool.places()));
     }
     let written = serde_json::to_vec(&state).unwrap_or_default();
     assert_eq!(State::parse(&written), state, "it is written as it was read");

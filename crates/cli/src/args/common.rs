@@ -21,8 +21,8 @@ pub use cenote_serve::config::MAX_THREADS;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = HEADING)]
 pub struct Common {
-    /// Search this folder, image file or device for pools; repeatable [default: CENOTE_DISKS, separated by
-    /// ':'; if unset, all block devices]
+    /// Search this folder, image file, device or remote disk (nbd://HOST/EXPORT) for pools; repeatable
+    /// [default: CENOTE_DISKS, separated by ':'; if unset, all block devices]
     #[arg(short = 'd', long = "disks", value_name = "DIR|FILE|DEVICE")]
     pub disks: Vec<PathBuf>,
     /// Key of an encryption root: DATASET=pass:TEXT, hex:HEX, file:PATH or env:NAME; repeatable

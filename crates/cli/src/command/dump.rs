@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use cenote_dataset::{Dataset, Mos};
-use cenote_device::{Device, FileDevice, OpenOptions};
+use cenote_device::OpenOptions;
 use cenote_format::units::ObjectId;
 use cenote_inspect::dump::block::{self, Address};
 use cenote_inspect::dump::object::{self, Parts};
@@ -239,14 +239,15 @@ async fn show_label(
     path: &Path,
     with_ring: bool,
 ) -> Result<(), CliError> {
-    let opened = FileDevice::open(path, OpenOptions::READ_ONLY, session.runtime()).await;
+    let place = session.caller().place(path)?;
+    let opened = session.open_device(&place, OpenOptions::READ_ONLY).await;
     let device = opened.map_err(|error| CliError::NotFound(error.to_string()))?;
-    let labels = cenote_pool::label::read_labels(&device).await;
+    let labels = cenote_pool::label::read_labels(&*device).await;
     if labels.is_empty() {
-        let text = format!("{}: too small for labels (minimum 64 MiB)", path.display());
+        let text = format!("{place}: too small for labels (minimum 64 MiB)");
         return Err(CliError::NotFound(text));
     }
-    sink.field("path", path.display().to_string().into());
+    sink.field("path", place.to_string().into());
     label::labels(sink, device.size_bytes(), &labels, with_ring);
     Ok(())
 }

@@ -133,7 +133,7 @@ impl MountCommand {
             self.session_options(),
             PathBuf::new(),
         );
-        let pool = OpenPool::new(found.name(), engine.clone(), found.paths(), None, &pools);
+        let pool = OpenPool::new(found.name(), engine.clone(), found.places(), None, &pools);
         let pool = pools.insert(pool);
         let files = Files::open(engine, &self.dataset, wanted.files).await?;
         let served = self.serve(session, files, &wanted.mount).await;

@@ -88,6 +88,9 @@ pub struct Serve {
     /// Serve volumes over NBD at HOST:PORT or unix:PATH; repeatable
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Vec<String>,
+    /// Export a disk or file of this machine over NBD, for pools of other machines; repeatable
+    #[arg(long, value_name = "NAME=PATH")]
+    pub export: Vec<String>,
     /// Serve volumes to virtual machines (vhost-user-blk), at sockets DIR/POOL/VOLUME
     #[arg(long, value_name = "DIR")]
     pub vhost_user: Option<PathBuf>,
@@ -180,6 +183,7 @@ impl Serve {
             memory_bytes: memory,
             doors: Doors {
                 nbd: self.nbd,
+                exports: self.export,
                 iscsi: self.iscsi,
                 iscsi_name: self.iscsi_name,
                 iscsi_lun: self.iscsi_lun,

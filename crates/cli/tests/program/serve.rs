@@ -31,6 +31,7 @@ mod passes;
 mod properties;
 mod protocol;
 mod record;
+mod remote;
 mod removal;
 mod replace;
 mod replication;

@@ -1,25 +1,81 @@
-//! Paths to search for disks: from the options, otherwise from the environment.
+//! Places to search for disks: from the options, otherwise from the environment.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use cenote_device::Place;
 
 use crate::error::ControlError;
 
 /// The environment variable with the values of `--disks`, separated by ':'.
 const VARIABLE: &str = "CENOTE_DISKS";
 
-/// The paths to search: typed ones, otherwise those in the environment. Empty means this machine's block
+/// The places to search: typed ones, otherwise those in the environment. Empty means this machine's block
 /// devices.
 ///
 /// # Errors
-/// A path does not exist: its disks would be missed silently.
-pub fn named(typed: &[PathBuf]) -> Result<Vec<PathBuf>, ControlError> {
+/// A path does not exist: its disks would be missed silently. An address is malformed.
+pub fn named(typed: &[PathBuf]) -> Result<Vec<Place>, ControlError> {
     let (by, places) = match std::env::var_os(VARIABLE) {
-        Some(list) if typed.is_empty() => (VARIABLE, std::env::split_paths(&list).collect()),
+        Some(list) if typed.is_empty() => (VARIABLE, split(&list)),
         _ => ("--disks", typed.to_vec()),
     };
-    let places: Vec<PathBuf> = places.into_iter().filter(|place| !place.as_os_str().is_empty()).collect();
-    for place in &places {
-        std::fs::metadata(place).map_err(ControlError::io(format!("{by} {}", place.display())))?;
+    let mut named = Vec::with_capacity(places.len());
+    for place in places.iter().filter(|place| !place.as_os_str().is_empty()) {
+        let place = Place::typed(place).map_err(|error| ControlError::Usage(format!("{by}: {error}")))?;
+        if let Some(path) = place.path() {
+            std::fs::metadata(path).map_err(ControlError::io(format!("{by} {}", path.display())))?;
+        }
+        named.push(place);
     }
-    Ok(places)
+    Ok(named)
+}
+
+/// The entries of a list. An address has colons of its own: one ends it if a path or an address follows.
+fn split(list: &OsStr) -> Vec<PathBuf> {
+    let (mut entries, mut rest) = (Vec::new(), list.as_bytes());
+    loop {
+        let is_address = rest.starts_with(b"nbd") && rest.windows(3).any(|part| part == b"://");
+        let ends = |at: usize| {
+            let after = &rest[at + 1..];
+            let begins = after.starts_with(b"/") && !after.starts_with(b"//") || after.starts_with(b".");
+            !is_address || begins || after.is_empty() || after.starts_with(b"nbd")
+        };
+        let end = (0..rest.len()).find(|&at| rest[at] == b':' && ends(at));
+        let entry = &rest[..end.unwrap_or(rest.len())];
+        entries.push(Path::new(OsStr::from_bytes(entry)).to_owned());
+        match end {
+            Some(end) => rest = &rest[end + 1..],
+            None => return entries,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_paths_and_addresses() {
+        for (list, entries) in [
+            ("/a:b:./c", &["/a", "b", "./c"][..]),
+            (
+                "nbd://h:7/x:/a:nbds://[::1]:7/y:nbd+unix:///z?socket=/s",
+                &["nbd://h:7/x", "/a", "nbds://[::1]:7/y", "nbd+unix:///z?socket=/s"],
+            ),
+            ("nbd:/a", &["nbd", "/a"]),
+            ("", &[""]),
+            ("/a:", &["/a", ""]),
+        ] {
+            let found = split(OsStr::new(list));
+            assert_eq!(found, entries.iter().map(PathBuf::from).collect::<Vec<_>>(), "{list}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_address_is_named_without_its_secrets() {
+        let error = named(&["nbd://user:secret@h/x".into()]).unwrap_err().to_string();
+        assert!(error.starts_with("--disks: nbd://:") && !error.contains("secret"), "{error}");
+    }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cenote_dataset::name::is_at_or_below;
 use cenote_dataset::{Dataset, KeySource, Mos};
-use cenote_device::{Fence, Gate};
+use cenote_device::{Fence, Gate, Place};
 use cenote_engine::{Engine, Names};
 use cenote_format::units::{DatasetId, Guid};
 use cenote_host::devices::returning;
@@ -282,7 +282,7 @@ impl Session {
         let _turn = pools.turn.lock().await;
         self.refuse_if_held(found)?;
         let engine = self.take_for_good(found, watched).await?;
-        let pool = OpenPool::new(found.name(), engine, found.paths(), root, pools);
+        let pool = OpenPool::new(found.name(), engine, found.places(), root, pools);
         let pool = pools.insert(pool);
         self.use_cache_devices(&pool.engine).await?;
         pool.post(&pools.events, "sysevent.fs.zfs.pool_import");
@@ -367,7 +367,7 @@ impl Session {
     }
 
     /// Places to search for missing devices of an open pool.
-    pub(super) async fn places_to_look(&self, pool: &OpenPool) -> Vec<PathBuf> {
+    pub(super) async fn places_to_look(&self, pool: &OpenPool) -> Vec<Place> {
         let search = self.pools.as_ref().map_or(&[][..], |pools| &pools.search);
         within(self.runtime(), pool.places(), search, Reach::Everywhere).await
     }

@@ -15,7 +15,7 @@ impl Session {
         let search = self.pools().map_or(self.disks(), |pools| &pools.search);
         let discovery = find(self.runtime(), noted, search).await;
         if noted.guid != 0 && !discovery.pools.iter().any(|found| noted.is(found.name(), found.guid())) {
-            let places: Vec<String> = noted.paths().iter().map(|path| path.display().to_string()).collect();
+            let places: Vec<String> = noted.places().iter().map(ToString::to_string).collect();
             let places = places.join(", ");
             return Err(ControlError::NotFound(format!(
                 "none of its devices is at {places}, beside these, or where pools are looked for"

@@ -1,16 +1,32 @@
-//! Devices that return to a daemon's pool: searched for at their old paths, and where pools are searched.
+//! Opening devices by place, and those that return to a daemon's pool: searched for at their old places, and
+//! where pools are searched.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use cenote_device::{Device, OpenOptions, Place};
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use cenote_host::devices::returning;
-use cenote_pool::{FoundDevice, VdevConfig};
+use cenote_pool::{FoundDevice, PoolError, VdevConfig};
 
 use super::Session;
 use crate::error::ControlError;
 
 impl Session {
+    /// Opens a device by its place.
+    ///
+    /// # Errors
+    /// It can't be opened, or is in use.
+    pub async fn open_device(
+        &self,
+        place: &Place,
+        options: OpenOptions,
+    ) -> Result<Arc<dyn Device>, ControlError> {
+        let opened = cenote_remote::open(place, options, self.runtime()).await;
+        Ok(opened.map_err(PoolError::from)?)
+    }
+
     /// Opens missing leaves of an open pool that are present now, `only` one or all, for writing. Empty
     /// without a daemon, since a command opens all present devices at its start.
     pub async fn returning(

@@ -11,6 +11,7 @@ pub mod replace;
 use std::path::Path;
 
 use cenote_dataset::Mos;
+use cenote_device::Place;
 use cenote_format::units::Guid;
 use cenote_pool::VdevConfig;
 use cenote_pool::create::NewDevice;
@@ -63,13 +64,11 @@ fn unless_any(problems: &[String]) -> Result<(), ControlError> {
 /// Refuses the pool's own devices, which this program keeps open.
 fn refuse_own(session: &Session, mos: &Mos, typed: &[&str]) -> Result<(), ControlError> {
     let own = |typed: &&&str| {
-        let path = std::path::absolute(session.caller().local(Path::new(typed))).ok();
-        mos.pool()
-            .tree()
-            .found()
-            .devices
-            .values()
-            .any(|device| path.as_deref() == Some(Path::new(&device.path)))
+        let Ok(place) = session.caller().place(Path::new(typed)) else { return false };
+        let name = place.absolute().in_labels();
+        let found = mos.pool().tree().found();
+        let names = found.devices.values().map(|device| Place::from(Path::new(&device.path)).in_labels());
+        names.into_iter().any(|known| known == name)
     };
     match typed.iter().find(own) {
         None => Ok(()),

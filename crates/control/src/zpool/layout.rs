@@ -34,7 +34,7 @@ pub struct Group {
     /// Allocation class.
     #[serde(default)]
     pub class: VdevClass,
-    /// Its devices: paths, or names in `/dev`.
+    /// Its devices: paths, names in `/dev`, or addresses of remote disks.
     pub devices: Vec<String>,
 }
 

@@ -1,15 +1,15 @@
-//! Selects the files and devices to examine, and reads their labels.
+//! Selects the files, devices and remote disks to examine, and reads their labels.
 
 use super::partition::partitions;
 use super::seat::{Seat, identity};
 use super::writing::Base;
 use super::{Problem, problem};
 use crate::label::{Label, SPA_MINDEVSIZE, read_labels};
-use cenote_device::{Device, DeviceError, OpenOptions};
+use cenote_device::{Device, DeviceError, OpenOptions, Place};
 use cenote_format::label::LABEL_BYTES;
 use cenote_runtime::Runtime;
 use futures::StreamExt;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,15 +29,17 @@ pub(super) struct Scanned {
     pub(super) labels: Vec<Label>,
 }
 
-/// Failures are reported only for paths that the user `named`.
+/// Failures are reported only for places that the user `named`.
 struct Candidate {
-    path: PathBuf,
+    place: Place,
     named: bool,
 }
 
-pub(super) async fn scan(rt: &Runtime, paths: &[PathBuf]) -> (Vec<Scanned>, Vec<Problem>) {
-    let asked = paths.to_vec();
-    let (candidates, mut problems) = rt.blocking(move || candidates(&asked)).await;
+pub(super) async fn scan(rt: &Runtime, places: &[Place]) -> (Vec<Scanned>, Vec<Problem>) {
+    let asked: Vec<PathBuf> = places.iter().filter_map(|place| place.path().map(Path::to_owned)).collect();
+    let (mut candidates, mut problems) = rt.blocking(move || candidates(&asked)).await;
+    let remote: BTreeSet<&Place> = places.iter().filter(|place| place.is_remote()).collect();
+    candidates.extend(remote.into_iter().map(|place| Candidate { place: place.clone(), named: true }));
     let runtime = rt.clone();
     let step = move |candidate: Candidate| {
         let runtime = runtime.clone();
@@ -59,7 +61,7 @@ pub(super) async fn scan(rt: &Runtime, paths: &[PathBuf]) -> (Vec<Scanned>, Vec<
 
 impl Scanned {
     fn is_window(&self) -> bool {
-        matches!(&self.base, Base::Path(path) if self.device.describe() != path.to_string_lossy())
+        matches!(&self.base, Base::Place(place) if self.device.describe() != place.to_string())
     }
 }
 
@@ -97,16 +99,17 @@ fn candidates(paths: &[PathBuf]) -> (Vec<Candidate>, Vec<Problem>) {
                     problems.push(problem(path.display(), format!("can't list the folder: {error}")));
                 }
             },
-            Ok(_) => found.push(Candidate { path: path.clone(), named: true }),
+            Ok(_) => found.push((path.clone(), true)),
             Err(error) => problems.push(problem(path.display(), format!("{error}; check the path"))),
         }
     }
     // A disk may have many names (by-id, by-path); the first one requested is kept.
-    found.retain(|candidate| identity(&candidate.path).is_none_or(|id| seen.insert(id)));
-    (found, problems)
+    found.retain(|(path, _)| identity(path).is_none_or(|id| seen.insert(id)));
+    let candidate = |(path, named)| Candidate { place: Place::Path(path), named };
+    (found.into_iter().map(candidate).collect(), problems)
 }
 
-fn folder(path: &Path) -> std::io::Result<Vec<Candidate>> {
+fn folder(path: &Path) -> std::io::Result<Vec<(PathBuf, bool)>> {
     let mut names: Vec<PathBuf> = std::fs::read_dir(path)?.flatten().map(|entry| entry.path()).collect();
     names.sort();
     let may_be_vdev = |path: &PathBuf| {
@@ -114,31 +117,33 @@ fn folder(path: &Path) -> std::io::Result<Vec<Candidate>> {
         kind.is_ok_and(|(kind, len)| kind.is_block_device() || (kind.is_file() && len >= LABEL_BYTES))
     };
     let found = names.into_iter().filter(may_be_vdev);
-    Ok(found.map(|path| Candidate { path, named: false }).collect())
+    Ok(found.map(|path| (path, false)).collect())
 }
 
 async fn scan_patiently(rt: &Runtime, candidate: &Candidate) -> (Vec<Scanned>, Option<Problem>) {
     rt.timeout(PATIENCE, scan_one(rt, candidate)).await.unwrap_or_else(|_| {
         let why = format!("did not answer within {} s, and is left out", PATIENCE.as_secs());
-        (Vec::new(), Some(problem(candidate.path.display(), why)))
+        (Vec::new(), Some(problem(&candidate.place, why)))
     })
 }
 
 async fn scan_one(rt: &Runtime, candidate: &Candidate) -> (Vec<Scanned>, Option<Problem>) {
-    let complain = |why: String| Some(problem(candidate.path.display(), why));
-    let device = match cenote_device::open(&candidate.path, OpenOptions::READ_ONLY, rt).await {
+    let complain = |why: String| Some(problem(&candidate.place, why));
+    let device = match cenote_remote::open(&candidate.place, OpenOptions::READ_ONLY, rt).await {
         Ok(device) => device,
         // A folder of devices holds empty drives and the like, but disks without permission are reported.
         Err(DeviceError::Open { .. }) if !candidate.named => return (Vec::new(), None),
         Err(error) => {
             // The problem names the path already.
-            let (text, path) = (error.to_string(), format!("{}: ", candidate.path.display()));
+            let (text, path) = (error.to_string(), format!("{}: ", candidate.place));
             return (Vec::new(), complain(text.strip_prefix(&path).unwrap_or(&text).to_owned()));
         }
     };
-    let path = candidate.path.clone();
-    let seat = rt.blocking(move || Seat::of(&path)).await;
-    look_at(device, Base::Path(candidate.path.clone()), seat, candidate.named).await
+    let seat = match candidate.place.path().map(Path::to_owned) {
+        Some(path) => rt.blocking(move || Seat::of(&path)).await,
+        None => None,
+    };
+    look_at(device, Base::Place(candidate.place.clone()), seat, candidate.named).await
 }
 
 pub(super) async fn scan_devices(devices: Vec<Arc<dyn Device>>) -> (Vec<Scanned>, Vec<Problem>) {

@@ -7,18 +7,17 @@ use super::{FoundDevice, FoundPool, discover_devices};
 use crate::error::{PoolError, Result};
 use crate::leaf_io::LeafIoTable;
 use cenote_boxed::boxed;
-use cenote_device::{Device, Fence, FileDevice, Gate, OpenOptions};
+use cenote_device::{Device, Fence, FileDevice, Gate, OpenOptions, Place};
 use cenote_format::units::Guid;
 use cenote_runtime::Runtime;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The device itself, or the one with the partition.
 #[derive(Clone)]
 pub(crate) enum Base {
     /// Opened by discovery, read-only.
-    Path(PathBuf),
+    Place(Place),
     /// Opened by the caller.
     Given(Arc<dyn Device>),
 }
@@ -29,15 +28,26 @@ impl FoundDevice {
     /// # Errors
     /// It is in use (and by which program), or may not be written.
     pub async fn open_for_writing(&self, rt: &Runtime) -> Result<Arc<dyn Device>> {
-        let Base::Path(path) = &self.base else { return Ok(self.device.clone()) };
-        let is_whole = self.path == path.to_string_lossy();
-        if !is_whole {
+        let Base::Place(place) = &self.base else { return Ok(self.device.clone()) };
+        if !self.is_whole(place) {
             return Err(PoolError::Config {
                 pool: self.path.as_str().into(),
                 why: "a partition that the kernel does not know can't be opened for writing by itself".into(),
             });
         }
-        Ok(cenote_device::open(path, OpenOptions::EXCLUSIVE, rt).await?)
+        self.reopen(place, rt).await
+    }
+
+    fn is_whole(&self, place: &Place) -> bool {
+        self.path == place.to_string()
+    }
+
+    /// A server may accept a single client, so the connection of discovery is kept.
+    async fn reopen(&self, place: &Place, rt: &Runtime) -> Result<Arc<dyn Device>> {
+        match self.device.for_writing() {
+            Some(device) => Ok(device),
+            None => Ok(cenote_remote::open(place, OpenOptions::EXCLUSIVE, rt).await?),
+        }
     }
 }
 
@@ -56,7 +66,7 @@ impl FoundPool {
             );
             return Err(PoolError::Config { pool: self.name().into(), why: why.into() });
         }
-        let mut opened: BTreeMap<PathBuf, Arc<dyn Device>> = BTreeMap::new();
+        let mut opened: BTreeMap<&Place, Arc<dyn Device>> = BTreeMap::new();
         let mut devices = Vec::new();
         for found in self.devices.values() {
             match &found.base {
@@ -64,19 +74,19 @@ impl FoundPool {
                     devices.push(device.clone());
                 }
                 Base::Given(_) => {}
-                Base::Path(path) if opened.contains_key(path) => {}
-                Base::Path(path) => {
+                Base::Place(place) if opened.contains_key(place) => {}
+                Base::Place(place) => {
                     // Other partitions of the same disk may be in use.
-                    let is_whole = found.path == path.to_string_lossy();
-                    let device = match is_whole {
-                        true => cenote_device::open(path, OpenOptions::EXCLUSIVE, rt).await?,
-                        false => {
+                    let device = match (found.is_whole(place), place.path()) {
+                        (true, _) => found.reopen(place, rt).await?,
+                        (false, Some(path)) => {
                             let device = FileDevice::open(path, OpenOptions::READ_WRITE, rt).await?;
                             device.lock().await?;
                             Arc::new(device)
                         }
+                        (false, None) => cenote_remote::open(place, OpenOptions::READ_WRITE, rt).await?,
                     };
-                    opened.insert(path.clone(), device);
+                    opened.insert(place, device);
                 }
             }
         }

@@ -2,10 +2,13 @@
 
 use crate::config::{PoolConfig, VdevConfig, VdevKind};
 use crate::discover::FoundPool;
+use cenote_device::Place;
 use cenote_format::units::Guid;
 use std::collections::BTreeMap;
+use std::path::Path;
 
-/// Leaf names: the last part of the path, or all of it if ambiguous.
+/// Leaf names: the last part of the path, or all of it if ambiguous or remote: servers often have exports of
+/// the same name.
 pub(super) struct Names(BTreeMap<Guid, String>);
 
 impl Names {
@@ -18,7 +21,7 @@ impl Names {
                     (None, Some(path)) if vdev.whole_disk == Some(true) && vdev.kind == VdevKind::Disk => {
                         without_partition(path).into()
                     }
-                    (None, Some(path)) => path.clone(),
+                    (None, Some(path)) => shown(path),
                     (None, None) => continue,
                 };
                 paths.insert(vdev.guid, path);
@@ -29,7 +32,7 @@ impl Names {
             *uses.entry(last_part(path)).or_default() += 1;
         }
         let name = |path: &String| match uses.get(last_part(path)) {
-            Some(1) => last_part(path).to_owned(),
+            Some(1) if !is_remote(path) => last_part(path).to_owned(),
             _ => path.clone(),
         };
         Names(paths.iter().map(|(guid, path)| (*guid, name(path))).collect())
@@ -51,6 +54,18 @@ impl Names {
 fn draid(config: &VdevConfig) -> String {
     let (data, spares) = config.draid.map_or((0, 0), |draid| (draid.data, draid.spares));
     format!("draid{}:{data}d:{}c:{spares}s", config.parity, config.children.len())
+}
+
+/// A path, or the address of a remote disk whose path in labels it is.
+pub(super) fn shown(path: &str) -> String {
+    match Place::from(Path::new(path)) {
+        Place::Path(_) => path.to_owned(),
+        remote => remote.to_string(),
+    }
+}
+
+fn is_remote(path: &str) -> bool {
+    Place::from(Path::new(path)).is_remote()
 }
 
 fn last_part(path: &str) -> &str {

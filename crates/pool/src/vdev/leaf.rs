@@ -18,7 +18,7 @@ use crate::vdev::patience::{Haste, Owed, Patience, SLOW};
 use crate::vdev::queue::{Ask, ClassLoad, IoClass, Moved, Queue, QueueSettings, Turn};
 use crate::vdev::unflushed::{FlushMark, Stake, Unflushed};
 use bytes::Bytes;
-use cenote_device::{Device, DeviceError, Op};
+use cenote_device::{Device, DeviceError, Distance, Op};
 use cenote_format::label::{BOOT_ENV_OFFSET, VDEV_LABELS, VDEV_PAD_SIZE, label_offset};
 use cenote_format::units::{Guid, Txg};
 use cenote_runtime::{Instant, Runtime};
@@ -27,6 +27,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// In operations (`zfs_vdev_mirror_rotating_seek_inc`).
 const SEEK_COST: u64 = 5;
+/// A nearer device is read first, unless this many more operations are waiting for it.
+const NETWORK_COST: u64 = 16;
 const PROBE_SIZE: u64 = 4 << 10;
 /// Within it, a seek costs half (`zfs_vdev_mirror_rotating_seek_offset`).
 const SEEK_OFFSET_BYTES: u64 = 1 << 20;
@@ -251,7 +253,7 @@ impl Leaf {
         }
     }
 
-    /// Queue depth plus seek; the cheapest leaf is read (`vdev_mirror_load`).
+    /// Queue depth plus seek and way; the cheapest leaf is read (`vdev_mirror_load`).
     pub(crate) fn read_cost(&self, offset_bytes: u64) -> u64 {
         let distance = offset_bytes.abs_diff(self.queue.reached());
         let seek = match self.device.info().rotational {
@@ -260,7 +262,11 @@ impl Leaf {
             Some(true) => SEEK_COST,
             _ => 1,
         };
-        self.queue.depth() + seek
+        let way = match self.device.info().nature.distance {
+            Distance::Local => 0,
+            Distance::Network => NETWORK_COST,
+        };
+        self.queue.depth() + seek + way
     }
 
     /// Writes a range; counts a failure. Durable after a successful flush for `stake`.
@@ -510,6 +516,9 @@ impl Leaf {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 /// Leaves with the same bytes at the same offsets.
 #[derive(Default)]

@@ -1,14 +1,15 @@
 //! Bounds the wait for a device's answers, and tracks the answers still due.
 //!
-//! A device that does not answer within [`DEADMAN`], or is given up earlier, is out of use until its errors
-//! are cleared: a pool waits for a hung disk once, then continues as if the disk had failed. Late writes do
-//! no harm: the disk misses all txgs from then on, and is not used again before it has answered.
+//! A device that does not answer within its deadline ([`cenote_device::Nature`]), or is given up earlier, is
+//! out of use until its errors are cleared: a pool waits for a hung disk once, then continues as if the disk
+//! had failed. Late writes do no harm: the disk misses all txgs from then on, and is not used again before it
+//! has answered.
 //!
 //! ```text
 //!   asked --+-- answered
 //!           |-- the asker is dropped: the operation goes on, and keeps its permit
 //!           |-- SLOW: other leaves are read in its place, if they hold the same; the device may be given up
-//!           '-- DEADMAN, or given up: out of use; the operation is late, and stays with the device until it
+//!           '-- deadline, or given up: out of use; the operation is late, and stays with the device until it
 //!               is over
 //! ```
 //!
@@ -24,9 +25,6 @@ use std::time::Duration;
 use cenote_device::{Device, DeviceError, Io, Op};
 use cenote_runtime::{Instant, Runtime};
 use tokio::sync::Notify;
-
-/// `zfs_deadman_ziotime_ms`.
-const DEADMAN: Duration = Duration::from_secs(300);
 
 pub(crate) const SLOW: Duration = Duration::from_secs(5);
 
@@ -161,6 +159,7 @@ impl Patience {
         let (device, runtime, state) = (self.device.clone(), self.runtime.clone(), self.state.clone());
         let owed = is_change(op).then(|| Owed::new(&state));
         let late_answer = no_answer(&*device, op, offset_bytes, len);
+        let deadline = device.info().nature.deadline;
         let answer = async move {
             let mut io = io;
             if let Ok(answer) = runtime.timeout(SLOW, &mut io).await {
@@ -171,7 +170,8 @@ impl Patience {
             let time = runtime.clone();
             let rest = async move {
                 let _kept = kept;
-                let answer = state.unless_given_up(time.timeout(DEADMAN - SLOW, &mut io)).await;
+                let answer =
+                    state.unless_given_up(time.timeout(deadline.saturating_sub(SLOW), &mut io)).await;
                 drop(slow);
                 if let Some(Ok(answer)) = answer {
                     drop(owed);
@@ -199,7 +199,7 @@ impl Patience {
         if self.is_hung() {
             return None;
         }
-        let answer = self.runtime.timeout(DEADMAN, asking).await;
+        let answer = self.runtime.timeout(self.device.info().nature.deadline, asking).await;
         if answer.is_err() {
             self.state.hung.store(true, Ordering::Relaxed);
             self.state.over.notify_waiters();

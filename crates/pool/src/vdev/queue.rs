@@ -210,10 +210,10 @@ impl Queue {
         self.reached.load(Ordering::Relaxed)
     }
 
-    /// `vdev_queue_aggregate`. A file counts as non-rotational.
+    /// `vdev_queue_aggregate`. A file counts as non-rotational; a remote device states its best size.
     fn limits(&self) -> Limits {
-        let rotates = self.patience.device.info().rotational == Some(true);
-        self.settings.limits(rotates)
+        let info = self.patience.device.info();
+        self.settings.limits(info.rotational == Some(true), info.nature.best_io_bytes)
     }
 
     /// Counts `operations` sent as one, from `first` to `last`.

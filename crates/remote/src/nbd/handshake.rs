@@ -16,8 +16,8 @@ use cenote_nbd::wire::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::error::{NbdError, cleaned};
 use crate::dial::Dial;
+use crate::error::{NbdError, cleaned};
 
 /// Largest reply to an option.
 const REPLY_BYTES_MAX: u32 = 64 << 10;

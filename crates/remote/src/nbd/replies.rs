@@ -1,7 +1,7 @@
 //! Replies: read from a connection, checked against their requests, put together.
 //!
-//! Invariants: memory for data is taken only for a request of ours, and no more than it asked for. Chunks of a
-//! read lie within its range, and cover it exactly; their number is bounded, because each has data.
+//! Invariants: memory for data is taken only for a request of ours, and no more than it asked for. Chunks of
+//! a read lie within its range, and cover it exactly; their number is bounded, because each has data.
 //!
 //! Source: `proto.md`, "Simple reply message", "Structured reply chunk message", "Error values".
 
@@ -19,9 +19,8 @@ use cenote_nbd::wire::{
 };
 use tokio::io::{AsyncReadExt, ReadHalf};
 
-use super::error::cleaned;
 use super::requests::{Ask, Lane, Requests};
-use super::{NbdError, joined};
+use crate::error::{NbdError, cleaned};
 
 const BUFFER_BYTES: usize = 64 << 10;
 const SIMPLE_BYTES: usize = 16;
@@ -169,6 +168,16 @@ impl Replies<'_> {
         }
         Ok(())
     }
+}
+
+/// One range from consecutive parts; copied if there are several.
+pub(super) fn joined(mut parts: Vec<Bytes>) -> Bytes {
+    if parts.len() == 1 {
+        return parts.remove(0);
+    }
+    let mut whole = BytesMut::with_capacity(parts.iter().map(Bytes::len).sum());
+    parts.iter().for_each(|part| whole.extend_from_slice(part));
+    whole.freeze()
 }
 
 /// Bytes that an answer has.

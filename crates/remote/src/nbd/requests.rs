@@ -3,11 +3,11 @@
 //! ```text
 //!   send --> unsent --a connection takes it--> sent --answered--> the caller
 //!              ^                                |
-//!              +------- the session ended ------+      after DEADLINE without a session: errors
+//!              +------- the session ended ------+      after DEADLINE without a session: errors, for good
 //! ```
 //!
 //! Idea: one table of requests by cookie outlives connections. A session has a number, and so every call of a
-//! connection says for which session it speaks: what is left of an ended one changes nothing.
+//! connection says for which session it speaks: the rest of an ended one changes nothing.
 //!
 //! Invariants: `unsent` and `again` are cookies in `waiting`. While `again_left` is not 0, only `again` is
 //! sent: repeated writes come before all other requests, which may depend on them.
@@ -28,16 +28,20 @@ use futures::channel::oneshot;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::session::Agreed;
+use super::handshake::Agreed;
 use super::unflushed::Unflushed;
-use super::{ANSWER, DEADLINE, NbdError};
+use crate::error::NbdError;
 
+/// Time without a server after which requests fail: less than commands wait for a pool at a standstill (8 s).
+pub const DEADLINE: Duration = Duration::from_secs(7);
+/// Time within which a server must answer a request, however busy it is.
+pub(super) const ANSWER: Duration = Duration::from_secs(30);
 /// A session without a sign of life for this long, though an answer is due, has ended...
-const SILENCE: Duration = Duration::from_secs(6);
+const SILENCE: Duration = Duration::from_secs(4);
 /// ...or for this long, if a flush is under way.
 const FLUSH_SILENCE: Duration = Duration::from_secs(15);
 /// Time for connecting that is left even after a silence.
-const AGAIN: Duration = Duration::from_secs(4);
+const AGAIN: Duration = Duration::from_secs(3);
 /// Requests sent with one call.
 const BATCH: usize = 16;
 /// Bytes sent with one call, unless a request has more.
@@ -89,7 +93,12 @@ struct Waiting {
 
 enum State {
     Up,
-    Down { since: Instant, why: Arc<NbdError>, has_given_up: bool },
+    Down {
+        since: Instant,
+        why: Arc<NbdError>,
+    },
+    /// No session for the whole deadline: for good.
+    GivenUp(NbdError),
 }
 
 struct Table {
@@ -129,7 +138,7 @@ impl Requests {
     pub(super) fn new(runtime: &Runtime, agreed: &Agreed) -> Requests {
         let why = Arc::new(NbdError::Lost(Arc::new(io::ErrorKind::NotConnected.into())));
         let table = Table {
-            state: State::Down { since: runtime.now(), why, has_given_up: false },
+            state: State::Down { since: runtime.now(), why },
             session: 0,
             waiting: BTreeMap::new(),
             cookie: 0,
@@ -151,31 +160,23 @@ impl Requests {
         let (tell, told) = oneshot::channel();
         let now = self.runtime.now();
         let mut table = self.table.lock();
-        if let State::Down { since, why, has_given_up: true } = &table.state {
-            let error = NbdError::GivenUp { since: now.since(*since), why: why.clone() };
-            drop(tell.send(Err(error.into())));
-        } else {
-            table.add(ask, Asker::Caller(tell), now);
+        match &table.state {
+            State::GivenUp(error) => drop(tell.send(Err(error.clone().into()))),
+            _ => table.add(ask, Asker::Caller(tell), now),
         }
         drop(table);
         self.wake.notify_one();
         Answer(told)
     }
 
-    /// Sends a flush.
-    ///
-    /// # Errors
-    /// Writes since the last flush may be lost.
-    pub(super) fn flush(&self) -> io::Result<Answer> {
-        if std::mem::take(&mut self.table.lock().is_lost) {
-            return Err(NbdError::UnflushedLost.into());
-        }
-        Ok(self.send(Ask { command: Command::Flush, flags: 0, offset: 0, len: 0, data: Vec::new() }))
+    /// Sends a flush. It fails if writes since the last one may be lost.
+    pub(super) fn flush(&self) -> Answer {
+        self.send(Ask { command: Command::Flush, flags: 0, offset: 0, len: 0, data: Vec::new() })
     }
 
-    /// Whether no server was there for the whole deadline, and none is now.
+    /// Whether there was no session for the whole deadline.
     pub(super) fn has_given_up(&self) -> bool {
-        matches!(self.table.lock().state, State::Down { has_given_up: true, .. })
+        matches!(self.table.lock().state, State::GivenUp(_))
     }
 
     /// Size at the last agreement.
@@ -206,7 +207,7 @@ impl Requests {
         table.size_bytes = agreed.size_bytes;
         if table.unflushed.has_let_go() {
             table.is_lost = true;
-            table.unflushed = Unflushed::default();
+            table.unflushed.forget();
         }
         for (offset, data) in table.unflushed.all() {
             let (len, data) = (data.len() as u32, vec![data]);
@@ -244,7 +245,7 @@ impl Requests {
         (table.again, table.again_left) = (VecDeque::new(), 0);
         table.waiting.values_mut().for_each(|waiting| waiting.sent = None);
         table.unsent = table.waiting.keys().copied().collect();
-        table.state = State::Down { since, why: Arc::new(why), has_given_up: false };
+        table.state = State::Down { since, why: Arc::new(why) };
         drop(table);
         late.into_iter().for_each(|waiting| waiting.tell(Err(NbdError::Silent { since: ANSWER }.into())));
         self.wake.notify_waiters();
@@ -258,25 +259,24 @@ impl Requests {
         }
     }
 
-    /// Gives up if there has been no session for the whole deadline: everything fails until there is one.
-    pub(super) fn expire(&self) {
+    /// Gives up if there has been no session for the whole deadline: everything fails from then on, and
+    /// nothing is written later, when the pool has gone on without the disk. Returns whether it has.
+    pub(super) fn expire(&self) -> bool {
         let now = self.runtime.now();
         let mut table = self.table.lock();
-        let State::Down { since, why, has_given_up } = &mut table.state else { return };
-        if now.since(*since) < DEADLINE || *has_given_up {
-            return;
+        let State::Down { since, why } = &table.state else { return false };
+        let since = now.since(*since);
+        if since < DEADLINE {
+            return false;
         }
-        *has_given_up = true;
-        let error = NbdError::GivenUp { since: now.since(*since), why: why.clone() };
+        let error = NbdError::GivenUp { since, why: why.clone() };
+        table.state = State::GivenUp(error.clone());
         let all = std::mem::take(&mut table.waiting);
         table.unsent.clear();
-        // The pool goes on without the disk, and perhaps another machine with it: nothing is written later.
-        let had = table.unflushed.clear() || table.unflushed.has_let_go();
-        table.unflushed = Unflushed::default();
-        table.is_lost |= had;
+        table.unflushed.forget();
         drop(table);
         all.into_values().for_each(|waiting| waiting.tell(Err(error.clone().into())));
-        self.closed.notify_one();
+        true
     }
 
     /// How long an answer has been due from a session without signs of life, if too long.
@@ -333,6 +333,9 @@ impl Requests {
         }
         let Some(waiting) = table.waiting.remove(&cookie) else { return };
         let may_go_on = table.note(&waiting, result.is_ok());
+        // Also a flush that was sent before the loss, and again after it.
+        let tells_loss = waiting.is_callers_flush() && std::mem::take(&mut table.is_lost);
+        let result = if tells_loss { Err(NbdError::UnflushedLost.into()) } else { result };
         if table.unflushed.is_much() && !table.has_own_flush {
             table.has_own_flush = true;
             let flush = Ask { command: Command::Flush, flags: 0, offset: 0, len: 0, data: Vec::new() };
@@ -418,6 +421,10 @@ impl Waiting {
     /// Writes of our own are found again among the unflushed ones, and flushes when they are due.
     fn is_repeatable(&self) -> bool {
         matches!(self.asker, Asker::Caller(_))
+    }
+
+    fn is_callers_flush(&self) -> bool {
+        self.ask.command == Command::Flush && matches!(self.asker, Asker::Caller(_))
     }
 
     fn tell(self, result: io::Result<Bytes>) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   drive:  connect --> up --> connections, until one ends --> down --> connect, at growing intervals
-//!             |                                                           '-- DEADLINE: requests fail
+//!             |                                                           '-- DEADLINE: the end
 //!             '-- until the device is closed and nothing waits
 //! ```
 //!
@@ -12,7 +12,6 @@
 //! Several connections are made if the server answers a flush for all of them (MULTI_CONN). Each has a task
 //! that sends and receives; free ones take the next requests.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,15 +23,15 @@ use cenote_runtime::{JoinHandle, Runtime};
 use futures::future::{join_all, select_all};
 use tokio::io::{AsyncWriteExt, WriteHalf};
 
-pub(super) use super::handshake::Agreed;
-use super::handshake::negotiate;
+use super::handshake::{Agreed, negotiate};
 use super::lively::Lively;
 use super::replies::Replies;
 use super::requests::{Lane, Requests};
-use super::{Dial, NbdError};
+use crate::dial::Dial;
+use crate::error::NbdError;
 
 /// Time for a connection and its negotiation.
-const CONNECT: Duration = Duration::from_secs(4);
+const CONNECT: Duration = Duration::from_secs(3);
 /// Connections of a session.
 const CONNECTIONS: usize = 4;
 /// Pauses between attempts grow from one to the other.
@@ -89,7 +88,7 @@ pub(super) async fn drive(
                     biased;
                     () = requests.closed() => return,
                     session = again => session,
-                    never = expire(&requests, &runtime) => match never {},
+                    () = expire(&requests, &runtime) => return,
                 }
             }
         };
@@ -122,9 +121,9 @@ async fn reconnect(
     }
 }
 
-async fn expire(requests: &Requests, runtime: &Runtime) -> Infallible {
-    loop {
-        requests.expire();
+/// Until the deadline has passed.
+async fn expire(requests: &Requests, runtime: &Runtime) {
+    while !requests.expire() {
         runtime.sleep(TICK).await;
     }
 }
@@ -155,7 +154,7 @@ async fn run(session: Session, requests: &Arc<Requests>, runtime: &Runtime) -> R
         }
         since = silence(requests, runtime) => (Err(NbdError::Silent { since }), None),
     };
-    // Whatever is left of them must neither send nor take anything more.
+    // The rest of them must neither send nor take anything more.
     for (_, mut lane) in lanes.into_iter().enumerate().filter(|(at, _)| Some(*at) != is_ended) {
         if ended.is_err() || runtime.timeout(GOODBYE, &mut lane).await.is_err() {
             lane.abort();

@@ -10,8 +10,8 @@
 //! before other requests. A write counts as newer once it is answered: until then the older one may be all
 //! that the disk has.
 //!
-//! Each kept write has a number. A flush covers the writes answered before it was made: those up to the number
-//! at that time.
+//! Each kept write has a number. A flush covers the writes answered before it was made: those up to the
+//! number at that time.
 
 use std::collections::BTreeMap;
 
@@ -50,8 +50,8 @@ impl Unflushed {
             at += data.len() as u64;
         }
         if self.bytes > MOST_BYTES {
+            self.forget();
             self.let_go = self.number;
-            self.clear();
         }
     }
 
@@ -108,12 +108,10 @@ impl Unflushed {
         self.kept.iter().map(|(at, write)| (*at, write.data.clone())).collect()
     }
 
-    /// Lets all writes go. Returns whether there were any.
-    pub(super) fn clear(&mut self) -> bool {
-        let had = !self.kept.is_empty();
+    /// Forgets all writes. Numbers go on, since flushes under way refer to them.
+    pub(super) fn forget(&mut self) {
         self.kept.clear();
-        self.bytes = 0;
-        had
+        (self.bytes, self.let_go) = (0, 0);
     }
 }
 
@@ -139,7 +137,8 @@ mod tests {
         assert_eq!(kept(&unflushed), [(12, b"cc".to_vec()), (15, b"d".to_vec())]);
         unflushed.cut(0, 13);
         assert_eq!(kept(&unflushed), [(13, b"c".to_vec()), (15, b"d".to_vec())]);
-        assert!(unflushed.clear() && unflushed.bytes == 0);
+        unflushed.forget();
+        assert!(unflushed.all().is_empty() && unflushed.bytes == 0 && unflushed.number() > first);
     }
 
     #[test]

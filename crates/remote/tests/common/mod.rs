@@ -26,6 +26,7 @@ struct Ram {
     bad: Mutex<Option<u64>>,
     zeroed: AtomicUsize,
     is_read_only: AtomicBool,
+    holds_flushes: AtomicBool,
 }
 
 /// The machine.
@@ -42,7 +43,11 @@ pub struct Machine {
 
 impl Machine {
     pub fn new(runtime: &Runtime) -> Arc<Machine> {
-        let image = || Mutex::new(vec![0; SIZE_BYTES]);
+        Machine::sized(runtime, SIZE_BYTES)
+    }
+
+    pub fn sized(runtime: &Runtime, bytes: usize) -> Arc<Machine> {
+        let image = || Mutex::new(vec![0; bytes]);
         let ram = Arc::new(Ram { live: image(), durable: image(), ..Ram::default() });
         let (tasks, made, open, goodbyes, is_silent) = Default::default();
         let is_up = AtomicBool::new(true);
@@ -72,7 +77,13 @@ impl Machine {
         }
     }
 
+    /// Flushes are not answered until the next stop.
+    pub fn hold_flushes(&self) {
+        self.ram.holds_flushes.store(true, Ordering::Relaxed);
+    }
+
     pub fn start(&self) {
+        self.ram.holds_flushes.store(false, Ordering::Relaxed);
         self.is_up.store(true, Ordering::Relaxed);
     }
 
@@ -220,7 +231,7 @@ fn span(range: &Range<u64>) -> Range<usize> {
 
 impl Disk for Ram {
     fn size_bytes(&self) -> u64 {
-        SIZE_BYTES as u64
+        self.live.lock().len() as u64
     }
 
     fn block_bytes(&self) -> u32 {
@@ -257,6 +268,9 @@ impl Disk for Ram {
     }
 
     fn flush(&self) -> BoxFuture<'_, Result<(), Failure>> {
+        if self.holds_flushes.load(Ordering::Relaxed) {
+            return futures::future::pending().boxed();
+        }
         self.durable.lock().copy_from_slice(&self.live.lock());
         futures::future::ready(Ok(())).boxed()
     }

@@ -1,6 +1,5 @@
 //! The daemon as it ships, without its doors: sessions come as values and streams.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use cenote_cache::CacheOptions;
@@ -18,6 +17,7 @@ use cenote_host::tuning::Tuning;
 use cenote_runtime::Runtime;
 use cenote_serve::listen::{Place, Visitor};
 use cenote_serve::nbd::NbdServer;
+use cenote_serve::raw::RawExports;
 use parking_lot::Mutex;
 use tokio::io::DuplexStream;
 
@@ -53,12 +53,12 @@ impl Daemon {
         runtime.equip(Arc::new(SimulatedKernel(kernel.clone())));
         let cache = CacheOptions { data: true, ..CacheOptions::metadata(CACHE_BYTES) };
         let tuning = Tuning::new(runtime, cache);
-        let search = vec![PathBuf::from(RACK)];
+        let search = vec![cenote_device::Place::Path(RACK.into())];
         let (options, say) = (SessionOptions::default(), |_: &str| {});
         let pools = Arc::new(Pools::new(runtime, search, options, tuning, machine.record(), say));
         runtime.spawn(pools.clone().keep_noting(runtime.clone())).detach();
         let limits = Limits::new(runtime, CLIENTS_BYTES, 16);
-        let nbd = Arc::new(NbdServer { pools: pools.clone(), limits, tls: None });
+        let nbd = Arc::new(NbdServer { pools: pools.clone(), raw: RawExports::default(), limits, tls: None });
         let mut daemon = Daemon { runtime: runtime.clone(), pools, kernel, nbd, said: Vec::new() };
         for noted in daemon.pools.noted().pools.clone() {
             let console = Arc::new(Said::default());

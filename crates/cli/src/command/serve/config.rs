@@ -52,6 +52,9 @@ pub fn complete(file: Config, serve: &mut Serve, common: &mut Common) {
     if serve.nbd.is_empty() {
         serve.nbd = file.nbd.unwrap_or_default();
     }
+    if serve.export.is_empty() {
+        serve.export = file.export.unwrap_or_default();
+    }
     serve.vhost_user = serve.vhost_user.take().or(file.vhost_user);
     serve.ublk = serve.ublk.take().or(file.ublk);
     if serve.http.is_empty() {
@@ -106,6 +109,7 @@ mod tests {
             writeback: Some(_),
             memory: Some(_),
             nbd: Some(_),
+            export: Some(_),
             vhost_user: Some(_),
             ublk: Some(_),
             http: Some(_),

@@ -155,7 +155,7 @@ impl<'a> Typed<'a> {
         let session = match self.disks.is_empty() {
             true => session,
             false => {
-                searching = session.searching(self.disks.clone());
+                searching = session.searching(self.disks.iter().map(Into::into).collect());
                 &searching
             }
         };

@@ -1,9 +1,9 @@
 //! Command lines of `zpool export`, `destroy`, `sync`, and `labelclear`, which is about devices.
 
 use cenote_control::zpool::whole;
-use cenote_device::{Device, FileDevice, OpenOptions};
+use cenote_device::OpenOptions;
+use cenote_pool::PoolState;
 use cenote_pool::label::{clear_labels, read_labels};
-use cenote_pool::{PoolError, PoolState};
 use clap::Args;
 use serde_json::json;
 
@@ -69,7 +69,7 @@ pub struct LabelClear {
     /// Accept a device whose pool is exported or seems to be in use
     #[arg(short = 'f')]
     pub force: bool,
-    /// The device or file
+    /// The device, file, or address of a remote disk (nbd://HOST/EXPORT)
     pub device: std::path::PathBuf,
 }
 
@@ -100,9 +100,9 @@ impl Sync {
 impl LabelClear {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        let device = FileDevice::open(&self.device, OpenOptions::EXCLUSIVE, session.runtime());
-        let device = device.await.map_err(PoolError::from)?;
-        let labels = read_labels(&device).await;
+        let place = session.caller().place(&self.device)?;
+        let device = session.open_device(&place, OpenOptions::EXCLUSIVE).await?;
+        let labels = read_labels(&*device).await;
         let config = labels.iter().find_map(|label| label.config.as_ref());
         if let (Some(config), false) = (config, self.force) {
             let state = PoolState::from(config.get_u64("state").unwrap_or(0));
@@ -114,7 +114,7 @@ impl LabelClear {
                 )));
             }
         }
-        match clear_labels(&device).await? {
+        match clear_labels(&*device).await? {
             0 => Err(CliError::NotFound(format!("{} has no pool label", device.describe()))),
             count => Ok(Outcome::Done.printed(match session.json() {
                 true => print_json(&json!({"device": device.describe(), "labels_cleared": count})),

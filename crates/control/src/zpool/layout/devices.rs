@@ -8,10 +8,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use cenote_device::OpenOptions;
+use cenote_device::{OpenOptions, Place};
 use cenote_pool::create::{NewDevice, NewVdev};
 use cenote_pool::discover::{Foreign, foreign};
-use cenote_pool::{FoundPool, PoolState, VdevClass, VdevKind, discover};
+use cenote_pool::{FoundPool, PoolState, VdevClass, VdevKind, discover, discover_devices, discover_places};
 use cenote_runtime::Runtime;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,7 @@ pub struct LaidVdev {
 /// A device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LaidDevice {
-    /// Path.
+    /// Path, or address.
     pub path: String,
     /// Size.
     pub size_bytes: u64,
@@ -90,8 +90,10 @@ impl Opened {
 
     /// The answer that describes them.
     pub fn laid(&self, layout: &Layout) -> Laid {
-        let device =
-            |new: &NewDevice| LaidDevice { path: new.path.clone(), size_bytes: new.device.size_bytes() };
+        let device = |new: &NewDevice| LaidDevice {
+            path: new.device.describe().to_owned(),
+            size_bytes: new.device.size_bytes(),
+        };
         let devices = |all: &[NewDevice]| all.iter().map(device).collect();
         let vdev = |(group, new): (&Group, &NewVdev)| LaidVdev {
             name: group.name(),
@@ -119,9 +121,15 @@ async fn open_all(session: &Session, typed: &[String]) -> Result<Vec<NewDevice>,
 /// Opens one device. `sda` means `/dev/sda`, unless the caller's directory has a file of that name.
 ///
 /// # Errors
-/// It can't be opened, or is in use.
+/// It can't be opened, or is in use; a malformed address.
 pub async fn open_one(session: &Session, typed: &str) -> Result<NewDevice, ControlError> {
     let rt = session.runtime();
+    let place = session.caller().place(Path::new(typed))?;
+    if place.is_remote() {
+        let device = session.open_device(&place, OpenOptions::EXCLUSIVE).await?;
+        let path = place.in_labels().to_string_lossy().into_owned();
+        return Ok(NewDevice { path, device, is_file: false });
+    }
     let (in_dev, here) = (Path::new("/dev").join(typed), session.caller().local(Path::new(typed)));
     let is_name = !typed.contains('/');
     // A file system or a disk may hang.
@@ -152,8 +160,10 @@ pub async fn in_the_way(rt: &Runtime, name: &str, devices: &[&NewDevice]) -> Vec
     folders.sort();
     folders.dedup();
     for pool in discover(rt, &folders).await.pools {
-        let is_replaced =
-            pool.devices.values().all(|device| devices.iter().any(|new| new.path == device.path));
+        let is_replaced = pool
+            .devices
+            .values()
+            .all(|device| devices.iter().any(|new| new.device.describe() == device.path));
         if pool.name() == name && pool.state() != PoolState::Destroyed && !is_replaced {
             problems.push(format!("there is {} pool '{name}' beside these files", state(&pool)));
         }
@@ -163,9 +173,13 @@ pub async fn in_the_way(rt: &Runtime, name: &str, devices: &[&NewDevice]) -> Vec
 
 /// Contents that would be lost: active pool members and other known data. Destroyed pools do not count.
 pub async fn contents(rt: &Runtime, devices: &[&NewDevice]) -> Vec<String> {
-    let paths: Vec<PathBuf> = devices.iter().map(|new| PathBuf::from(&new.path)).collect();
+    let (remote, local): (Vec<&NewDevice>, Vec<&NewDevice>) =
+        devices.iter().partition(|new| new.place().is_remote());
+    let places: Vec<Place> = local.iter().map(|new| new.place()).collect();
     let mut problems = Vec::new();
-    let pools = discover(rt, &paths).await.pools;
+    let mut pools = discover_places(rt, &places).await.pools;
+    // A server may accept a single client.
+    pools.extend(discover_devices(remote.iter().map(|new| new.device.clone()).collect()).await.pools);
     let mut members = BTreeSet::new();
     for pool in &pools {
         members.extend(pool.devices.values().map(|device| device.path.clone()));
@@ -174,7 +188,7 @@ pub async fn contents(rt: &Runtime, devices: &[&NewDevice]) -> Vec<String> {
             problems.extend(pool.devices.values().map(|device| part(&device.path)));
         }
     }
-    for new in devices.iter().filter(|new| !members.contains(&new.path)) {
+    for new in devices.iter().filter(|new| !members.contains(new.device.describe())) {
         if let Some(Foreign { kind, path }) = foreign(&new.device).await {
             problems.push(format!("{path} contains a filesystem of type '{kind}'"));
         }

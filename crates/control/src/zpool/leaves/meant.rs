@@ -1,4 +1,4 @@
-//! Resolves a device named by a user: guid, path, or last path component.
+//! Resolves a device named by a user: guid, path or address, or last path component.
 //!
 //! Idea: every verb that names a device uses this. Paths are as the caller sees them. Guids and paths take
 //! precedence; an ambiguous short name (`disk` of `/p/disk` and `/q/disk`) is refused with all its paths,
@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use cenote_device::Place;
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
 use cenote_pool::{FoundPool, Pool, VdevConfig};
@@ -43,10 +44,10 @@ pub fn meant<'v>(
     typed: &str,
 ) -> Result<Option<Guid>, ControlError> {
     let vdevs: Vec<&VdevConfig> = vdevs.collect();
-    let absolute = std::path::absolute(caller.local(Path::new(typed))).ok();
+    let name = caller.place(Path::new(typed)).ok().map(|place| place.absolute().in_labels());
     let is_exact = |vdev: &&VdevConfig| {
         vdev.guid.to_string() == typed
-            || paths(found, vdev).any(|path| absolute.as_deref() == Some(Path::new(path)))
+            || paths(found, vdev).any(|path| name == Some(Place::from(Path::new(path)).in_labels()))
     };
     if let Some(vdev) = vdevs.iter().copied().find(is_exact) {
         return Ok(Some(vdev.guid));

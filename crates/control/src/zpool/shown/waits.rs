@@ -37,7 +37,7 @@ pub fn waits(session: &Session, names: &[String]) -> Vec<Waits> {
         why: waiting.why,
         seconds: now.since(waiting.since).as_secs(),
         tries: waiting.tries,
-        devices: waiting.pool.devices.into_iter().map(|device| device.path).collect(),
+        devices: waiting.pool.devices.into_iter().map(|device| device.path.shown()).collect(),
     });
     waits.collect()
 }

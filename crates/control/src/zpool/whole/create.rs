@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use cenote_device::Place;
 use cenote_format::units::Txg;
 use cenote_fs::write::NewFilesystem;
 use cenote_pool::PoolState;
@@ -112,7 +113,7 @@ impl Create {
         mut root: Settings,
         filesystem: NewFilesystem,
     ) -> Result<Outcome, ControlError> {
-        let paths: Vec<PathBuf> = new.all().iter().map(|new| PathBuf::from(&new.path)).collect();
+        let places: Vec<Place> = new.all().iter().map(|new| new.place()).collect();
         let mut plan = self.planned(session, &new, &properties)?;
         let projects = properties.features.iter().any(|feature| feature.name == "project_quota");
         plan.config.comment = properties.comment;
@@ -142,7 +143,7 @@ impl Create {
         // Closing the devices releases their locks.
         let keys = engine.keys().known().await;
         drop((engine, vdevs));
-        let found = session.searching(paths).find_on_disks(&self.pool).await?;
+        let found = session.searching(places).find_on_disks(&self.pool).await?;
         let pool = session.hold(&found, self.altroot.clone()).await?;
         pool.post(&pools.events, "sysevent.fs.zfs.pool_create");
         for (root, key) in keys {

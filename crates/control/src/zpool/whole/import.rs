@@ -9,6 +9,7 @@ pub mod found;
 
 use std::path::PathBuf;
 
+use cenote_device::Place;
 use cenote_inspect::rewind::Reach;
 use cenote_pool::{FoundPool, PoolState, Problem, VdevClass, VdevConfig, VdevKind, VdevState, VdevStatus};
 use cenote_tasks::PoolSetting;
@@ -29,7 +30,7 @@ pub struct Import {
     pub pool: Option<String>,
     /// Describe or open.
     pub purpose: Purpose,
-    /// Places to search; empty: everywhere.
+    /// Places to search: paths, or addresses of remote disks; empty: everywhere.
     pub disks: Vec<PathBuf>,
     /// Destroyed pools.
     pub destroyed: bool,
@@ -102,7 +103,8 @@ impl Verb for Import {
     /// # Errors
     /// The pool is missing, does not open, or is in use elsewhere. Of several pools, failures are reported.
     async fn carry_out(self, session: &Session) -> Result<Answered<Imported>, ControlError> {
-        let disks: Vec<PathBuf> = self.disks.iter().map(|disk| session.caller().local(disk)).collect();
+        let disks = self.disks.iter().map(|disk| session.caller().place(disk));
+        let disks = disks.collect::<Result<Vec<Place>, ControlError>>()?;
         let elsewhere = (!disks.is_empty()).then(|| session.searching(disks));
         let session = elsewhere.as_ref().unwrap_or(session);
         let mut done = Imported::default();

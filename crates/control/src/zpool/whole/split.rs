@@ -6,9 +6,10 @@
 use std::path::PathBuf;
 
 use cenote_dataset::Mos;
+use cenote_device::Place;
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
-use cenote_pool::{VdevClass, VdevKind, VdevStatus};
+use cenote_pool::{FoundDevice, VdevClass, VdevKind, VdevStatus};
 use cenote_tasks::{PoolSetting, SplitOff};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,7 +74,7 @@ impl Verb for Split {
             let leaves = self.leaves(session, &mos)?;
             let found = engine.pool().tree().found();
             let places = leaves.iter().filter_map(|leaf| found.device(*leaf));
-            let places: Vec<PathBuf> = places.map(|device| PathBuf::from(&device.path)).collect();
+            let places: Vec<Place> = places.map(FoundDevice::place).collect();
             let answer = status_of(&mos, &leaves);
             let new = SplitOff {
                 name: self.new_pool.clone(),
@@ -142,7 +143,7 @@ impl Split {
     async fn import(
         &self,
         session: &Session,
-        places: Vec<PathBuf>,
+        places: Vec<Place>,
         root: PathBuf,
     ) -> Result<Outcome, ControlError> {
         let found = session.searching(places).find_on_disks(&self.new_pool).await?;

@@ -148,9 +148,11 @@ impl QueueSettings {
         }
     }
 
-    pub(super) fn limits(&self, rotates: bool) -> Limits {
+    /// `best_io_bytes`: raises the size limit, unless joining is disabled.
+    pub(super) fn limits(&self, rotates: bool, best_io_bytes: u64) -> Limits {
         let whole = if rotates { JOINED_ROTATING } else { JOINED };
         let [whole, read_gap, write_gap] = [whole, READ_GAP, WRITE_GAP].map(|at| self.tunables.get(at));
+        let whole = if whole == 0 { 0 } else { whole.max(best_io_bytes) };
         Limits { whole, read_gap, write_gap }
     }
 

@@ -46,10 +46,7 @@ pub enum NbdError {
     Ending,
     #[error("no connection for {} s, the last time because: {why}", since.as_secs())]
     GivenUp { since: Duration, why: Arc<NbdError> },
-    #[error(
-        "writes that the server had answered, but not flushed, may be lost: it was away for too long, or too \
-         many of them were waiting"
-    )]
+    #[error("the server was away, and may have lost answered writes: more than are kept for repetition")]
     UnflushedLost,
 }
 
@@ -80,7 +77,7 @@ impl From<cenote_disk::Ended> for NbdError {
 }
 
 /// A server's message, for messages of this program.
-pub(super) fn cleaned(message: &[u8]) -> String {
+pub(crate) fn cleaned(message: &[u8]) -> String {
     let text = String::from_utf8_lossy(message);
     let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     let clean: String = clean.take(MESSAGE_CHARS_MAX).collect();
