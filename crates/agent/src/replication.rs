@@ -1,8 +1,8 @@
 //! Keeps copies of datasets up to date: `[[replicate]]`.
 //!
-//! Idea: the agent runs `cenote replicate`, as an administrator does from a timer, and reads its JSON. So a run
-//! can be repeated by hand, a stream takes nothing from the daemon but what its clients take, and a run that
-//! the daemon's end interrupts goes on after the next start. Each rule has a task of its own: one that waits
+//! Idea: the agent runs `cenote replicate`, as an administrator does from a timer, and reads its JSON. So a
+//! run can be repeated by hand, a stream takes no more from the daemon than any client's, and a run that the
+//! daemon's end interrupts goes on after the next start. Each rule has a task of its own: one that waits
 //! for a slow network delays no other.
 //!
 //! The lag of a copy is the age of its state: the time since the snapshot was taken that both sides have.

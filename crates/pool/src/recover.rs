@@ -494,8 +494,8 @@ impl Gathered<'_> {
     }
 
     /// What differs from a block. Its checksum does not cover the filler behind its data, which may be wrong
-    /// like any other byte: zeros are right, unless what was read explains what the leaves hold with fewer
-    /// faults. Otherwise the parity on honest leaves would be accused, and replaced by that of a wrong filler.
+    /// like any other byte: zeros are right, unless other bytes explain the leaves' content with fewer faults.
+    /// Otherwise honest leaves' parity would be accused, and replaced by that of a wrong filler.
     fn faults_of_filled(&self, vdevs: &VdevTree, block: &[u8], psize: usize) -> Vec<ColumnFault> {
         let as_read = self.faults(vdevs, block);
         let is_zero = block.get(psize..).is_none_or(|filler| filler.iter().all(|byte| *byte == 0));

@@ -4,8 +4,8 @@
 //! random numbers of its own, so two runs of one seed would differ. Here they wake in the order in which they
 //! began to wait.
 //!
-//! Locking: the lock of the value is held while it is changed or borrowed, never across an await, and no other
-//! lock is taken under it. Between calls, the version has increased with every change that was announced.
+//! Locking: the lock of the value is held while it is changed or borrowed, never across an await, and no
+//! other lock is taken under it. Between calls, the version has increased with every announced change.
 
 use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
 use std::sync::Arc;
