@@ -494,7 +494,7 @@ impl Gathered<'_> {
     }
 
     /// What differs from a block. Its checksum does not cover the filler behind its data, which may be wrong
-    /// like any other byte: zeros are right, unless other bytes explain the leaves' content with fewer faults.
+    /// like any other byte: zeros are right, unless other bytes leave fewer faults to explain.
     /// Otherwise honest leaves' parity would be accused, and replaced by that of a wrong filler.
     fn faults_of_filled(&self, vdevs: &VdevTree, block: &[u8], psize: usize) -> Vec<ColumnFault> {
         let as_read = self.faults(vdevs, block);
