@@ -76,6 +76,7 @@ pub fn files_of(data: &[u8]) -> usize {
         lost: None,
         duplicates: Vec::new(),
         taps: None,
+        fence: None,
     };
     consume(found.status());
     let config = SimConfig { step_limit: STEP_LIMIT, ..SimConfig::seed(1) };
