@@ -194,6 +194,8 @@ class Walk:
             self.make_keyed()
         for prop in ("mountpoint", "canmount", "readonly", "quota", "refquota", "reservation", "sync", "exec"):
             self.one.try_root("zfs", "inherit", prop, "tank/home")
+        # A file system that could not be destroyed may have it from somebody who was allowed to set it.
+        self.one.try_root("zfs", "inherit", "-r", "setuid", "tank/home")
         self.one.root("zfs set setuid=off tank/home")
         for uid in UIDS:
             if f"tank/home/u{uid}" not in self.heads:
