@@ -23,7 +23,7 @@ use crate::rules::Replicated;
 /// Between two looks whether a run is due.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Most of a run's messages that an alert has.
-const MESSAGES_BYTES: usize = 4000;
+const MESSAGES_CHARS: usize = 4000;
 
 /// How a run is started.
 #[derive(Debug)]
@@ -119,12 +119,12 @@ fn messages(stderr: &[u8], status: &str) -> String {
         _ => Some(line.to_owned()),
     };
     let lines: Vec<String> = text.lines().filter_map(message).collect();
-    let mut all = lines.join("\n");
-    if all.len() > MESSAGES_BYTES {
-        all.truncate(all.floor_char_boundary(MESSAGES_BYTES));
-        all += " ...";
+    let all = lines.join("\n");
+    match all.char_indices().nth(MESSAGES_CHARS) {
+        _ if all.is_empty() => status.to_owned(),
+        Some((end, _)) => format!("{} ...", &all[..end]),
+        None => all,
     }
-    if all.is_empty() { status.to_owned() } else { all }
 }
 
 /// Copies whose last run failed, or that are too old.
@@ -174,7 +174,7 @@ mod tests {
         let lines = b"{\"error\":\"vault: no route\",\"status\":1}\nplain\n";
         assert_eq!(messages(lines, "exit status: 1"), "vault: no route\nplain");
         assert_eq!(messages(b"", "exit status: 1"), "exit status: 1");
-        let long = "\u{e9}".repeat(MESSAGES_BYTES);
-        assert!(messages(long.as_bytes(), "").len() <= MESSAGES_BYTES + 4);
+        let long = "\u{e9}".repeat(2 * MESSAGES_CHARS);
+        assert_eq!(messages(long.as_bytes(), "").chars().count(), MESSAGES_CHARS + 4);
     }
 }

@@ -77,7 +77,7 @@ pub enum Command {
     /// Mount a dataset or snapshot on a local directory until it is unmounted
     Mount(Deferred<command::mount::MountCommand>),
     /// Run the daemon: keep pools imported, mount their file systems, serve other commands
-    Serve(Deferred<command::serve::Serve>),
+    Serve(Deferred<Box<command::serve::Serve>>),
     /// Copy volumes out or in; list clients of served volumes
     #[command(subcommand)]
     Volume(Deferred<command::volume::VolumeCommand>),

@@ -199,8 +199,7 @@ mod tests {
             for waiter in waiters {
                 waiter.await.expect("no panic");
             }
-            let order = order.lock().clone();
-            order
+            order.lock().clone()
         })
     }
 
