@@ -29,6 +29,8 @@ const LOCK: &str = "daemon.lock";
 const CONNECTIONS: &str = "connections";
 /// How long to wait for an ending predecessor.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// How long the lock of a process that cannot be seen may last.
+const UNSEEN_PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Why the folder is unavailable.
@@ -71,10 +73,14 @@ impl StateLock {
                 return Err(io(errno.into()));
             }
             let (pid, is_ending) = read_holder(&text_of(&path).map_err(io)?);
-            if is_killed(pid) {
-                guard::abort_left(&text_of(&folder.join(CONNECTIONS)).map_err(io)?);
-            } else if !is_ending && pid != 0 {
-                return Err(LockError::Taken { folder: folder.to_owned(), pid });
+            let refused = || Err(LockError::Taken { folder: folder.to_owned(), pid });
+            match holder(pid) {
+                Holder::Killed => guard::abort_left(&text_of(&folder.join(CONNECTIONS)).map_err(io)?),
+                Holder::Runs if !is_ending && pid != 0 => return refused(),
+                Holder::Unseen if !is_ending && pid != 0 && begun.elapsed() > UNSEEN_PATIENCE => {
+                    return refused();
+                }
+                Holder::Runs | Holder::Unseen => {}
             }
             if begun.elapsed() > PATIENCE {
                 return Err(LockError::Undead { folder: folder.to_owned(), pid });
@@ -136,9 +142,19 @@ fn read_holder(text: &str) -> (i32, bool) {
     (pid, words.next() == Some("ending"))
 }
 
-/// Whether a process is dead except for stuck threads. An invisible one may be alive in another container.
-fn is_killed(pid: i32) -> bool {
-    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return false };
+/// The process that has the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    Runs,
+    /// It is dead except for stuck threads.
+    Killed,
+    /// It may be alive in another container. Or it has ended since the lock was tried, or a child that it had
+    /// just forked has the lock still: then the lock is free in a moment.
+    Unseen,
+}
+
+fn holder(pid: i32) -> Holder {
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return Holder::Unseen };
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         line.map(|value| value.trim_start_matches(':').trim()).unwrap_or_default()
@@ -146,15 +162,24 @@ fn is_killed(pid: i32) -> bool {
     let is_dead = field("State").starts_with(['Z', 'X']);
     const KILL_BIT: u64 = 1 << 8;
     let pending = |name| u64::from_str_radix(field(name), 16).unwrap_or(0) & KILL_BIT != 0;
-    is_dead || pending("SigPnd") || pending("ShdPnd")
+    match is_dead || pending("SigPnd") || pending("ShdPnd") {
+        true => Holder::Killed,
+        false => Holder::Runs,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
+
     use super::*;
+
+    /// One test at a time: a child that one forks has the locks of the others until it runs its program.
+    static TURN: Mutex<()> = Mutex::new(());
 
     #[test]
     fn a_folder_has_one_daemon() {
+        let _turn = TURN.lock();
         let folder = tempfile::tempdir().unwrap();
         let lock = StateLock::take(folder.path()).unwrap();
         let refused = StateLock::take(folder.path()).unwrap_err().to_string();
@@ -166,6 +191,7 @@ mod tests {
 
     #[test]
     fn files_of_one_folder_take_it_once() {
+        let _turn = TURN.lock();
         let folder = tempfile::tempdir().unwrap();
         let (one, other) = (folder.path().join("sock"), folder.path().join("pools.json"));
         assert_eq!(StateLock::take_all(&[&one, &other]).unwrap().len(), 1);
@@ -173,6 +199,7 @@ mod tests {
 
     #[test]
     fn one_that_is_ending_is_waited_for() {
+        let _turn = TURN.lock();
         let folder = tempfile::tempdir().unwrap();
         let lock = StateLock::take(folder.path()).unwrap();
         lock.is_ending();
@@ -186,15 +213,36 @@ mod tests {
     }
 
     #[test]
+    fn the_lock_of_a_process_that_has_just_ended_is_waited_for() {
+        let _turn = TURN.lock();
+        let folder = tempfile::tempdir().unwrap();
+        let lock = StateLock::take(folder.path()).unwrap();
+        std::fs::write(folder.path().join(LOCK), format!("{:<20}\n", i32::MAX)).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                sleep(Duration::from_millis(300));
+                drop(lock);
+            });
+            let taken = StateLock::take(folder.path()).unwrap();
+            // One that stays is another container's.
+            taken.file.write_all_at(format!("{:<20}\n", i32::MAX).as_bytes(), 0).unwrap();
+            let refused = StateLock::take(folder.path()).unwrap_err();
+            assert!(matches!(refused, LockError::Taken { pid: i32::MAX, .. }), "{refused}");
+        });
+    }
+
+    #[test]
     fn who_has_it_is_read() {
+        let _turn = TURN.lock();
         assert_eq!(read_holder("123\n"), (123, false));
         assert_eq!(read_holder("123 ending\n"), (123, true));
         assert_eq!(read_holder(""), (0, false));
-        assert!(!is_killed(std::process::id() as i32) && !is_killed(i32::MAX));
+        assert_eq!(holder(std::process::id() as i32), Holder::Runs);
+        assert_eq!(holder(i32::MAX), Holder::Unseen);
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id() as i32;
         let begun = Instant::now();
-        while !is_killed(pid) {
+        while holder(pid) != Holder::Killed {
             assert!(begun.elapsed() < PATIENCE);
             sleep(LOOK);
         }
