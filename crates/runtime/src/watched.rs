@@ -47,7 +47,7 @@ impl<T> Watched<T> {
 
     /// The value now. Changes wait while it is borrowed.
     pub fn borrow(&self) -> MappedRwLockReadGuard<'_, T> {
-        self.0.borrow()
+        RwLockReadGuard::map(self.0.state.read(), |state| &state.value)
     }
 
     /// Changes the value, and wakes those that wait.
@@ -92,10 +92,6 @@ impl<T> Shared<T> {
             }
             change.await;
         }
-    }
-
-    fn borrow(&self) -> MappedRwLockReadGuard<'_, T> {
-        RwLockReadGuard::map(self.state.read(), |state| &state.value)
     }
 
     fn is_closed(&self) -> bool {
