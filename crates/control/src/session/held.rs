@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cenote_dataset::name::is_at_or_below;
 use cenote_dataset::{Dataset, KeySource, Mos};
-use cenote_device::{Fence, Gate, Place};
+use cenote_device::Place;
 use cenote_engine::{Engine, Names};
 use cenote_format::units::{DatasetId, Guid};
 use cenote_host::devices::returning;
@@ -23,7 +23,6 @@ use cenote_tasks::{obey_failmode, resume_with};
 
 use super::Session;
 use super::domains::key_domains;
-use super::multihost::Taking;
 use super::writing::{check_kernel, this_host};
 use crate::error::{ControlError, Outcome};
 
@@ -468,14 +467,11 @@ impl Session {
         watched: Option<Watched>,
     ) -> Result<Engine, ControlError> {
         check_kernel(found.name())?;
-        let gate = Gate::default();
         let taps = Arc::new(LeafIoTable::new(self.runtime()));
-        let opened = found.open_for_writing(self.runtime()).await?;
-        let fence = Fence::new(self.runtime());
-        let found = opened.clone().fenced(&fence).tapped(taps).behind(&gate);
+        let (found, taking) = self.open_watched(found, watched, Some(taps)).await?;
         let mos = self.import(&found, &self.newest(&found)).await?;
         let engine = Engine::start(&mos).await?;
-        self.begin(&engine, &Taking { opened, gate, watched }).await?;
+        self.begin(&engine, &taking).await?;
         if let Some(pools) = &self.pools {
             pools.tuning.apply_multihost(&engine);
         }

@@ -6,13 +6,15 @@
 //! refused command leaves the pool byte for byte unchanged ([`Engine::take`]).
 
 use std::fmt::Display;
+use std::sync::Arc;
 
 use cenote_cache::CacheOptions;
 use cenote_dataset::KeySource;
 use cenote_device::{Fence, Gate};
 use cenote_engine::{Engine, Host, LostLog};
 use cenote_fs::replay_logs;
-use cenote_pool::{FoundPool, PoolState};
+use cenote_pool::multihost::Watched;
+use cenote_pool::{FoundPool, LeafIoTable, PoolState};
 
 use super::held::NewDatasets;
 use super::multihost::Taking;
@@ -171,10 +173,25 @@ impl Session {
     ) -> Result<(FoundPool, Taking), ControlError> {
         check_kernel(found.name())?;
         let watched = self.watch(found).await?;
+        self.open_watched(found, watched, None).await
+    }
+
+    /// Opens a pool that was watched, if that was necessary, for writing, with counters of its devices if
+    /// wanted. No write passes before the gate opens, nor after heartbeats have failed.
+    pub(super) async fn open_watched(
+        &self,
+        found: &FoundPool,
+        watched: Option<Watched>,
+        taps: Option<Arc<LeafIoTable>>,
+    ) -> Result<(FoundPool, Taking), ControlError> {
         let gate = Gate::default();
         let opened = found.open_for_writing(self.runtime()).await?;
-        let found = opened.clone().fenced(&Fence::new(self.runtime())).behind(&gate);
-        Ok((found, Taking { opened, gate, watched }))
+        let fenced = opened.clone().fenced(&Fence::new(self.runtime()));
+        let counted = match taps {
+            Some(taps) => fenced.tapped(taps),
+            None => fenced,
+        };
+        Ok((counted.behind(&gate), Taking { opened, gate, watched }))
     }
 
     /// Takes a pool and replays its logs.
