@@ -14,10 +14,10 @@ use cenote_format::stream::{DRR_CHECKSUM_AT, Record};
 use cenote_runtime::{Rng, Runtime};
 use cenote_stream::receive::{Alone, Order, receive};
 use cenote_stream::{Item, StreamReader, StreamWriter};
-use cenote_testkit::{decompress, needs, shared_path};
+use cenote_testkit::{decompress, needs, shared_path, zdb_finds_nothing};
 use tokio::io::AsyncWrite;
 
-use pool::{POOL, Scratch, assert_zdb_is_content};
+use pool::{POOL, Scratch};
 
 /// Streams to change, each with its required predecessor.
 const STREAMS: [(&str, &str); 6] =
@@ -144,5 +144,5 @@ fn whatever_is_sent_is_received_or_refused() {
         assert!(taken > 0 && refused > 0, "{taken} taken, {refused} refused");
         scratch.close(engine).await;
     });
-    assert_zdb_is_content(scratch.path());
+    zdb_finds_nothing(scratch.path(), POOL);
 }

@@ -13,10 +13,10 @@ use cenote_fs::{Filesystem, Volume};
 use cenote_runtime::Runtime;
 use cenote_stream::StreamReader;
 use cenote_stream::receive::{Alone, Order, ReceiveError, Received, receive};
-use cenote_testkit::{decompress, needs, shared_path};
+use cenote_testkit::{decompress, needs, shared_path, zdb_finds_nothing};
 use serde_json::Value;
 
-use pool::{POOL, Scratch, assert_zdb_is_content};
+use pool::{POOL, Scratch};
 
 fn facts() -> Value {
     serde_json::from_slice(&std::fs::read(shared_path("streams/streams.json")).unwrap()).unwrap()
@@ -160,7 +160,7 @@ fn streams_of_the_module_give_what_they_gave_there() {
         }
         assert!(found.is_empty(), "{}", found.join("\n"));
     });
-    assert_zdb_is_content(scratch.path());
+    zdb_finds_nothing(scratch.path(), POOL);
 }
 
 /// Names below the pool's root, as by `zfs list -t all`.
@@ -225,7 +225,7 @@ fn what_is_wrong_is_refused_and_leaves_what_was_there() {
         );
         scratch.close(engine).await;
     });
-    assert_zdb_is_content(scratch.path());
+    zdb_finds_nothing(scratch.path(), POOL);
 }
 
 #[needs("streams/streams.json")]
@@ -254,7 +254,7 @@ fn packages_bring_properties_holds_and_clones() {
         assert_eq!(volume.setting("refreservation").await.unwrap(), 4 << 20);
         scratch.close(engine).await;
     });
-    assert_zdb_is_content(scratch.path());
+    zdb_finds_nothing(scratch.path(), POOL);
 }
 
 #[needs("streams/streams.json")]
@@ -280,5 +280,5 @@ fn a_receive_goes_on_from_wherever_it_broke_off() {
         }
         scratch.close(engine).await;
     });
-    assert_zdb_is_content(scratch.path());
+    zdb_finds_nothing(scratch.path(), POOL);
 }

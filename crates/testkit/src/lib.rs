@@ -25,10 +25,12 @@
 mod facts;
 pub mod image;
 mod unpack;
+mod zdb;
 
 pub use cenote_testkit_macros::needs;
 pub use facts::{DatasetFacts, DiskFacts, KeyFacts, PoolFacts, PropertyRow};
 pub use unpack::{copy_image, decompress, unpack_bzip2, unpack_image};
+pub use zdb::{all_said, zdb, zdb_finds_nothing, zdb_verdict};
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,5 @@
 //! `zfs allow`, `unallow`: the entries they write, show and leave. The daemon's tests cover their effect.
 
-use std::process::Command;
-
 use crate::common::disks::Disks;
 
 const SHOWN: &str = "\
@@ -76,8 +74,7 @@ fn what_is_delegated_is_kept_as_openzfs_keeps_it() {
 /// Some keys of tank/home's table, as `zdb` sees it.
 fn zdb_tables(disks: &Disks) -> Vec<String> {
     let zdb = |arguments: &[&str]| {
-        let mut zdb = Command::new("zdb");
-        let output = zdb.args(["-e", "-p"]).arg(disks.path()).args(arguments).output();
+        let output = cenote_testkit::zdb(disks.path(), arguments);
         output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
     };
     let all = zdb(&["-dddd", "tank"]);

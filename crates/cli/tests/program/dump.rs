@@ -20,15 +20,8 @@ fn json(images: &Path, words: &[&str]) -> Value {
 }
 
 fn zdb(images: &Path, words: &[&str]) -> Option<String> {
-    let output = Command::new("zdb").args(["-e", "-p"]).arg(images).args(words).output();
-    match output {
-        Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
-        Err(_) if std::env::var_os("CENOTE_REQUIRE_ZDB").is_some() => panic!("zdb is not installed"),
-        Err(_) => {
-            eprintln!("skipped: zdb is not installed");
-            None
-        }
-    }
+    let output = cenote_testkit::zdb(images, words)?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[test]

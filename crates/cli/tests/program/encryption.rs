@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use crate::common::disks::{Disks, MIB, noise};
 
@@ -127,9 +126,8 @@ fn a_key_is_what_openzfs_takes_wherever_it_comes_from() {
     assert!(!refused.status.success() && said.contains("8 to 512 bytes"), "{said}");
     // An existing dataset opens with the key it was created with; minimum lengths do not apply.
     disks.fails("zfs load-key -n --key tank/pass=pass:short tank/pass", "not the one");
-    let mut zdb = Command::new("zdb");
-    zdb.args(["-e", "-p"]).arg(disks.path()).args(["-K", "longpassword", "-dd", "tank/pass"]);
-    if let Ok(output) = zdb.output() {
+    let words = ["-K", "longpassword", "-dd", "tank/pass"];
+    if let Some(output) = cenote_testkit::zdb(disks.path(), &words) {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use crate::common::disks::{Disks, noise, zdb_finds_nothing};
+use cenote_testkit::zdb_finds_nothing;
+
+use crate::common::disks::{Disks, noise};
 
 const FILE_BYTES: usize = 3_000_000;
 

@@ -13,8 +13,7 @@ use serde_json::Value;
 /// The txgs that each device misses according to `zdb -ddd`: lines `missing [first,end) length n` below its
 /// name.
 fn missing_by_zdb(images: &std::path::Path, pool: &str) -> Option<BTreeMap<String, Vec<(u64, u64)>>> {
-    let zdb = std::process::Command::new("zdb").args(["-e", "-p"]).arg(images).args(["-ddd", pool]).output();
-    let text = String::from_utf8_lossy(&zdb.ok()?.stdout).into_owned();
+    let text = cenote_testkit::all_said(&cenote_testkit::zdb(images, &["-ddd", pool])?);
     let (mut device, mut missing) = (String::new(), BTreeMap::<String, Vec<(u64, u64)>>::new());
     for line in text.lines().map(str::trim) {
         if let Some((path, _)) = line.split_once(" [DTL-") {

@@ -5,7 +5,6 @@
 //! keeps writing txgs.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -23,6 +22,7 @@ use cenote_fs::{Change, FsError, FsOptions, FsWriter};
 use cenote_object::DatasetError;
 use cenote_pool::{Zbookmark, discover_devices};
 use cenote_runtime::{Runtime, SimConfig};
+use cenote_testkit::{all_said, zdb};
 
 use crate::intent_log::{DISK, create_on, empty_filesystem};
 use crate::on_disk::POOL;
@@ -322,12 +322,8 @@ async fn leaked_bytes(mos: &Mos) -> u64 {
 fn zdb_finds_leaked(memory: &MemoryDevice, bytes: u64) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("disk"), memory.durable_image()).unwrap();
-    let zdb = Command::new("zdb").args(["-bcc", "-e", "-p"]).arg(folder.path()).arg(POOL).output();
-    let Ok(zdb) = zdb else {
-        assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
-        return;
-    };
-    let said = String::from_utf8_lossy(&zdb.stdout).into_owned() + &String::from_utf8_lossy(&zdb.stderr);
+    let Some(zdb) = zdb(folder.path(), &["-bcc", POOL]) else { return };
+    let said = all_said(&zdb);
     if bytes == 0 {
         assert!(said.contains("No leaks (block sum matches space maps exactly)"), "{said}");
         return;

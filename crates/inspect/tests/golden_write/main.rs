@@ -13,7 +13,6 @@ mod destroy;
 mod work;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cenote_dataset::{FeatureState, ImportOptions, KeySource, Mos, UserKey, import};
@@ -24,7 +23,7 @@ use cenote_fs::replay_logs;
 use cenote_inspect::verify::{Finding, VerifyOptions, verify};
 use cenote_pool::{PoolState, discover};
 use cenote_runtime::{Rng, Runtime};
-use cenote_testkit::{Golden, PoolFacts, copy_image, golden, golden_names};
+use cenote_testkit::{Golden, PoolFacts, copy_image, golden, golden_names, zdb_verdict};
 
 /// Pools with damaged blocks.
 const DAMAGED: [&str; 3] = ["damaged", "degraded", "errlog"];
@@ -107,14 +106,7 @@ fn host() -> Host {
 
 /// `zdb` reads every block and finds allocated and referenced space equal.
 fn assert_zdb_is_content(folder: &Path, pool: &str, what: &str) {
-    let Ok(output) = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(folder).arg(pool).output() else {
-        assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
-        println!("{what}: zdb is not installed: not compared");
-        return;
-    };
-    let said =
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && said.contains("No leaks"), "{what}: {said}");
+    zdb_verdict(folder, pool).unwrap_or_else(|said| panic!("{what}: {said}"));
 }
 
 /// Changes a pool and checks it.

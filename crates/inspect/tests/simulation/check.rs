@@ -1,7 +1,6 @@
 //! Checks that a pool equals the model and has no errors.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
 use cenote_dataset::{Dataset, Mos};
 use cenote_format::dnode::ObjectType;
@@ -11,6 +10,7 @@ use cenote_inspect::verify::{Finding, VerifyOptions, verify};
 use cenote_object::Objset;
 use cenote_pool::Pool;
 use cenote_testkit::image::{Image, save};
+use cenote_testkit::zdb_verdict;
 
 use crate::model::{Content, Node, World};
 use crate::pools::POOL;
@@ -147,14 +147,5 @@ pub fn check_blameless(pool: &Pool) -> Outcome {
 pub fn ask_zdb(images: &[Image]) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     save(images, folder.path());
-    let Ok(output) = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(folder.path()).arg(POOL).output()
-    else {
-        assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
-        return Ok(());
-    };
-    let said = String::from_utf8_lossy(&output.stdout);
-    if output.status.success() && said.contains("No leaks") {
-        return Ok(());
-    }
-    Err(format!("zdb: {said} {}", String::from_utf8_lossy(&output.stderr)))
+    zdb_verdict(folder.path(), POOL).map_err(|said| format!("zdb: {said}"))
 }

@@ -16,18 +16,10 @@ use cenote_pool::{FoundPool, Pool, ReadContext, WriteProps, Zbookmark, discover}
 use cenote_runtime::{Rng, Runtime};
 use cenote_testkit::{copy_image, golden, needs};
 use std::path::Path;
-use std::process::Command;
 
 /// The output of zdb; `None`, with a message, if there is no zdb.
 fn zdb(images: &Path, words: &[&str]) -> Option<Vec<u8>> {
-    let output = match Command::new("zdb").args(["-e", "-p"]).arg(images).args(words).output() {
-        Ok(output) => output,
-        Err(_) if std::env::var_os("CENOTE_REQUIRE_ZDB").is_some() => panic!("zdb is not installed"),
-        Err(_) => {
-            eprintln!("skipped: zdb is not installed");
-            return None;
-        }
-    };
+    let output = cenote_testkit::zdb(images, words)?;
     assert!(output.status.success(), "zdb {words:?}: {}", String::from_utf8_lossy(&output.stderr));
     Some(output.stdout)
 }

@@ -3,7 +3,6 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stdout, reason = "each test uses only part of this")]
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use cenote_cache::CacheOptions;
@@ -80,17 +79,4 @@ pub async fn make(engine: &Engine, name: &str) {
     let name = format!("{POOL}/{name}");
     let fill = Box::new(|live| -> futures::future::BoxFuture<'static, Result<()>> { Box::pin(fill(live)) });
     cenote_tasks::create_filesystem(engine, &name, Vec::new(), fill).await.unwrap();
-}
-
-/// `zdb` reads every block, and finds as much allocated as referenced.
-pub fn assert_zdb_is_content(folder: &Path) {
-    let output = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(folder).arg(POOL).output();
-    let Ok(output) = output else {
-        assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
-        println!("zdb is not installed: not compared");
-        return;
-    };
-    let said =
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && said.contains("No leaks"), "{said}");
 }

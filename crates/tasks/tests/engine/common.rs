@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -22,6 +21,7 @@ use cenote_pool::create::{NewDevice, NewVdev, plan};
 use cenote_pool::{VdevClass, VdevKind, discover};
 use cenote_runtime::{Rng, Runtime};
 use cenote_tasks::NewPool;
+use cenote_testkit::all_said;
 
 pub(crate) const POOL: &str = "made";
 
@@ -126,14 +126,8 @@ pub(crate) fn assert_zdb_is_content(folder: &Path, name: &str) {
 
 /// Runs `zdb`, which must succeed; `None` if it is not installed.
 pub(crate) fn zdb(options: &[&str], folder: &Path, name: &str) -> Option<String> {
-    let Ok(output) = Command::new("zdb").arg("-e").args(options).arg("-p").arg(folder).arg(POOL).output()
-    else {
-        assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
-        println!("{name}: zdb is not installed: not compared");
-        return None;
-    };
-    let text = String::from_utf8_lossy(&output.stdout);
-    let said = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
+    let output = cenote_testkit::zdb(folder, &[options, &[POOL]].concat())?;
+    let said = all_said(&output);
     assert!(output.status.success(), "{name}: {said}");
     Some(said)
 }

@@ -6,6 +6,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use cenote_testkit::zdb_finds_nothing;
+
 pub const POOL: &str = "tank";
 pub const MIB: u64 = 1 << 20;
 
@@ -95,17 +97,6 @@ impl Disks {
     pub fn zdb_is_content_with(&self, pool: &str) {
         zdb_finds_nothing(self.path(), pool);
     }
-}
-
-/// `zdb` reads all blocks and finds no difference between allocated and referenced space.
-pub fn zdb_finds_nothing(folder: &Path, pool: &str) {
-    let Ok(output) = Command::new("zdb").args(["-e", "-bcc", "-p"]).arg(folder).arg(pool).output() else {
-        assert!(std::env::var_os("CENOTE_REQUIRE_ZDB").is_none(), "zdb is missing");
-        return println!("zdb is not installed: not compared");
-    };
-    let said = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("No leaks"), "{said}{errors}");
 }
 
 /// Incompressible bytes, generated from a seed.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub use crate::common::can_mount;
-pub use crate::common::disks::zdb_finds_nothing;
+pub use cenote_testkit::zdb_finds_nothing;
 
 /// Time limit of any step on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
