@@ -37,6 +37,8 @@ struct Half {
     is_over: bool,
     /// The server waits for data.
     is_awaited: bool,
+    /// The server was told that no more data come.
+    is_told: bool,
 }
 
 impl Half {
@@ -48,6 +50,7 @@ impl Half {
             return Poll::Ready(Ok(()));
         }
         if self.is_over {
+            self.is_told = true;
             return Poll::Ready(Ok(()));
         }
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
@@ -55,7 +58,8 @@ impl Half {
         read
     }
 
-    /// Ready once the client has closed its end while data read ahead is still unprocessed.
+    /// Ready once the client has closed its end and the server does not learn it: it reads no more while it
+    /// processes a request and has the next ones, here or in its own buffer.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.is_over && self.ahead.len() < AHEAD_BYTES_MAX {
             let mut bytes = [0; 1 << 10];
@@ -65,9 +69,11 @@ impl Half {
             self.ahead.extend_from_slice(buffer.filled());
             if std::mem::take(&mut self.is_awaited) {
                 cx.waker().wake_by_ref();
+                // The server reads first.
+                return Poll::Pending;
             }
         }
-        if self.is_over && !self.ahead.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        if self.is_over && !self.is_told { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
@@ -93,8 +99,8 @@ pub struct Patient {
 impl Patient {
     /// Wraps a stream.
     pub fn new(stream: Box<dyn Stream>, runtime: &Runtime, connection: Arc<Connection>) -> (Patient, Ahead) {
-        let half =
-            Arc::new(Mutex::new(Half { stream, ahead: Vec::new(), is_over: false, is_awaited: false }));
+        let half = Half { stream, ahead: Vec::new(), is_over: false, is_awaited: false, is_told: false };
+        let half = Arc::new(Mutex::new(half));
         let ahead = Ahead(half.clone());
         (Patient { half, runtime: runtime.clone(), connection, until: None }, ahead)
     }
@@ -200,6 +206,38 @@ mod tests {
             let mut rest = String::new();
             server.read_to_string(&mut rest).await.unwrap();
             assert_eq!((&first, &*rest), (b"one", ", two"), "nothing is lost");
+        };
+        Runtime::simulate(SimConfig::default(), work);
+    }
+
+    #[test]
+    fn a_client_that_goes_is_noticed_while_the_server_has_its_next_request() {
+        let work = |runtime: Runtime| async move {
+            let (mut client, server) = tokio::io::duplex(1 << 10);
+            let (mut server, ahead) = Patient::new(Box::new(server), &runtime, Connection::new(None));
+            let mut gone = Box::pin(ahead.gone());
+            client.write_all(b"one, two").await.unwrap();
+            server.read_exact(&mut [0; 8]).await.unwrap();
+            assert!((&mut gone).now_or_never().is_none(), "it is there");
+            drop(client);
+            gone.await;
+        };
+        Runtime::simulate(SimConfig::default(), work);
+    }
+
+    #[test]
+    fn a_server_that_waits_for_the_next_request_sees_the_end_itself() {
+        let work = |runtime: Runtime| async move {
+            let (client, server) = tokio::io::duplex(1 << 10);
+            let (mut server, ahead) = Patient::new(Box::new(server), &runtime, Connection::new(None));
+            let mut gone = Box::pin(ahead.gone());
+            let mut next = [0; 3];
+            let mut reads = Box::pin(server.read(&mut next));
+            assert!((&mut reads).now_or_never().is_none(), "nothing has come");
+            drop(client);
+            assert!((&mut gone).now_or_never().is_none(), "the server reads first");
+            assert_eq!(reads.await.unwrap(), 0);
+            assert!((&mut gone).now_or_never().is_none(), "it may still answer");
         };
         Runtime::simulate(SimConfig::default(), work);
     }
