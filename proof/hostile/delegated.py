@@ -569,7 +569,10 @@ class Walk:
         if status is None and b"denied" not in err:
             raise Fault(f"{shown}: no answer ({err.decode()})")
         why = err.decode(errors="replace").strip()
-        is_done = status == 0 or "may only be mounted by root" in why or "that is for root" in why
+        # A file system that a refused command unmounted is not mounted again for users, and this is told, too.
+        is_refused = any(line.startswith(("cannot ", "cenote: cannot ")) for line in why.splitlines())
+        is_done = status == 0 or not is_refused and (
+            "may only be mounted by root" in why or "that is for root" in why)
         if not is_done:
             self.refused += 1
             if b"panic" in err:

@@ -99,7 +99,7 @@ pub use receive::redacted::RedactedFor;
 pub use receive::resume::{Progress, ResumeState, note_progress, resume_state, unfinished_receive};
 pub use receive::{NewReceive, Receiving, abort_receive, begin_receive};
 pub use redact::{RedactedRun, Redaction, redact};
-pub use rename::{rename, rename_snapshots};
+pub use rename::{check_outside, rename, rename_snapshots};
 pub use rollback::rollback;
 pub use set::{Instead, SIZES, check_changes, check_settings, inherit, is_of_owner, set_property};
 pub use snapshot::{snapshot, snapshot_with};

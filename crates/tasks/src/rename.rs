@@ -57,10 +57,7 @@ async fn rename_dataset(context: &mut SyncContext, from: &str, to: &str) -> Resu
     let (_, old_own) = name::split_child(from)?;
     let (_, own) = name::split_child(to)?;
     let dataset = readable(context.mos().await?.dataset(from).await?).await?;
-    if to.strip_prefix(from).is_some_and(|rest| rest.starts_with('/')) {
-        let why = "New dataset name cannot be a descendant of current dataset name";
-        return Err(DatasetError::unsuitable(from, why));
-    }
+    check_outside(from, to)?;
     let parent = parent_of_new(context, to).await?;
     check_root_stays(&dataset, &parent).await?;
     check_lengths(&dataset, from, to).await?;
@@ -93,6 +90,18 @@ async fn rename_dataset(context: &mut SyncContext, from: &str, to: &str) -> Resu
     context.log_of_dataset((from, head), "rename", &format!("-> {to}")).await?;
     // Inherited properties may differ now.
     context.refresh_policies().await
+}
+
+/// Checks that a new name isn't below the old one: known before anything is unmounted for the renaming.
+///
+/// # Errors
+/// It is.
+pub fn check_outside(from: &str, to: &str) -> Result<()> {
+    if to.strip_prefix(from).is_some_and(|rest| rest.starts_with('/')) {
+        let why = "New dataset name cannot be a descendant of current dataset name";
+        return Err(DatasetError::unsuitable(from, why));
+    }
+    Ok(())
 }
 
 /// Checks that no name below becomes too long.

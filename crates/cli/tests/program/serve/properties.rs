@@ -176,6 +176,8 @@ fn mounts_follow_properties_in_the_right_order() {
     fs::create_dir(bench.path("other/.zfs/snapshot/s")).unwrap();
     assert_eq!(bench.done("zfs list -H -o name -t snapshot"), "tank/a/c@s\n");
     assert!(bench.fails("zfs rename tank/a/c tank/a/d").contains("busy"));
+    // Refused before anything is unmounted.
+    assert!(bench.fails("zfs rename tank/a/c tank/a/c/d").contains("descendant"));
 
     // As with OpenZFS on Linux, files in use are never lost, not even by force.
     for command in [

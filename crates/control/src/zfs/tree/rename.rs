@@ -86,10 +86,13 @@ impl Verb for Rename {
                     }
                     renamed
                 }
-                false => {
-                    let rename = async || Ok(cenote_tasks::rename(engine, &self.from, to).await);
-                    session.with_unmounted(&self.from, rename).await?
-                }
+                false => match cenote_tasks::check_outside(&self.from, to) {
+                    Err(error) => Err(error),
+                    Ok(()) => {
+                        let rename = async || Ok(cenote_tasks::rename(engine, &self.from, to).await);
+                        session.with_unmounted(&self.from, rename).await?
+                    }
+                },
             };
             renamed.map_err(|error| match error {
                 // This concerns the new name, not the old one.
