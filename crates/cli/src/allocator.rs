@@ -8,9 +8,13 @@
 //!
 //! `.cargo/config.toml` turns off mimalloc's 4 MiB pages for objects of 64 KiB and more. Each thread kept
 //! several for each size, and a page with one cached block in it is not returned.
+//!
+//! A verb that a daemon runs needs two megabytes here, for a few milliseconds. A quarter of that time went into
+//! zeroing huge pages, and more into returning each page at the end ([`small_pages`], [`keep_all`]).
 #![allow(unsafe_code)] // An option of a C library is set.
 
 use cenote_host::memory::Freed;
+use rustix::thread::disable_transparent_huge_pages;
 
 /// Delay before freed memory is returned when memory is tight (mimalloc's default is 1 s).
 const SOON_MS: std::ffi::c_long = 10;
@@ -26,6 +30,18 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 pub fn give_back_soon() {
     // SAFETY: the option exists and takes a number; setting it is not thread-safe, but no thread runs yet.
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, SOON_MS) };
+}
+
+/// Whether the kernel gives memory by pages of 4 KiB only, as is best for a process that soon ends.
+pub fn small_pages(small: bool) {
+    // Kernels without huge pages refuse.
+    disable_transparent_huge_pages(small).ok();
+}
+
+/// Returns no memory from now on: the process is about to end.
+pub fn keep_all() {
+    // SAFETY: as in `set_freed`.
+    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, -1) };
 }
 
 /// Sets the delay from now on. Unless it is `KEPT_MS`, memory already freed is returned at once.

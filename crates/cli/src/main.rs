@@ -24,6 +24,7 @@ use session::Session;
 
 fn main() -> ExitCode {
     allocator::give_back_soon();
+    allocator::small_pages(true);
     limits::raise_open_files();
     if let Err(error) = streams::take_own() {
         // No other channel is left for the error.
@@ -60,15 +61,23 @@ fn main() -> ExitCode {
         Ok(daemon) => daemon,
         Err(error) => return report(&error),
     };
+    let by_daemon = daemon.is_some();
+    if !by_daemon {
+        allocator::small_pages(false);
+    }
     let session = match Session::new(cli.common, command, daemon) {
         Ok(session) => session,
         Err(error) => return report(&error),
     };
     let runtime = session.runtime().clone();
-    match runtime.block_on(run(cli.command, &session)) {
+    let status = match runtime.block_on(run(cli.command, &session)) {
         Ok(outcome) => session.status(outcome).into(),
         Err(error) => report(&session.of_older_state(error)),
+    };
+    if by_daemon {
+        allocator::keep_all();
     }
+    status
 }
 
 async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {

@@ -63,7 +63,7 @@ pub fn at_least_bytes(option: &str, typed: &str) -> Result<u64, CliError> {
 }
 
 impl Session {
-    /// Checks the common options and starts the runtime. If a daemon runs the verb, one thread is enough.
+    /// Checks the common options and starts the runtime. If a daemon runs the verb, this thread is enough.
     pub fn new(
         common: Common,
         command: String,
@@ -84,7 +84,7 @@ impl Session {
         let caller = caller();
         let options = options(&common, &caller, disks, cache, command)?;
         let threads = match &daemon {
-            Some(_) => Some(1),
+            Some(_) => Some(0),
             None => common.threads.map(|threads| usize::from(threads.max(1))),
         };
         let runtime = Runtime::try_real(threads)

@@ -65,7 +65,8 @@ enum Backend {
 }
 
 impl Runtime {
-    /// Starts the real back end with this many worker threads (default: one per core).
+    /// Starts the real back end with this many worker threads (default: one per core). Without workers, tasks
+    /// run only while a thread is in [`Runtime::block_on`].
     ///
     /// # Panics
     /// If the host refuses threads or descriptors; see [`Runtime::try_real`].

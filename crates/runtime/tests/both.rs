@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-fn both() -> [Runtime; 2] {
-    [Runtime::real(Some(2)), Runtime::simulated(SimConfig::seed(11))]
+/// The real one also without workers.
+fn both() -> [Runtime; 3] {
+    [Runtime::real(Some(2)), Runtime::real(Some(0)), Runtime::simulated(SimConfig::seed(11))]
 }
 
 #[test]
