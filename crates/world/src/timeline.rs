@@ -122,10 +122,10 @@ impl<'a> Drawing<'a> {
         let (width, height) = (LEFT + (self.instants.len() + 2) * STEP, (self.lanes.len() + 1) * LANE);
         for (lane, row) in self.lanes.clone() {
             let y = row * LANE;
-            _ = write!(
+            _ = writeln!(
                 self.shapes,
                 "<line class=\"lane\" x1=\"0\" x2=\"{width}\" y1=\"{y}\" y2=\"{y}\"/>\
-                 <text class=\"name\" x=\"4\" y=\"{}\">{}</text>\n",
+                 <text class=\"name\" x=\"4\" y=\"{}\">{}</text>",
                 y + 15,
                 lane.name()
             );
