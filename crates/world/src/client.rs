@@ -23,10 +23,17 @@ use cenote_runtime::{Rng, Runtime};
 use perform::Performer;
 
 use crate::less::{Group, Kind, Less};
+use crate::machine::POOL;
 use crate::machine::daemon::Daemon;
 use crate::machine::faults::{Bay, Trouble};
-use crate::model::ClientId;
+use crate::model::verb::verb_of;
+use crate::model::{Action, ClientId};
+use crate::pairs::Aim;
 use crate::scene::Scene;
+
+/// The share of choices that follow an aim, and the draws to find one.
+const AIMED: f64 = 0.7;
+const DRAWS: usize = 40;
 
 /// The surroundings of a client.
 #[derive(Clone)]
@@ -56,6 +63,8 @@ pub struct Swarm {
     pub admin_pause: Duration,
     /// The same between two troubles with disks.
     pub fault_pause: Duration,
+    /// Two verbs that are chosen most of the time.
+    pub aim: Option<Aim>,
 }
 
 impl Swarm {
@@ -78,7 +87,30 @@ impl Swarm {
         let pause = Duration::from_micros(200 << rng.below(longest));
         let admin_pause = Duration::from_millis(5 << rng.below(9));
         let fault_pause = Duration::from_millis(5 << rng.below(11));
-        Swarm { posix, admin, volume, faults, pause, admin_pause, fault_pause }
+        Swarm { posix, admin, volume, faults, pause, admin_pause, fault_pause, aim: None }
+    }
+
+    /// Aims at two verbs: all kinds are possible then, and pauses short.
+    pub fn aim(&mut self, aim: Aim) {
+        for weights in [&mut self.posix, &mut self.admin, &mut self.volume] {
+            weights.iter_mut().for_each(|weight| *weight = (*weight).max(1));
+        }
+        if aim.count_of_administrators().1 > 0 {
+            self.admin[admin::DEVICES] = self.admin.iter().sum();
+        }
+        (self.pause, self.admin_pause) = (Duration::from_millis(2), Duration::from_millis(10));
+        self.aim = Some(aim);
+    }
+
+    /// A choice; most of the time one of the verbs that the world aims at.
+    fn choose(&self, rng: &mut Rng, mut draw: impl FnMut(&mut Rng) -> Option<Action>) -> Option<Action> {
+        if let Some(aim) = self.aim.filter(|_| rng.chance(AIMED)) {
+            let is_aimed = |action: &Action| aim.has(verb_of(action));
+            if let Some(aimed) = (0..DRAWS).find_map(|_| draw(rng).filter(is_aimed)) {
+                return Some(aimed);
+            }
+        }
+        draw(rng)
     }
 
     /// Leaves kinds of calls out.
@@ -122,6 +154,13 @@ impl Swarm {
 }
 
 impl Stage {
+    /// Notes the txgs that have been written.
+    pub fn note_txgs(&self) {
+        if let Some(pool) = self.daemon.pools.get(POOL) {
+            self.scene.take_txgs(&pool.engine.load().kstats().txgs());
+        }
+    }
+
     fn note(&self, what: &str) {
         self.scene.note(&self.runtime, what);
     }
@@ -145,13 +184,13 @@ pub async fn run(stage: Stage, client: ClientId, of: Of) {
     let mut performer = Performer::new(stage.clone(), client);
     while !stage.is_over() {
         stage.think(&mut rng, stage.swarm.pause).await;
-        let next = match of {
+        let next = stage.swarm.choose(&mut rng, |rng| match of {
             Of::Files => {
-                let (stage, rng, performer) = (&stage, &mut rng, &performer);
+                let (stage, performer) = (&stage, &performer);
                 posix::Chooser { stage, client, rng, performer }.choose()
             }
-            Of::Volumes => volume::next(&stage, client, &mut rng),
-        };
+            Of::Volumes => volume::next(&stage, client, rng),
+        });
         if let Some(action) = next.filter(|_| stage.scene.takes(client)) {
             performer.perform(None, action).await;
         }

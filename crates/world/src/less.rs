@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use crate::model::ClientId;
+use crate::pairs::Aim;
 
 /// The number of the troubles with disks, among the clients.
 pub const TROUBLE: ClientId = 99;
@@ -19,6 +20,17 @@ pub struct Clients {
     pub posix: usize,
     pub volumes: usize,
     pub admins: usize,
+}
+
+impl Clients {
+    /// At least as many as two verbs at once need.
+    pub fn with(self, aim: &Aim) -> Clients {
+        Clients {
+            posix: self.posix.max(aim.count_of_files()),
+            volumes: self.volumes.max(aim.count_of_volumes()),
+            admins: self.admins.max(aim.count_of_administrators().0),
+        }
+    }
 }
 
 /// A choice of a client, by its number among the client's.

@@ -97,6 +97,7 @@ impl Life<'_> {
             }
         }
         self.work(&stage).await;
+        stage.note_txgs();
         scene.note(runtime, &format!("{:?}", self.end));
         if scene.is_wrong() {
             return Ok(None);

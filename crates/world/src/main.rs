@@ -1,11 +1,14 @@
 //! `cenote-world`: runs worlds.
 #![allow(clippy::print_stdout, reason = "a tool for developers, which ends if nobody reads it")]
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use cenote_world::less::{Choice, Kind, Less};
+use cenote_world::pairs::Pairs;
 use cenote_world::shrink::shrink;
+use cenote_world::timeline;
 use cenote_world::world::{Params, Report, Sabotage, run};
 use clap::{Parser, ValueEnum};
 
@@ -54,6 +57,12 @@ struct Args {
     /// Make the first world that is wrong as small as possible.
     #[arg(long)]
     shrink: bool,
+    /// Count pairs of verbs that ran at once, and aim each world at another pair.
+    #[arg(long)]
+    pairs: bool,
+    /// Write the history of the first world that is wrong, or of a single world, as an HTML page.
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
     /// Most worlds run to shrink one.
     #[arg(long, default_value_t = 400)]
     shrink_runs: u64,
@@ -78,7 +87,7 @@ impl Args {
 }
 
 /// Prints the smallest world that is wrong in the same way.
-fn smaller(params: Params, runs: u64, tail: usize) {
+fn smaller(params: Params, runs: u64, tail: usize, timeline: Option<&Path>) {
     match shrink(params, runs) {
         Err(error) => println!("the host's file system: {error}"),
         Ok(None) => println!("the world is right when it is run again"),
@@ -88,7 +97,17 @@ fn smaller(params: Params, runs: u64, tail: usize) {
             println!("after {} worlds: {calls} calls", shrunk.runs);
             println!("WRONG: {}", violation.as_ref().map_or("", |violation| &violation.0));
             println!("again: {}", shrunk.params.command());
+            write_timeline(timeline, &shrunk.params, &shrunk.report);
         }
+    }
+}
+
+fn write_timeline(to: Option<&Path>, params: &Params, report: &Report) {
+    let Some(path) = to else { return };
+    let what = report.violation.as_ref().map(|violation| &*violation.0);
+    match std::fs::write(path, timeline::page(&report.record, &params.command(), what)) {
+        Ok(()) => println!("time line: {}", path.display()),
+        Err(error) => println!("{}: {error}", path.display()),
     }
 }
 
@@ -98,10 +117,12 @@ fn main() -> ExitCode {
         Broken::Flushes => Sabotage::FlushesLie,
         Broken::Notices => Sabotage::NoticesAreLost,
     });
-    let mut wrong = 0;
+    let (mut wrong, mut pairs) = (0, Pairs::default());
+    let timeline = args.timeline.as_deref();
     for seed in args.seed..args.seed.saturating_add(args.worlds) {
         let begun = Instant::now();
-        let params = Params { seed, calls: args.ops, cuts: args.cuts, sabotage, less: args.less() };
+        let params =
+            Params { seed, calls: args.ops, cuts: args.cuts, sabotage, aims: args.pairs, less: args.less() };
         let report = match run(params.clone()) {
             Ok(report) => report,
             Err(error) => {
@@ -110,6 +131,7 @@ fn main() -> ExitCode {
             }
         };
         let seconds = begun.elapsed().as_secs_f64();
+        pairs.count(&report.record);
         let lines = match report.violation {
             _ if args.log => report.lines.len(),
             Some(_) => args.tail,
@@ -118,18 +140,24 @@ fn main() -> ExitCode {
         report.lines[report.lines.len().saturating_sub(lines)..].iter().for_each(|line| println!("{line}"));
         let (calls, speed) = (report.calls, report.calls as f64 / seconds);
         println!("seed {seed}: {calls} calls, {speed:.0}/s, history {:016x}", report.hash);
+        if args.worlds == 1 || (report.violation.is_some() && wrong == 0) {
+            write_timeline(timeline, &params, &report);
+        }
         if let Some(violation) = report.violation {
             println!("WRONG: {}", violation.0);
             println!("again: {}", params.command());
             wrong += 1;
             if args.shrink {
-                smaller(params, args.shrink_runs, args.tail);
+                smaller(params, args.shrink_runs, args.tail, timeline);
                 break;
             }
             if !args.all {
                 break;
             }
         }
+    }
+    if args.pairs {
+        print!("{pairs}");
     }
     if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

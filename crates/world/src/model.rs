@@ -9,6 +9,7 @@
 pub mod call;
 pub mod pool;
 pub mod tree;
+pub mod verb;
 
 pub use call::{Action, Call, CallId, ClientId, Outcome, Scope};
 pub use pool::{BLOCK_BYTES, Content, Dataset, DatasetId, Pool, Snapshot};

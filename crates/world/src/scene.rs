@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use cenote_engine::TxgRecord;
 use cenote_runtime::Runtime;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -13,6 +14,7 @@ use crate::less::Choice;
 use crate::log::Log;
 use crate::model::{Action, Call, CallId, ClientId, DatasetId, Outcome, Pool};
 use crate::oracle::{Oracle, Violation};
+use crate::record::Record;
 
 /// The history of a world, over all lives of its machine.
 #[derive(Default)]
@@ -26,6 +28,7 @@ pub struct Scene {
 struct State {
     oracle: Oracle,
     log: Log,
+    record: Record,
     begun: CallId,
     ended: u64,
     /// Names are never used again.
@@ -73,6 +76,7 @@ impl Scene {
         }
         let call = Arc::new(Call { client, action });
         state.log.begin(runtime.now(), id, &call);
+        state.record.begin(runtime.now(), id, &call);
         state.oracle.begin(id, call);
         id
     }
@@ -82,6 +86,7 @@ impl Scene {
         let state = &mut *self.state.lock();
         state.ended += 1;
         state.log.end(runtime.now(), id, outcome);
+        state.record.end(runtime.now(), id, &Record::text_of(outcome));
         if state.violation.is_none() {
             state.violation = state.oracle.end(id, outcome).err();
         }
@@ -93,6 +98,7 @@ impl Scene {
         let state = &mut *self.state.lock();
         state.ended += 1;
         state.log.note(runtime.now(), &format!("{id} is given up: {why}"));
+        state.record.end(runtime.now(), id, &format!("given up: {why}"));
         self.progress.notify_waiters();
     }
 
@@ -110,7 +116,9 @@ impl Scene {
 
     /// Notes something else.
     pub fn note(&self, runtime: &Runtime, what: &str) {
-        self.state.lock().log.note(runtime.now(), what);
+        let state = &mut *self.state.lock();
+        state.log.note(runtime.now(), what);
+        state.record.note(runtime.now(), what);
     }
 
     /// A state that the pool may have, for clients to choose by.
@@ -167,6 +175,21 @@ impl Scene {
     /// The log, for reports.
     pub fn with_log<T>(&self, look: impl FnOnce(&Log) -> T) -> T {
         look(&self.state.lock().log)
+    }
+
+    /// Takes over the engine's last txgs.
+    pub fn take_txgs(&self, txgs: &[TxgRecord]) {
+        self.state.lock().record.take_txgs(txgs);
+    }
+
+    /// Everything so far, by lives.
+    pub fn record(&self) -> Record {
+        self.state.lock().record.clone()
+    }
+
+    /// A life of the machine has ended.
+    pub fn next_life(&self) {
+        self.state.lock().record.next_life();
     }
 
     /// A life of the machine has ended with this hash of its steps.

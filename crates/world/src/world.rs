@@ -21,6 +21,8 @@ use crate::life::{AtRest, End, Life, Start};
 use crate::machine::Machine;
 use crate::model::ClientId;
 use crate::oracle::Violation;
+use crate::pairs::Aim;
+use crate::record::Record;
 use crate::scene::Scene;
 
 /// A small disk, but large enough for a cache.
@@ -41,6 +43,8 @@ pub struct Params {
     pub cuts: u64,
     /// A fault that makes the history wrong.
     pub sabotage: Option<Sabotage>,
+    /// Whether it aims at a pair of verbs that its seed chooses.
+    pub aims: bool,
     /// Parts left out.
     pub less: Less,
 }
@@ -48,8 +52,9 @@ pub struct Params {
 impl Params {
     /// The command that runs it.
     pub fn command(&self) -> String {
-        let Params { seed, calls, cuts, .. } = self;
-        format!("cenote-world --seed {seed} --ops {calls} --cuts {cuts}{}", self.less.options())
+        let Params { seed, calls, cuts, aims, .. } = self;
+        let aims = if *aims { " --pairs" } else { "" };
+        format!("cenote-world --seed {seed} --ops {calls} --cuts {cuts}{aims}{}", self.less.options())
     }
 }
 
@@ -72,6 +77,8 @@ pub struct Report {
     pub hash: u64,
     /// The log.
     pub lines: Vec<String>,
+    /// The same as values.
+    pub record: Record,
     /// Kinds of calls that clients may have made.
     pub kinds: Vec<Kind>,
     /// Choices of each client.
@@ -95,21 +102,25 @@ struct World {
 /// The host's file system.
 pub fn run(params: Params) -> std::io::Result<Report> {
     let mut rng = Rng::stream(params.seed, 7);
+    let aim = params.aims.then(|| Aim::of(params.seed));
     let layout = Layout::draw(&mut rng);
+    let layout = aim.map_or(layout.clone(), |aim| aim.layout(layout));
     let machine = Machine::new(DISK_BYTES, &layout.sectors_bytes)?;
     let mut swarm = Swarm::draw(&mut rng);
+    aim.into_iter().for_each(|aim| swarm.aim(aim));
     swarm.thin(&params.less);
     let kinds = swarm.kinds();
     let (scene, swarm) = (Arc::new(Scene::new(params.less.choices.clone())), Arc::new(swarm));
     let mut count = |least: u64, most: u64| (least + rng.below(most - least + 1)) as usize;
     let clients = Clients { posix: count(1, 4), volumes: count(0, 2), admins: count(1, 2) };
-    let clients = params.less.clients(clients);
+    let clients = params.less.clients(aim.map_or(clients, |aim| clients.with(&aim)));
     let mut world = World { params, rng, machine, scene, swarm, clients, clock_ns: START_NS };
     world.live(&layout);
     let scene = &world.scene;
     let (hash, lines) = scene.with_log(|log| (log.hash(), log.lines().to_vec()));
     let (violation, calls, choices) = (scene.violation(), scene.ended(), scene.choices());
-    Ok(Report { violation, calls, hash, lines, kinds, choices })
+    let record = scene.record();
+    Ok(Report { violation, calls, hash, lines, record, kinds, choices })
 }
 
 impl World {
@@ -178,6 +189,7 @@ impl World {
             }
             Err(panic) => (Err(Violation(format!("a panic: {}", message(&*panic)))), 0),
         };
+        self.scene.next_life();
         let jump_ns = self.rng.below(CLOCK_JUMP_NS);
         self.clock_ns = self.clock_ns.saturating_add(virtual_ns) + jump_ns - CLOCK_JUMP_NS / 4;
         match lived {

@@ -10,7 +10,8 @@ use cenote_world::world::{Params, Report, Sabotage, run};
 /// Seeds of every run.
 const SEEDS: std::ops::Range<u64> = 1..5;
 
-const PARAMS: Params = Params { seed: 0, calls: 120, cuts: 2, sabotage: None, less: Less::NOTHING };
+const PARAMS: Params =
+    Params { seed: 0, calls: 120, cuts: 2, sabotage: None, aims: false, less: Less::NOTHING };
 
 fn world(params: Params) -> Report {
     run(params).unwrap()

@@ -6,12 +6,14 @@ use cenote_control::zfs::{points, properties, tree};
 use cenote_control::{Outcome as Ended, Verb, zpool};
 use cenote_runtime::Rng;
 
-use super::{Stage, choose, devices, pick};
+use super::{Stage, devices, pick};
 use crate::machine::POOL;
 use crate::model::{Action, Call, CallId, ClientId, Content, DatasetId, Outcome, Pool};
 
 /// Kinds of calls: see [`Program::choose`].
 pub const KINDS: usize = 15;
+/// The kind of verbs on devices.
+pub const DEVICES: usize = 13;
 /// Most datasets, and snapshots of one.
 const DATASETS: usize = 8;
 const SNAPSHOTS: usize = 5;
@@ -37,9 +39,9 @@ impl Program {
         while !self.stage.is_over() {
             self.stage.think(&mut self.rng, self.stage.swarm.admin_pause).await;
             let state = self.stage.scene.state();
-            let Some(action) = self.choose(&state).filter(|_| self.stage.scene.takes(self.client)) else {
-                continue;
-            };
+            let swarm = self.stage.swarm.clone();
+            let chosen = swarm.choose(&mut self.rng, |rng| choose(&self.stage, rng, &state));
+            let Some(action) = chosen.filter(|_| self.stage.scene.takes(self.client)) else { continue };
             let turn = match &action {
                 // One at a time: each may use up the budget.
                 Action::Device { verb } => match self.stage.bay.turn.try_lock() {
@@ -52,74 +54,73 @@ impl Program {
             drop(turn);
         }
     }
+}
 
-    fn new_name(&self, kind: &str) -> String {
-        format!("{POOL}/{kind}{}", self.stage.scene.next())
-    }
+fn new_name(stage: &Stage, kind: &str) -> String {
+    format!("{POOL}/{kind}{}", stage.scene.next())
+}
 
-    fn choose(&mut self, state: &Pool) -> Option<Action> {
-        let kind = choose(&mut self.rng, &self.stage.swarm.admin);
-        let all: Vec<DatasetId> = state.datasets.keys().copied().collect();
-        if kind == 0 || all.is_empty() {
-            if all.len() >= DATASETS {
-                return None;
-            }
-            let is_volume = self.rng.chance(0.3);
-            let name = self.new_name(if is_volume { "v" } else { "f" });
-            return Some(Action::Create { name, volume_blocks: is_volume.then_some(VOLUME_BLOCKS) });
+/// The next verb; `None`: this kind is not possible now.
+fn choose(stage: &Stage, rng: &mut Rng, state: &Pool) -> Option<Action> {
+    let kind = super::choose(rng, &stage.swarm.admin);
+    let all: Vec<DatasetId> = state.datasets.keys().copied().collect();
+    if kind == 0 || all.is_empty() {
+        if all.len() >= DATASETS {
+            return None;
         }
-        let dataset = *pick(&mut self.rng, &all)?;
-        let snapshots: Vec<String> =
-            state.datasets[&dataset].snapshots.iter().map(|snapshot| snapshot.name.clone()).collect();
-        let last = snapshots.last().cloned();
-        let mut one = || pick(&mut self.rng, &snapshots).cloned();
-        Some(match kind {
-            1 | 2 if snapshots.len() < SNAPSHOTS => {
-                Action::Snapshot { dataset, name: format!("s{}", self.stage.scene.next()) }
-            }
-            1 | 3 => Action::DestroySnapshot { dataset, name: one()? },
-            4 | 5 => Action::Rollback { dataset, name: last? },
-            6 if all.len() < DATASETS => {
-                Action::Clone { dataset, snapshot: one()?, name: self.new_name("k") }
-            }
-            7 => Action::Promote { dataset },
-            8 => Action::Destroy { dataset },
-            9 => Action::RenameDataset { dataset, name: self.new_name("r") },
-            10 => Action::Hold { dataset, snapshot: one()?, tag: "tag".into() },
-            11 => Action::Release { dataset, snapshot: one()?, tag: "tag".into() },
-            12 => {
-                let is_volume = matches!(state.datasets[&dataset].content, Content::Blocks(_));
-                self.setting(dataset, is_volume)
-            }
-            13 => Action::Device { verb: devices::choose(&self.stage, &mut self.rng)? },
-            _ => {
-                let verbs = ["sync", "scrub", "sync", "reopen"];
-                Action::Pool { verb: pick(&mut self.rng, &verbs)?.to_string() }
-            }
-        })
+        let is_volume = rng.chance(0.3);
+        let name = new_name(stage, if is_volume { "v" } else { "f" });
+        return Some(Action::Create { name, volume_blocks: is_volume.then_some(VOLUME_BLOCKS) });
     }
-
-    fn setting(&mut self, dataset: DatasetId, is_volume: bool) -> Action {
-        let settings: [(&str, &[&str]); 5] = [
-            ("compression", &["off", "lz4", "zstd", "zle"]),
-            ("logbias", &["latency", "throughput"]),
-            ("checksum", &["on", "sha256", "off"]),
-            ("copies", &["1", "2"]),
-            ("recordsize", &["4K", "16K", "128K"]),
-        ];
-        // The last applies to file systems only.
-        let count = settings.len() as u64 - u64::from(is_volume);
-        let (property, mut values) = settings[self.rng.below(count) as usize];
-        if property == "checksum" && self.stage.swarm.has_faults() {
-            // Without a checksum nothing tells wrong data.
-            values = &values[..2];
+    let dataset = *pick(rng, &all)?;
+    let snapshots: Vec<String> =
+        state.datasets[&dataset].snapshots.iter().map(|snapshot| snapshot.name.clone()).collect();
+    let last = snapshots.last().cloned();
+    let mut one = || pick(rng, &snapshots).cloned();
+    Some(match kind {
+        1 | 2 if snapshots.len() < SNAPSHOTS => {
+            Action::Snapshot { dataset, name: format!("s{}", stage.scene.next()) }
         }
-        match self.rng.chance(0.3) {
-            true => Action::Inherit { dataset, property: property.into() },
-            false => {
-                let value = values[self.rng.below(values.len() as u64) as usize].into();
-                Action::Set { dataset, property: property.into(), value }
-            }
+        1 | 3 => Action::DestroySnapshot { dataset, name: one()? },
+        4 | 5 => Action::Rollback { dataset, name: last? },
+        6 if all.len() < DATASETS => Action::Clone { dataset, snapshot: one()?, name: new_name(stage, "k") },
+        7 => Action::Promote { dataset },
+        8 => Action::Destroy { dataset },
+        9 => Action::RenameDataset { dataset, name: new_name(stage, "r") },
+        10 => Action::Hold { dataset, snapshot: one()?, tag: "tag".into() },
+        11 => Action::Release { dataset, snapshot: one()?, tag: "tag".into() },
+        12 => {
+            let is_volume = matches!(state.datasets[&dataset].content, Content::Blocks(_));
+            setting(stage, rng, dataset, is_volume)
+        }
+        DEVICES => Action::Device { verb: devices::choose(stage, rng)? },
+        _ => {
+            let verbs = ["sync", "scrub", "sync", "reopen"];
+            Action::Pool { verb: pick(rng, &verbs)?.to_string() }
+        }
+    })
+}
+
+fn setting(stage: &Stage, rng: &mut Rng, dataset: DatasetId, is_volume: bool) -> Action {
+    let settings: [(&str, &[&str]); 5] = [
+        ("compression", &["off", "lz4", "zstd", "zle"]),
+        ("logbias", &["latency", "throughput"]),
+        ("checksum", &["on", "sha256", "off"]),
+        ("copies", &["1", "2"]),
+        ("recordsize", &["4K", "16K", "128K"]),
+    ];
+    // The last applies to file systems only.
+    let count = settings.len() as u64 - u64::from(is_volume);
+    let (property, mut values) = settings[rng.below(count) as usize];
+    if property == "checksum" && stage.swarm.has_faults() {
+        // Without a checksum nothing tells wrong data.
+        values = &values[..2];
+    }
+    match rng.chance(0.3) {
+        true => Action::Inherit { dataset, property: property.into() },
+        false => {
+            let value = values[rng.below(values.len() as u64) as usize].into();
+            Action::Set { dataset, property: property.into(), value }
         }
     }
 }
@@ -137,6 +138,7 @@ pub async fn perform(stage: &Stage, id: Option<CallId>, client: ClientId, state:
         Ok(outcome) => stage.scene.end(&stage.runtime, id, &outcome),
         Err(GivenUp(why)) => stage.scene.abandon(&stage.runtime, id, &why),
     }
+    stage.note_txgs();
 }
 
 /// A device did not answer for long: the verb goes on without its caller.

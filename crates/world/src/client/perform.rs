@@ -119,6 +119,7 @@ impl Performer {
 
     fn end(&self, id: CallId, outcome: Outcome) -> Option<Outcome> {
         self.stage.scene.end(&self.stage.runtime, id, &outcome);
+        self.stage.note_txgs();
         Some(outcome)
     }
 

@@ -193,7 +193,9 @@ pub fn budgets(config: &PoolConfig) -> Vec<Budget> {
             VdevKind::Raidz | VdevKind::Draid => top.parity,
             _ => 0,
         };
-        (top.children.iter().map(disks).collect(), most)
+        // A single disk is its own place.
+        let places = if top.children.is_empty() { std::slice::from_ref(top) } else { &top.children[..] };
+        (places.iter().map(disks).collect(), most)
     };
     let caches = config.l2cache.iter().map(|cache| (vec![disks(cache)], 1));
     config.vdevs.iter().map(budget).chain(caches).collect()
