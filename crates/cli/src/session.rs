@@ -160,7 +160,16 @@ fn options(
         None => State::Newest,
     };
     let keys = GivenKeys::parse(&common.keys, caller)?;
-    Ok(Options { disks, state, replay: common.replay, cache, keys, command, sees_all: true })
+    Ok(Options {
+        disks,
+        state,
+        replay: common.replay,
+        cache,
+        keys,
+        command,
+        sees_all: true,
+        takes_over: false,
+    })
 }
 
 /// Copying a deep tree keeps a folder open per level: raises the file limit to the maximum.

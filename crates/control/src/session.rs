@@ -80,6 +80,8 @@ pub struct Options {
     pub command: String,
     /// The verb also sees changes that no txg on disk has yet.
     pub sees_all: bool,
+    /// Fence machines that have locks in the storage, and take their pools.
+    pub takes_over: bool,
 }
 
 /// The longest command in a pool's history.
@@ -93,7 +95,8 @@ impl Options {
     pub fn in_daemon(keys: GivenKeys, command: String, sees_all: bool) -> Options {
         let command = for_history(command);
         let cache = CacheOptions { data: true, ..CacheOptions::metadata(CACHE_BYTES) };
-        Options { disks: Vec::new(), state: State::Newest, replay: false, cache, keys, command, sees_all }
+        let (disks, state) = (Vec::new(), State::Newest);
+        Options { disks, state, replay: false, cache, keys, command, sees_all, takes_over: false }
     }
 }
 
@@ -159,7 +162,15 @@ impl Session {
 
     /// The same session with other disks.
     pub fn searching(&self, disks: Vec<Place>) -> Session {
-        let options = Options { disks, ..self.options.clone() };
+        self.with(Options { disks, ..self.options.clone() })
+    }
+
+    /// The same session for a takeover.
+    pub fn taking_over(&self) -> Session {
+        self.with(Options { takes_over: true, ..self.options.clone() })
+    }
+
+    fn with(&self, options: Options) -> Session {
         Session { pools: self.pools.clone(), ..Session::new(&self.runtime, self.caller.clone(), options) }
     }
 

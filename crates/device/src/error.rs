@@ -66,11 +66,13 @@ pub enum DeviceError {
     Misaligned { path: Arc<str>, op: Op, offset: u64, len: u64, align: u64 },
     #[error("{path}: {op} refused: opened read-only")]
     ReadOnly { path: Arc<str>, op: Op },
+    #[error("{path}: is locked by {holder}; export its pool there, or fence that client with `import -f`")]
+    Locked { path: Arc<str>, holder: Arc<str> },
     #[error(
-        "{path}: {op} refused: no multihost heartbeat of this machine has landed in time, so another machine \
-         may have the pool; export it with -f and import it again"
+        "{path}: {op} refused: {why}, so another machine may have the pool; export it with -f and import it \
+         again"
     )]
-    Fenced { path: Arc<str>, op: Op },
+    Fenced { path: Arc<str>, op: Op, why: Arc<str> },
     #[error("{path}: {op} is not supported by this device")]
     Unsupported { path: Arc<str>, op: Op },
     #[error("{path}: {op} of {len} bytes at offset {offset} failed: {source}")]

@@ -7,17 +7,25 @@
 //!
 //! A write that began in time may still be under way in the kernel. The importer waits for twice the lease.
 //!
-//! Locking: none; relaxed atomics.
+//! Storage with locks of its own ([`StorageLock`]) refuses writes by itself once another machine has broken
+//! ours. The first sign of it shuts the fence over all devices of the pool, so that no operation succeeds on
+//! the others, and the engine is told. A change that ends later than that does not count as made.
+//!
+//! Locking: atomics; one mutex for the engine's ear, held for one look or change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use cenote_runtime::{Instant, Runtime};
+use parking_lot::Mutex;
 
 use crate::error::Op;
 use crate::io::Io;
-use crate::{Device, DeviceError, DeviceInfo};
+use crate::{Device, DeviceError, DeviceInfo, StorageLock};
+
+/// Why writes are refused without a sign of life of this machine.
+const NO_HEARTBEAT: &str = "no multihost heartbeat of this machine has landed in time";
 
 /// Stands before all devices of a pool. Clones share one state.
 #[derive(Clone)]
@@ -28,18 +36,54 @@ struct Shared {
     /// `u64::MAX`: without end.
     until_ns: AtomicU64,
     is_shut: AtomicBool,
+    loss: Mutex<Loss>,
 }
+
+/// The loss of a storage's lock.
+#[derive(Default)]
+struct Loss {
+    why: Option<Arc<str>>,
+    tell: Option<TellLoss>,
+}
+
+/// Is told why a storage's lock is lost.
+type TellLoss = Box<dyn Fn(&Arc<str>) + Send + Sync>;
 
 impl Fence {
     /// Without a lease everything passes.
     pub fn new(runtime: &Runtime) -> Fence {
         let (until_ns, is_shut) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
-        Fence(Arc::new(Shared { runtime: runtime.clone(), until_ns, is_shut }))
+        Fence(Arc::new(Shared { runtime: runtime.clone(), until_ns, is_shut, loss: Mutex::default() }))
     }
 
     /// Puts a device behind this fence.
     pub fn over(&self, device: Arc<dyn Device>) -> Arc<dyn Device> {
-        Arc::new(Fenced { inner: device, fence: self.clone() })
+        let fence = self.clone();
+        device.on_fenced(Box::new(move |why| fence.lose(why)));
+        let has_lock = device.info().nature.storage_lock != StorageLock::None;
+        Arc::new(Fenced { inner: device, fence: self.clone(), has_lock })
+    }
+
+    /// Shuts the fence because the storage has given a device to another machine.
+    fn lose(&self, why: &str) {
+        self.shut();
+        let mut loss = self.0.loss.lock();
+        if loss.why.is_none() {
+            let why = loss.why.insert(why.into()).clone();
+            loss.tell.iter().for_each(|tell| tell(&why));
+        }
+    }
+
+    /// Has `tell` called when a storage's lock is lost; at once, if one is. It must not block.
+    pub fn on_loss(&self, tell: impl Fn(&Arc<str>) + Send + Sync + 'static) {
+        let mut loss = self.0.loss.lock();
+        loss.why.iter().for_each(&tell);
+        loss.tell = Some(Box::new(tell));
+    }
+
+    /// Why a storage's lock is lost, if one is.
+    pub fn loss(&self) -> Option<Arc<str>> {
+        if self.is_shut() { self.0.loss.lock().why.clone() } else { None }
     }
 
     /// Lets writes pass until then; `None`: without limit.
@@ -73,6 +117,8 @@ impl std::fmt::Debug for Fence {
 struct Fenced {
     inner: Arc<dyn Device>,
     fence: Fence,
+    /// The storage may take it away.
+    has_lock: bool,
 }
 
 impl Fenced {
@@ -81,10 +127,24 @@ impl Fenced {
             Op::Read => self.fence.is_shut(),
             Op::Write | Op::Flush | Op::Discard => self.fence.refuses_writes(),
         };
-        match is_refused {
-            true => Io::done(Err(DeviceError::Fenced { path: self.info().path.clone(), op })),
-            false => begin(&*self.inner),
+        if is_refused {
+            return Io::done(Err(self.refusal(op)));
         }
+        let io = begin(&*self.inner);
+        if !self.has_lock {
+            return io;
+        }
+        let fence = self.fence.clone();
+        io.inspect(move |result| {
+            if let Err(DeviceError::Fenced { why, .. }) = result {
+                fence.lose(why);
+            }
+        })
+    }
+
+    fn refusal(&self, op: Op) -> DeviceError {
+        let why = self.fence.loss().unwrap_or_else(|| NO_HEARTBEAT.into());
+        DeviceError::Fenced { path: self.info().path.clone(), op, why }
     }
 }
 
@@ -141,6 +201,10 @@ impl Device for Fenced {
         let fence = self.fence.clone();
         self.inner.grown().map(move |grown| Ok(grown?.map(|device| fence.over(device))))
     }
+
+    fn on_fenced(&self, tell: crate::TellFenced) {
+        self.inner.on_fenced(tell);
+    }
 }
 
 #[cfg(test)]
@@ -150,7 +214,7 @@ mod tests {
     use cenote_runtime::SimConfig;
 
     use super::*;
-    use crate::MemoryDevice;
+    use crate::{MemoryDevice, TellFenced};
 
     #[test]
     fn a_lease_that_ran_out_stops_writes_and_a_shut_fence_reads_too() {
@@ -177,6 +241,90 @@ mod tests {
             fence.lease(None);
             assert!(write(5).await.is_err() && device.read_at(0, 1).await.is_err());
             assert_eq!(below.live_image()[0], 4);
+        });
+    }
+
+    /// A disk with a lock in the storage, which may be broken.
+    struct Lockable {
+        inner: MemoryDevice,
+        info: DeviceInfo,
+        is_lost: AtomicBool,
+        tell: Mutex<Vec<TellFenced>>,
+    }
+
+    impl Lockable {
+        fn new() -> Arc<Lockable> {
+            let inner = MemoryDevice::new("image", 4096);
+            let mut info = inner.info().clone();
+            info.nature.storage_lock = StorageLock::Held;
+            let (is_lost, tell) = Default::default();
+            Arc::new(Lockable { inner, info, is_lost, tell })
+        }
+
+        fn refused<T: Send>(&self, op: Op) -> Option<Io<T>> {
+            let error = DeviceError::Fenced { path: self.info.path.clone(), op, why: "taken".into() };
+            self.is_lost.load(Ordering::Relaxed).then(|| Io::done(Err(error)))
+        }
+    }
+
+    impl Device for Lockable {
+        fn info(&self) -> &DeviceInfo {
+            &self.info
+        }
+
+        fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
+            self.refused(Op::Read).unwrap_or_else(|| self.inner.read_at(offset, len))
+        }
+
+        fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
+            self.refused(Op::Write).unwrap_or_else(|| self.inner.write_at(offset, data))
+        }
+
+        fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
+            self.write_at(offset, data)
+        }
+
+        fn flush(&self) -> Io<()> {
+            self.refused(Op::Flush).unwrap_or_else(|| self.inner.flush())
+        }
+
+        fn discard(&self, offset: u64, len: u64) -> Io<()> {
+            self.refused(Op::Discard).unwrap_or_else(|| self.inner.discard(offset, len))
+        }
+
+        fn on_fenced(&self, tell: TellFenced) {
+            self.tell.lock().push(tell);
+        }
+    }
+
+    fn noting(fence: &Fence) -> Arc<Mutex<Vec<String>>> {
+        let told: Arc<Mutex<Vec<String>>> = Arc::default();
+        let note = told.clone();
+        fence.on_loss(move |why| note.lock().push(why.to_string()));
+        told
+    }
+
+    #[test]
+    fn a_lost_lock_shuts_the_fence_over_all_devices_and_is_told_once() {
+        Runtime::simulate(SimConfig::default(), |rt| async move {
+            for is_noticed_by_an_operation in [true, false] {
+                let fence = Fence::new(&rt);
+                let (lockable, other) = (Lockable::new(), Arc::new(MemoryDevice::new("disk", 4096)));
+                let (image, disk) = (fence.over(lockable.clone()), fence.over(other));
+                let told = noting(&fence);
+                image.write_at(0, Bytes::from_static(b"1")).await.unwrap();
+                disk.write_at(0, Bytes::from_static(b"1")).await.unwrap();
+                lockable.is_lost.store(true, Ordering::Relaxed);
+                match is_noticed_by_an_operation {
+                    true => assert!(image.flush().await.is_err()),
+                    false => lockable.tell.lock().iter().for_each(|tell| tell("taken")),
+                }
+                let error = disk.write_at(0, Bytes::from_static(b"2")).await.unwrap_err().to_string();
+                assert!(error.contains("taken"), "{error}");
+                assert!(disk.read_at(0, 1).await.is_err() && image.read_at(0, 1).await.is_err());
+                assert_eq!(*told.lock(), ["taken"]);
+                assert_eq!(*noting(&fence).lock(), ["taken"], "a later ear");
+            }
         });
     }
 }

@@ -85,6 +85,19 @@ pub struct Nature {
     pub best_io_bytes: u64,
     /// A device that does not answer within this time is out of use.
     pub deadline: Duration,
+    /// Its lock in the storage itself.
+    pub storage_lock: StorageLock,
+}
+
+/// A lock that the storage enforces: it refuses the writes of all others, also late ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StorageLock {
+    /// There is none.
+    None,
+    /// Opening the device for writing takes it.
+    Offered,
+    /// It is ours. After its loss, all operations end with [`DeviceError::Fenced`].
+    Held,
 }
 
 /// Classes of latency, nearest first.
@@ -104,8 +117,12 @@ impl Nature {
         distance: Distance::Local,
         best_io_bytes: 0,
         deadline: Duration::from_secs(300),
+        storage_lock: StorageLock::None,
     };
 }
+
+/// Is told why a device was taken away.
+pub type TellFenced = Box<dyn Fn(&str) + Send + Sync>;
 
 /// A store of bytes. Shared as `Arc<dyn Device>`; all methods may be called concurrently.
 ///
@@ -173,6 +190,10 @@ pub trait Device: Send + Sync {
     fn for_writing(&self) -> Option<Arc<dyn Device>> {
         None
     }
+
+    /// Has `tell` called with the reason if the storage takes the device away for good, so that its pool
+    /// stops before its next operation fails. It must not block.
+    fn on_fenced(&self, _tell: TellFenced) {}
 
     /// Offsets and lengths of writes must be multiples of it.
     fn align_bytes(&self) -> u32 {

@@ -7,21 +7,29 @@
 //!   nbds://HOST[:PORT]/EXPORT
 //!       [?tls-certificates=DIR]        without the query    /dev/cenote/nbds/HOST[:PORT]/EXPORT
 //!   nbd+unix:///EXPORT?socket=PATH     the same             /dev/cenote/nbd+unix/PATH/EXPORT
+//!   rbd:POOL[/NAMESPACE]/IMAGE
+//!       [?conf=PATH&id=USER]           without the query    /dev/rbd/POOL[/NAMESPACE]/IMAGE
 //! ```
 //!
 //! Idea: a label's path must be absolute, or OpenZFS refuses the vdev. So a remote place has a path of its
 //! own below `/dev/cenote`, and [`Place::from`] recognises it: lists of paths, such as the labels' paths, can
-//! name remote places. The path of a socket is one part of it, with its slashes encoded.
+//! name remote places. The path of a socket is one part of it, with its slashes encoded. An image of RBD has
+//! the path that the kernel's client gives it; where such a block device exists, the path means that one.
 //!
 //! Secrets: user names and passwords are refused, so no label, history or message can hold them. Errors
 //! contain no part of an address except its scheme and the names of its parameters.
 //!
-//! Source: the NBD project's `doc/uri.md`; OpenZFS `vdev_disk.c` (`vdev_disk_open`: absolute paths).
+//! Source: the NBD project's `doc/uri.md`; OpenZFS `vdev_disk.c` (`vdev_disk_open`: absolute paths); Ceph's
+//! `ceph-rbdnamer` (names below `/dev/rbd`).
+
+mod rbd;
 
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use rbd::RbdPlace;
 
 /// NBD's port.
 pub const NBD_PORT: u16 = 10809;
@@ -41,6 +49,8 @@ pub enum Place {
     Path(PathBuf),
     /// An export of an NBD server.
     Nbd(NbdPlace),
+    /// An image of a Ceph cluster.
+    Rbd(RbdPlace),
 }
 
 /// An export of an NBD server.
@@ -74,7 +84,7 @@ pub enum NbdServer {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
     /// Another kind of address.
-    #[error("'{scheme}://' is not supported; a device is a path, nbd://, nbds:// or nbd+unix://")]
+    #[error("'{scheme}://' is not supported; a device is a path, nbd://, nbds://, nbd+unix:// or rbd:")]
     Scheme {
         /// Its kind.
         scheme: String,
@@ -106,7 +116,7 @@ pub enum PlaceError {
         scheme: &'static str,
     },
     /// An unknown parameter.
-    #[error("{scheme}://: unknown parameter '{name}'")]
+    #[error("{}: unknown parameter '{name}'", begins(scheme))]
     Parameter {
         /// Kind of address.
         scheme: &'static str,
@@ -114,18 +124,30 @@ pub enum PlaceError {
         name: String,
     },
     /// A parameter that is missing, given twice, or no absolute path.
-    #[error("{scheme}://: '{name}' must be given once, as an absolute path")]
+    #[error("{}: '{name}' must be given once, as an absolute path", begins(scheme))]
     NoPath {
         /// Kind of address.
         scheme: &'static str,
         /// Its name.
         name: &'static str,
     },
+    /// No image of RBD.
+    #[error("rbd: the address is not rbd:POOL/IMAGE or rbd:POOL/NAMESPACE/IMAGE")]
+    Image,
+    /// No user of Ceph.
+    #[error("rbd: 'id' must be given once, as the user's name without 'client.'")]
+    RbdUser,
+}
+
+/// The beginning of an address.
+fn begins(scheme: &str) -> String {
+    if scheme == RBD { "rbd".into() } else { format!("{scheme}://") }
 }
 
 const NBD: &str = "nbd";
 const NBDS: &str = "nbds";
 const NBD_UNIX: &str = "nbd+unix";
+const RBD: &str = "rbd";
 const SOCKET: &str = "socket";
 const CERTIFICATES: &str = "tls-certificates";
 
@@ -135,6 +157,9 @@ impl Place {
     /// # Errors
     /// An address of another kind, or a malformed one.
     pub fn parse(typed: &str) -> Result<Place, PlaceError> {
+        if let Some(rest) = RbdPlace::after_scheme(typed) {
+            return RbdPlace::parse(rest).map(Place::Rbd);
+        }
         let Some((scheme, rest)) = scheme(typed) else { return Ok(Place::from(Path::new(typed))) };
         match scheme {
             NBD => over_network(NBD, rest).map(Place::Nbd),
@@ -156,7 +181,7 @@ impl Place {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Place::Path(path) => Some(path),
-            Place::Nbd(_) => None,
+            Place::Nbd(_) | Place::Rbd(_) => None,
         }
     }
 
@@ -169,7 +194,7 @@ impl Place {
     pub fn shown(&self) -> PathBuf {
         match self {
             Place::Path(path) => path.clone(),
-            Place::Nbd(_) => self.to_string().into(),
+            remote => remote.to_string().into(),
         }
     }
 
@@ -177,6 +202,7 @@ impl Place {
     pub fn in_labels(&self) -> PathBuf {
         let nbd = match self {
             Place::Path(path) => return path.clone(),
+            Place::Rbd(rbd) => return rbd.in_labels(),
             Place::Nbd(nbd) => nbd,
         };
         let mut text = format!("{IN_LABELS}{}/", nbd.scheme());
@@ -194,6 +220,7 @@ impl Place {
         let mut text = self.to_string();
         match self {
             Place::Path(path) => return path.clone(),
+            Place::Rbd(rbd) => rbd.put_parameters(&mut text),
             Place::Nbd(NbdPlace { certificates: None, .. }) => {}
             Place::Nbd(NbdPlace { certificates: Some(folder), .. }) => {
                 text += &format!("?{CERTIFICATES}=");
@@ -213,6 +240,9 @@ impl Place {
 
     /// A remote place from its path in labels.
     fn of_label(path: &str) -> Option<Place> {
+        if let Some(rbd) = RbdPlace::of_label(path) {
+            return Some(Place::Rbd(rbd));
+        }
         let (scheme, rest) = path.strip_prefix(IN_LABELS)?.split_once('/')?;
         let parsed = match scheme {
             NBD => over_network(NBD, rest),
@@ -234,6 +264,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nbd = match self {
             Place::Path(path) => return path.display().fmt(f),
+            Place::Rbd(rbd) => return f.write_str(&rbd.shown()),
             Place::Nbd(nbd) => nbd,
         };
         let mut text = format!("{}://", nbd.scheme());
@@ -254,6 +285,7 @@ impl From<&Path> for Place {
         let remote = path.to_str().and_then(|text| match scheme(text) {
             Some((NBD | NBDS | NBD_UNIX, _)) => Place::parse(text).ok(),
             Some(_) => None,
+            None if RbdPlace::after_scheme(text).is_some() => Place::parse(text).ok(),
             None => Place::of_label(text),
         });
         remote.unwrap_or_else(|| Place::Path(path.to_owned()))
@@ -444,13 +476,16 @@ mod tests {
                 "nbd+unix:///x?socket=/run/s%3Fx",
                 "/dev/cenote/nbd+unix/%2Frun%2Fs%3Fx/x",
             ),
+            ("rbd:vms/disk-1", "rbd:vms/disk-1", "/dev/rbd/vms/disk-1"),
+            ("rbd:vms/a%20b/x.y", "rbd:vms/a%20b/x.y", "/dev/rbd/vms/a%20b/x.y"),
+            ("rbd:vms/x?conf=/etc/c%26.conf&id=zfs", "rbd:vms/x", "/dev/rbd/vms/x"),
         ] {
             let place = parse(typed);
             assert_eq!(place.to_string(), shown);
             assert_eq!(place.in_labels(), PathBuf::from(label));
             assert_eq!(Place::from(place.recorded()), place, "{typed}");
             assert_eq!(Place::from(Path::new(label)).to_string(), shown);
-            assert_eq!(place.is_remote(), typed.contains("://"));
+            assert_eq!(place.is_remote(), typed.contains("://") || typed.starts_with("rbd:"));
             let json = serde_json::to_string(&place).unwrap();
             assert_eq!(serde_json::from_str::<Place>(&json).unwrap(), place);
         }
@@ -484,6 +519,14 @@ mod tests {
             "nbd+unix:///x?socket=secret",
             "nbd+unix://host/x?socket=/s",
             "rbd://pool/secret",
+            "rbd:secret",
+            "rbd:pool/ns/secret/x",
+            "rbd:pool//secret",
+            "rbd:pool/x@secret",
+            "rbd:pool/x?key=secret",
+            "rbd:pool/x?conf=secret",
+            "rbd:pool/x?id=se%20cret",
+            "rbd:pool/x?id=a&id=secret",
             "s3://bucket/secret",
         ] {
             let error = Place::parse(typed).unwrap_err().to_string();

@@ -220,7 +220,7 @@ fn written_bytes_are_read_back_on_every_way() {
     for io_path in [IoPath::Auto, IoPath::Uring, IoPath::Threads] {
         for direct in [Direct::Never, Direct::Always] {
             let (file, mut content) = random_file(8);
-            let options = OpenOptions { access: Access::ReadWrite, direct, io_path };
+            let options = OpenOptions { access: Access::ReadWrite, direct, io_path, takes_over: false };
             let device = match rt.block_on(FileDevice::open(file.path(), options, &rt)) {
                 Ok(device) => device,
                 Err(error) => {
@@ -306,7 +306,7 @@ fn writes_that_follow_one_another_come_together_and_each_is_answered() {
     let rt = Runtime::real(Some(2));
     for io_path in [IoPath::Auto, IoPath::Uring, IoPath::Threads] {
         for direct in [Direct::Never, Direct::Always] {
-            let options = OpenOptions { access: Access::ReadWrite, direct, io_path };
+            let options = OpenOptions { access: Access::ReadWrite, direct, io_path, takes_over: false };
             let Ok(device) = rt.block_on(FileDevice::open(file.path(), options, &rt)) else { continue };
             // Shuffled, with gaps, and longer than one run can be.
             let mut places: Vec<usize> = (0..180).filter(|index| index % 50 != 7).collect();
@@ -333,7 +333,7 @@ fn a_write_that_was_dropped_is_made_before_newer_ones_to_its_place() {
     for io_path in [IoPath::Auto, IoPath::Uring, IoPath::Threads] {
         for direct in [Direct::Never, Direct::Always] {
             let (file, _) = random_file(11);
-            let options = OpenOptions { access: Access::ReadWrite, direct, io_path };
+            let options = OpenOptions { access: Access::ReadWrite, direct, io_path, takes_over: false };
             let Ok(device) = rt.block_on(FileDevice::open(file.path(), options, &rt)) else { continue };
             let way = format!("{io_path:?}, direct {direct:?}");
             for round in 0..50_u64 {

@@ -17,6 +17,9 @@
 //! A pool that waits for its devices keeps its heartbeats. So it goes on without a check when they work again
 //! in time; OpenZFS stops heartbeats, and checks for other machines when the pool is resumed.
 //!
+//! Storage with locks of its own (RBD) tells the fence that another machine has broken one. The engine then
+//! stops in the same way, with or without heartbeats.
+//!
 //! A command that is refused changes nothing, so heartbeats begin with the first change. The stake
 //! (`cenote_pool::multihost`) finds changes that another machine made until then.
 //!
@@ -172,7 +175,8 @@ fn step(engine: &Arc<Shared>) -> Option<Duration> {
             state.is_beating = false;
             let silent = now - state.sure;
             drop(state);
-            stop(engine, silent);
+            let ms = silent.as_millis();
+            stop(engine, &format!("multihost heartbeats have not succeeded for {ms} ms"));
             return None;
         }
         let interval = match std::mem::take(&mut state.soon) {
@@ -238,17 +242,33 @@ fn ended(engine: &Shared, (leaf, id): (Guid, u64), began: Instant, is_written: b
 }
 
 /// Another machine may take the pool from now on.
-fn stop(engine: &Arc<Shared>, silent: Duration) {
+fn stop(engine: &Arc<Shared>, why: &str) {
     let pool = engine.on_disk.read().pool.clone();
     let txg = engine.txgs.open();
-    let why = format!("multihost heartbeats have not succeeded for {} ms", silent.as_millis());
     if let Some(fence) = &pool.tree().found().fence {
         fence.shut();
     }
     // In this order: waiters for the fence find the error.
-    let error = DatasetError::Stopped { pool: pool.name().into(), txg, why: why.as_str().into() };
+    let error = DatasetError::Stopped { pool: pool.name().into(), txg, why: why.into() };
     engine.txgs.done(Err(error));
-    pool.suspension().fence(engine.runtime.now(), txg, &why);
+    pool.suspension().fence(engine.runtime.now(), txg, why);
+}
+
+/// From now on the engine stops if a storage's lock is lost.
+pub(crate) fn obey_fence(engine: &Arc<Shared>) {
+    let Some(fence) = engine.on_disk.read().pool.tree().found().fence.clone() else { return };
+    let (weak, runtime) = (Arc::downgrade(engine), engine.runtime.clone());
+    fence.on_loss(move |why| {
+        let (weak, why) = (weak.clone(), why.clone());
+        // The device's operation that finds the loss may be under a lock.
+        let stopping = async move {
+            if let Some(engine) = weak.upgrade() {
+                engine.multihost.state.lock().is_beating = false;
+                stop(&engine, &why);
+            }
+        };
+        runtime.spawn(stopping).detach();
+    });
 }
 
 /// Multihost protection of an open pool.

@@ -25,6 +25,7 @@ use crate::engine::{Carried, Engine, OnDisk, Shared, Tasks, Told};
 use crate::kstat::Kstats;
 use crate::locks::{Rank, Ranked};
 use crate::logs::LostLog;
+use crate::multihost::obey_fence;
 use crate::multihost::state::Multihost;
 use crate::pending_frees::Freeing;
 use crate::sharing::release::SharedBlocks;
@@ -153,7 +154,7 @@ impl Engine {
         let mos = from.mos.in_view(&from.mos.pool().waiting(Waits::AsTxg));
         let mos = LiveObjset::new(mos, Txg(synced.0 + 1));
         let tables = Tables::new(from.shared, mos.clone());
-        Engine::of(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             cache_devices,
             cache: from.cache,
             allocator: Arc::new(from.allocator),
@@ -182,7 +183,9 @@ impl Engine {
             turn: tokio::sync::Mutex::default(),
             told: Told::default(),
             runtime,
-        }))
+        });
+        obey_fence(&shared);
+        Engine::of(shared)
     }
 }
 

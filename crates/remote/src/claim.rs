@@ -2,6 +2,7 @@
 //!
 //! Idea: a server has no locks, but a process can at least keep itself from using a disk twice, as a lock of
 //! the host does for files: `zpool create -f` must not take a disk of a pool that the same daemon has open.
+//! An image of RBD that is being closed still has its lock.
 //!
 //! Locking: one mutex for the set, held for one look or change.
 
@@ -13,7 +14,7 @@ use cenote_device::{DeviceError, Place};
 use cenote_runtime::Runtime;
 use parking_lot::Mutex;
 
-/// Paths in labels of the disks in use.
+/// Paths in labels of the disks in use; of images, which several clusters may have, complete addresses.
 static CLAIMED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 /// A disk closed a moment ago may still have operations under way.
 const TRIES: u32 = 20;
@@ -25,7 +26,10 @@ pub(crate) struct Claim(PathBuf);
 impl Claim {
     /// `None`: it is in use.
     pub(crate) fn try_take(place: &Place) -> Option<Claim> {
-        let name = place.in_labels();
+        let name = match place {
+            Place::Rbd(_) => place.recorded(),
+            _ => place.in_labels(),
+        };
         // Not in one expression: a claim that is dropped takes the lock.
         let is_free = CLAIMED.lock().insert(name.clone());
         is_free.then(|| Claim(name))

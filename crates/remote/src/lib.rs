@@ -3,21 +3,22 @@
 //! ```text
 //!   Place::Path --> cenote_device::open     files and block devices, or a simulated machine's rack
 //!   Place::Nbd  --> nbd::NbdDevice          connections, requests in flight, unflushed writes
+//!   Place::Rbd  --> rbd::RbdDevice          Ceph's client library, the image's lock
 //! ```
 //!
 //! Idea: a pool's layers know only [`Device`]. All that differs about a remote disk is in its [`Nature`] (how
 //! far it is, its failure domain, how long to wait) and behind its methods: connections that break and
 //! return, and requests that are repeated.
 //!
-//! Read in this order: [`nbd`], `nbd/session`, `nbd/requests`, `nbd/unflushed`.
+//! Read in this order: [`nbd`], `nbd/session`, `nbd/requests`, `nbd/unflushed`; [`rbd`], `rbd/lock`,
+//! `rbd/image`.
 //!
 //! [`Nature`]: cenote_device::Nature
-#![forbid(unsafe_code)]
-
 mod claim;
 mod dial;
 mod error;
 pub mod nbd;
+pub mod rbd;
 mod tls;
 
 use std::sync::Arc;
@@ -30,14 +31,16 @@ use claim::Claim;
 pub use dial::Dial;
 pub use error::NbdError;
 pub use nbd::NbdDevice;
+pub use rbd::{RbdDevice, RbdError};
 
 /// Opens a place. A simulated machine has those in its [`Rack`], remote ones under their paths in labels.
 ///
-/// A server has no locks: whether another machine uses the disk can't be seen from opening it. This process
-/// uses it once at a time (`claim`).
+/// An NBD server has no locks: whether another machine uses the disk can't be seen from opening it. An image
+/// of RBD is opened for writing under its lock. This process uses either once at a time (`claim`).
 ///
 /// # Errors
-/// As [`cenote_device::open`]; a server that can't be reached, or refuses the export.
+/// As [`cenote_device::open`]; a server or cluster that can't be reached, or refuses; a lock that another
+/// client has.
 pub async fn open(
     place: &Place,
     options: OpenOptions,
@@ -45,10 +48,11 @@ pub async fn open(
 ) -> Result<Arc<dyn Device>, DeviceError> {
     match place {
         Place::Path(path) => cenote_device::open(path, options, runtime).await,
-        Place::Nbd(_) if runtime.part::<Rack>().is_some() => {
+        Place::Nbd(_) | Place::Rbd(_) if runtime.part::<Rack>().is_some() => {
             cenote_device::open(&place.in_labels(), options, runtime).await
         }
         Place::Nbd(nbd) => open_nbd(place, nbd, options, runtime).await,
+        Place::Rbd(image) => rbd::open(place, image, options, runtime).await,
     }
 }
 

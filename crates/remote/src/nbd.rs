@@ -43,7 +43,9 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cenote_device::{Device, DeviceError, DeviceInfo, Distance, Io, Nature, Op, Order, Place, Position};
+use cenote_device::{
+    Device, DeviceError, DeviceInfo, Distance, Io, Nature, Op, Order, Place, Position, StorageLock,
+};
 use cenote_nbd::wire::{Command, can, flag};
 use cenote_runtime::Runtime;
 use parking_lot::Mutex;
@@ -118,6 +120,7 @@ impl NbdDevice {
                 domain,
                 best_io_bytes: BEST_IO_BYTES,
                 deadline: ANSWER,
+                storage_lock: StorageLock::None,
             },
         };
         let requests = Arc::new(Requests::new(runtime, &agreed));

@@ -141,7 +141,8 @@ pub struct Import {
     /// `readonly=on`: only check that the pool opens; `altroot=ROOT`: like -R; `cachefile=FILE`: ignored
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
-    /// Accept a pool that another machine has not exported; with -D, restore the pool
+    /// Accept a pool that another machine has not exported, and fence that machine if the disks can (RBD);
+    /// with -D, restore the pool
     #[arg(short = 'f')]
     pub force: bool,
     /// Discard permanently the intent logs that were on lost log devices; with -o readonly=on, open the pool

@@ -50,9 +50,10 @@ const HASH_ORDER: [&str; 5] = [".values()", ".into_values()", ".values_mut()", "
 const SLEEPS: [&str; 3] = ["std::fs", "rustix::fs", "libc::open"];
 /// ...except on the runtime's threads for blocking calls: a hung disk must not block a worker, which serves
 /// all pools.
-const MAY_SLEEP: [&str; 6] = [
+const MAY_SLEEP: [&str; 7] = [
     "crates/device/src/file",
     "crates/remote/src/dial.rs",
+    "crates/remote/src/rbd/holder.rs",
     "crates/remote/src/tls.rs",
     "crates/pool/src/discover/scan.rs",
     "crates/pool/src/discover/seat.rs",

@@ -36,13 +36,18 @@ pub fn named(typed: &[PathBuf]) -> Result<Vec<Place>, ControlError> {
 fn split(list: &OsStr) -> Vec<PathBuf> {
     let (mut entries, mut rest) = (Vec::new(), list.as_bytes());
     loop {
-        let is_address = rest.starts_with(b"nbd") && rest.windows(3).any(|part| part == b"://");
+        let is_image = rest.starts_with(b"rbd:") && !rest.starts_with(b"rbd:/");
+        let is_address = is_image || rest.starts_with(b"nbd") && rest.windows(3).any(|part| part == b"://");
         let ends = |at: usize| {
             let after = &rest[at + 1..];
             let begins = after.starts_with(b"/") && !after.starts_with(b"//") || after.starts_with(b".");
-            !is_address || begins || after.is_empty() || after.starts_with(b"nbd")
+            !is_address
+                || begins
+                || after.is_empty()
+                || [&b"nbd"[..], b"rbd:"].iter().any(|next| after.starts_with(next))
         };
-        let end = (0..rest.len()).find(|&at| rest[at] == b':' && ends(at));
+        let begun = if is_image { b"rbd:".len() } else { 0 };
+        let end = (begun..rest.len()).find(|&at| rest[at] == b':' && ends(at));
         let entry = &rest[..end.unwrap_or(rest.len())];
         entries.push(Path::new(OsStr::from_bytes(entry)).to_owned());
         match end {
@@ -64,6 +69,11 @@ mod tests {
                 "nbd://h:7/x:/a:nbds://[::1]:7/y:nbd+unix:///z?socket=/s",
                 &["nbd://h:7/x", "/a", "nbds://[::1]:7/y", "nbd+unix:///z?socket=/s"],
             ),
+            (
+                "rbd:p/x?conf=/c:rbd:nbd/y:/a:nbd://h/z:rbd:p/q",
+                &["rbd:p/x?conf=/c", "rbd:nbd/y", "/a", "nbd://h/z", "rbd:p/q"],
+            ),
+            ("rbd:/a", &["rbd", "/a"]),
             ("nbd:/a", &["nbd", "/a"]),
             ("", &[""]),
             ("/a:", &["/a", ""]),

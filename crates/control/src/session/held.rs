@@ -277,7 +277,7 @@ impl Session {
             self.pools.as_ref().ok_or_else(|| ControlError::Refused("no daemon runs this command".into()))?;
         self.refuse_if_held(found)?;
         // Takes long; meanwhile other pools open and close.
-        let watched = self.watch(found).await?;
+        let watched = self.watch_to_take(found).await?;
         let _turn = pools.turn.lock().await;
         self.refuse_if_held(found)?;
         let engine = self.take_for_good(found, watched).await?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cenote_device::Gate;
+use cenote_device::{Gate, StorageLock};
 use cenote_engine::Engine;
 use cenote_format::uberblock::Uberblock;
 use cenote_pool::multihost::{
@@ -51,7 +51,17 @@ impl Session {
         watched
     }
 
-    /// Claims a watched pool. Then its first change may follow.
+    /// The same before a pool is opened for writing. A takeover need not wait if locks in the storage will
+    /// fence every other machine, heartbeats or not.
+    pub(super) async fn watch_to_take(&self, found: &FoundPool) -> Result<Option<Watched>, ControlError> {
+        if self.options().takes_over && found.has_storage_locks(StorageLock::Offered) {
+            return Ok(found.require_hostid(this_host().id).map(|()| None)?);
+        }
+        self.watch(found).await
+    }
+
+    /// Claims a watched pool. Then its first change may follow. A fenced one needs no claim: no other machine
+    /// could write its own.
     ///
     /// # Errors
     /// Another machine has the pool, or would not see the claim; the caller cancels.
@@ -59,7 +69,8 @@ impl Session {
         let Taking { opened, watched, .. } = taking;
         opened.require_hostid(this_host().id)?;
         let Some(seen) = opened.uberblocks.first().filter(|newest| newest.mmp_is_on()) else { return Ok(()) };
-        if watched.is_none() && must_watch(opened, this_host().id) {
+        let is_fenced = self.options().takes_over && opened.has_storage_locks(StorageLock::Held);
+        if watched.is_none() && !is_fenced && must_watch(opened, this_host().id) {
             let why = "another machine has used it since it was found; try again";
             return Err(ControlError::Refused(format!("cannot import '{}': {why}", opened.name())));
         }

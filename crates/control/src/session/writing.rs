@@ -172,7 +172,7 @@ impl Session {
         found: &FoundPool,
     ) -> Result<(FoundPool, Taking), ControlError> {
         check_kernel(found.name())?;
-        let watched = self.watch(found).await?;
+        let watched = self.watch_to_take(found).await?;
         self.open_watched(found, watched, None).await
     }
 
@@ -185,7 +185,10 @@ impl Session {
         taps: Option<Arc<LeafIoTable>>,
     ) -> Result<(FoundPool, Taking), ControlError> {
         let gate = Gate::default();
-        let opened = found.open_for_writing(self.runtime()).await?;
+        let opened = match self.options().takes_over {
+            true => found.take_over(self.runtime()).await?,
+            false => found.open_for_writing(self.runtime()).await?,
+        };
         let fenced = opened.clone().fenced(&Fence::new(self.runtime()));
         let counted = match taps {
             Some(taps) => fenced.tapped(taps),

@@ -65,16 +65,28 @@ pub struct OpenOptions {
     pub direct: Direct,
     /// The path of transfers.
     pub io_path: IoPath,
+    /// If another client has the lock that the storage offers, break it and fence that client.
+    pub takes_over: bool,
 }
 
 impl OpenOptions {
     /// The fastest path, read-only.
-    pub const READ_ONLY: OpenOptions =
-        OpenOptions { access: Access::ReadOnly, direct: Direct::BlockDevices, io_path: IoPath::Auto };
+    pub const READ_ONLY: OpenOptions = OpenOptions {
+        access: Access::ReadOnly,
+        direct: Direct::BlockDevices,
+        io_path: IoPath::Auto,
+        takes_over: false,
+    };
     /// The fastest path, for reading and writing.
     pub const READ_WRITE: OpenOptions = OpenOptions { access: Access::ReadWrite, ..OpenOptions::READ_ONLY };
     /// The fastest path, exclusively.
     pub const EXCLUSIVE: OpenOptions = OpenOptions { access: Access::Exclusive, ..OpenOptions::READ_ONLY };
+
+    /// The same, taking over.
+    #[must_use]
+    pub fn taking_over(self, takes_over: bool) -> OpenOptions {
+        OpenOptions { takes_over, ..self }
+    }
 }
 
 /// No file system requires more than a page.

@@ -1,7 +1,7 @@
 //! A partition as a device: a window onto part of another device.
 
 use bytes::Bytes;
-use cenote_device::{Device, DeviceInfo, Io, Op};
+use cenote_device::{Device, DeviceInfo, Io, Op, TellFenced};
 use std::sync::Arc;
 
 pub(super) struct WindowDevice {
@@ -67,5 +67,9 @@ impl Device for WindowDevice {
 
     fn is_there(&self) -> Io<bool> {
         self.base.is_there()
+    }
+
+    fn on_fenced(&self, tell: TellFenced) {
+        self.base.on_fenced(tell);
     }
 }

@@ -4,10 +4,11 @@
 //! program may have written before the lock was taken, so the labels are read again afterwards.
 
 use super::{FoundDevice, FoundPool, discover_devices};
+use crate::config::{VdevConfig, VdevKind};
 use crate::error::{PoolError, Result};
 use crate::leaf_io::LeafIoTable;
 use cenote_boxed::boxed;
-use cenote_device::{Device, Fence, FileDevice, Gate, OpenOptions, Place};
+use cenote_device::{Device, Fence, FileDevice, Gate, OpenOptions, Place, StorageLock};
 use cenote_format::units::Guid;
 use cenote_runtime::Runtime;
 use std::collections::BTreeMap;
@@ -35,7 +36,7 @@ impl FoundDevice {
                 why: "a partition that the kernel does not know can't be opened for writing by itself".into(),
             });
         }
-        self.reopen(place, rt).await
+        self.reopen(place, OpenOptions::EXCLUSIVE, rt).await
     }
 
     fn is_whole(&self, place: &Place) -> bool {
@@ -43,10 +44,10 @@ impl FoundDevice {
     }
 
     /// A server may accept a single client, so the connection of discovery is kept.
-    async fn reopen(&self, place: &Place, rt: &Runtime) -> Result<Arc<dyn Device>> {
+    async fn reopen(&self, place: &Place, options: OpenOptions, rt: &Runtime) -> Result<Arc<dyn Device>> {
         match self.device.for_writing() {
             Some(device) => Ok(device),
-            None => Ok(cenote_remote::open(place, OpenOptions::EXCLUSIVE, rt).await?),
+            None => Ok(cenote_remote::open(place, options, rt).await?),
         }
     }
 }
@@ -60,6 +61,33 @@ impl FoundPool {
     /// two copies and neither is newer, or the pool was changed meanwhile.
     #[boxed]
     pub async fn open_for_writing(&self, rt: &Runtime) -> Result<FoundPool> {
+        self.open_all(rt, false).await
+    }
+
+    /// The same, but breaks locks in the storage that other machines have, and fences these.
+    ///
+    /// # Errors
+    /// As [`FoundPool::open_for_writing`].
+    #[boxed]
+    pub async fn take_over(&self, rt: &Runtime) -> Result<FoundPool> {
+        self.open_all(rt, true).await
+    }
+
+    /// Whether every leaf that the pool uses is here with a lock in the storage, at least in this state. If
+    /// all are ours, no other machine can change the pool.
+    pub fn has_storage_locks(&self, at_least: StorageLock) -> bool {
+        let has_leaves = |top: &&VdevConfig| !matches!(top.kind, VdevKind::Hole | VdevKind::Indirect);
+        let leaves = self.config.vdevs.iter().filter(has_leaves);
+        let mut leaves = leaves.flat_map(VdevConfig::leaves);
+        leaves.all(|leaf| {
+            let is_used = leaf.kind != VdevKind::DistributedSpare && !leaf.is_taken_out();
+            let lock = self.device(leaf.guid).map(|found| found.device.info().nature.storage_lock);
+            !is_used || lock.is_some_and(|lock| lock >= at_least)
+        })
+    }
+
+    async fn open_all(&self, rt: &Runtime, takes_over: bool) -> Result<FoundPool> {
+        let exclusive = OpenOptions::EXCLUSIVE.taking_over(takes_over);
         if let Some(copy) = self.duplicates.iter().find(|copy| copy.is_undecided()) {
             let why = format!(
                 "{copy}, but which to change can't be told: take one of them away, or name the disks to use"
@@ -78,13 +106,13 @@ impl FoundPool {
                 Base::Place(place) => {
                     // Other partitions of the same disk may be in use.
                     let device = match (found.is_whole(place), place.path()) {
-                        (true, _) => found.reopen(place, rt).await?,
+                        (true, _) => found.reopen(place, exclusive, rt).await?,
                         (false, Some(path)) => {
                             let device = FileDevice::open(path, OpenOptions::READ_WRITE, rt).await?;
                             device.lock().await?;
                             Arc::new(device)
                         }
-                        (false, None) => cenote_remote::open(place, OpenOptions::READ_WRITE, rt).await?,
+                        (false, None) => cenote_remote::open(place, exclusive, rt).await?,
                     };
                     opened.insert(place, device);
                 }
@@ -101,6 +129,7 @@ impl FoundPool {
         let auxiliary = self.auxiliary.clone();
         same.map(|pool| FoundPool { auxiliary, ..pool }).ok_or_else(changed)
     }
+
     /// Adds taps to the devices, and to those that join later.
     pub fn tapped(mut self, taps: Arc<LeafIoTable>) -> FoundPool {
         for (leaf, found) in &mut self.devices {

@@ -26,7 +26,7 @@ use crate::vdev::{Layout, Top, VdevTree};
 use bytes::Bytes;
 use cenote_boxed::boxed;
 use cenote_codec::checksum::{Checksum, Stored, embedded::label_verifier};
-use cenote_device::Device;
+use cenote_device::{Device, DeviceError};
 use cenote_format::gang::ZIO_ECK_BYTES;
 use cenote_format::label::{
     BOOT_ENV_OFFSET, LABEL_BYTES, LabelConfig, PoolConfig, UBERBLOCK_RING_OFFSET, VDEV_LABELS, VDEV_PAD_SIZE,
@@ -169,8 +169,12 @@ impl Labels<'_> {
             let (at, slot) = uberblock_slot(uberblock, top.config.ashift);
             top.writable_leaves().map(move |leaf| self.put(leaf, uberblock.txg, ALL, at, slot.clone()))
         });
-        let reached = join_all(writes).await.into_iter().filter(Result::is_ok).count();
-        if reached == 0 {
+        let written = join_all(writes).await;
+        let is_fenced = |put: &Result<()>| matches!(put, Err(PoolError::Device(DeviceError::Fenced { .. })));
+        if written.iter().any(is_fenced) {
+            return Err(self.label_error(VdevId(0), "another machine has taken one of its devices"));
+        }
+        if !written.iter().any(Result::is_ok) {
             return Err(self.label_error(VdevId(0), "the uberblock could not be written to any device"));
         }
         self.0.beats().note(uberblock);

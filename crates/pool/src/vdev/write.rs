@@ -20,6 +20,7 @@ use super::unflushed::{FlushMark, Stake};
 use super::{Layout, Slot, Top, VdevTree};
 use bytes::{Bytes, BytesMut};
 use cenote_codec::raidz;
+use cenote_device::DeviceError;
 use cenote_format::blkptr::Dva;
 use cenote_format::label::VdevClass;
 use cenote_format::units::{PhysicalBirth, Psize, TXG_INITIAL, Txg, VdevId};
@@ -47,6 +48,13 @@ pub(crate) struct How {
     pub(crate) class: IoClass,
     pub(crate) durable: Durable,
     pub(crate) stake: Stake,
+}
+
+/// Why a column was not written.
+struct NotTaken {
+    why: Arc<str>,
+    /// Another machine has one of its devices.
+    is_fenced: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -91,9 +99,13 @@ impl VdevTree {
         }
         let (bearable, writes): (Vec<usize>, Vec<_>) = writes.into_iter().unzip();
         for (bearable, outcomes) in bearable.into_iter().zip(join_all(writes).await) {
-            let errors: Vec<Arc<str>> = outcomes.into_iter().filter_map(Result::err).collect();
-            if errors.len() > bearable {
-                return Err(failed(errors.into_iter().next().unwrap_or_default()));
+            let mut errors: Vec<NotTaken> = outcomes.into_iter().filter_map(Result::err).collect();
+            errors.sort_by_key(|error| !error.is_fenced);
+            match errors.first() {
+                Some(error) if error.is_fenced || errors.len() > bearable => {
+                    return Err(failed(error.why.clone()));
+                }
+                _ => {}
             }
         }
         Ok(())
@@ -215,14 +227,15 @@ impl Top {
         Ok(parity.chain(columns).collect())
     }
 
-    /// Writes to every leaf that should hold the column. Fails only if none has it.
+    /// Writes to every leaf that should hold the column. Fails only if none has it, or one belongs to another
+    /// machine now: that one would not see the others' copies.
     async fn write_column(
         &self,
         column: Column,
         bytes: Bytes,
         (txg, missed): (Txg, &Arc<Missed>),
         How { class, durable, stake }: How,
-    ) -> Result<(), Arc<str>> {
+    ) -> Result<(), NotTaken> {
         let holders = self.holders(column.slot, column.offset_bytes);
         let (away, writable): (Vec<&Arc<Leaf>>, Vec<_>) =
             holders.leaves.iter().partition(|leaf| leaf.is_out_of_use());
@@ -235,18 +248,19 @@ impl Top {
             Durable::AtOnce => leaf.write_through(stake, column.offset_bytes, bytes.clone(), missed).await,
         });
         let outcomes = join_all(writes).await;
-        let mut last: Arc<str> = "none of its devices is present".into();
+        let mut last = NotTaken { why: "none of its devices is present".into(), is_fenced: false };
         let mut written = false;
         for (leaf, outcome) in writable.iter().zip(outcomes) {
             match outcome {
                 Ok(()) => written = true,
                 Err(error) => {
                     missed.note(leaf.guid, txg);
-                    last = error.to_string().into();
+                    let is_fenced = last.is_fenced || matches!(error, DeviceError::Fenced { .. });
+                    last = NotTaken { why: error.to_string().into(), is_fenced };
                 }
             }
         }
-        if written { Ok(()) } else { Err(last) }
+        if written && !last.is_fenced { Ok(()) } else { Err(last) }
     }
 }
 

@@ -1,20 +1,22 @@
 //! Machines that share disks, and an oracle.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use cenote_cache::CacheOptions;
 use cenote_dataset::{ImportOptions, KeySource, import};
-use cenote_device::{Delayed, Device, DeviceInfo, Fence, Gate, Io, Latency, MemoryDevice};
+use cenote_device::{
+    Delayed, Device, DeviceError, DeviceInfo, Fence, Gate, Io, Latency, MemoryDevice, Op, StorageLock,
+};
 use cenote_engine::{Engine, Host};
 use cenote_format::dnode::ObjectType;
 use cenote_format::features::SPA_FEATURES;
 use cenote_format::units::{ObjectId, Txg};
 use cenote_object::NewZap;
 use cenote_pool::create::{NewDevice, NewVdev, plan};
-use cenote_pool::multihost::{Legs, MultihostSettings, begin_stake};
+use cenote_pool::multihost::{Legs, MultihostSettings, Watched, begin_stake};
 use cenote_pool::{FoundPool, PoolState, VdevClass, VdevKind, discover_devices};
 use cenote_runtime::{Instant, Runtime};
 use cenote_tasks::NewPool;
@@ -39,7 +41,12 @@ pub struct Disks {
     pub rt: Runtime,
     pub memory: Vec<Arc<MemoryDevice>>,
     pub oracle: Oracle,
+    /// Locks that the storage enforces, as Ceph's; `None`: it has none.
+    pub locks: Option<Locks>,
 }
+
+/// The import that has each disk's lock.
+pub type Locks = Arc<Mutex<BTreeMap<String, u64>>>;
 
 /// Knows which import of the pool wrote to the disks last.
 #[derive(Clone, Default)]
@@ -89,7 +96,8 @@ impl Oracle {
 impl Disks {
     pub fn new(rt: &Runtime, count: usize) -> Disks {
         let disk = |index| Arc::new(MemoryDevice::new(&format!("disk{index}"), DISK_BYTES));
-        Disks { rt: rt.clone(), memory: (0..count).map(disk).collect(), oracle: Oracle::default() }
+        let (memory, oracle) = ((0..count).map(disk).collect(), Oracle::default());
+        Disks { rt: rt.clone(), memory, oracle, locks: None }
     }
 
     /// Creates the pool with `multihost` as given, exported by machine 1.
@@ -122,12 +130,27 @@ impl Disks {
 
     fn raw(&self, name: &str) -> Arc<dyn Device> {
         let found = self.memory.iter().find(|memory| memory.describe() == name);
+        self.far(found.unwrap().clone())
+    }
+
+    /// Breaks the lock of another import, and takes it.
+    fn taken_over(&self, name: &str, locks: &Locks, session: u64) -> Arc<dyn Device> {
+        locks.lock().insert(name.into(), session);
+        let inner = self.memory.iter().find(|memory| memory.describe() == name).unwrap().clone();
+        let mut info = inner.info().clone();
+        info.nature.storage_lock = StorageLock::Held;
+        let (locks, oracle) = (locks.clone(), self.oracle.clone());
+        // The storage decides when a request arrives.
+        self.far(Arc::new(Locked { inner, info, locks, oracle, session }))
+    }
+
+    fn far(&self, device: Arc<dyn Device>) -> Arc<dyn Device> {
         let latency = Latency {
             fixed: Duration::from_micros(100),
             jitter: Duration::from_millis(3),
             bytes_per_s: None,
         };
-        Arc::new(Delayed::new(found.unwrap().clone(), latency, &self.rt))
+        Arc::new(Delayed::new(device, latency, &self.rt))
     }
 }
 
@@ -169,6 +192,10 @@ impl Machine {
     /// Imports the pool, as a session does.
     pub async fn import(&self) -> Result<Engine, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
+        if let Some(locks) = &self.disks.locks {
+            let opened = self.take_over(locks).await.ok_or("another machine has taken all disks")?;
+            return self.start(opened.clone(), opened, None).await;
+        }
         let found = self.discover().await;
         let watched = found.watch(&self.disks.rt, self.id, &settings(), &|_| {}).await;
         let watched = watched.map_err(|error| text(&error))?;
@@ -182,6 +209,27 @@ impl Machine {
             let (inner, oracle) = (self.disks.raw(&found.path), self.disks.oracle.clone());
             found.device = Arc::new(Tagged { inner, oracle, session });
         }
+        self.start(opened, below, watched).await
+    }
+
+    /// Opens all disks under locks in the storage. Others have theirs meanwhile.
+    async fn take_over(&self, locks: &Locks) -> Option<FoundPool> {
+        let session = self.disks.oracle.new_session();
+        let mut devices = Vec::new();
+        for memory in &self.disks.memory {
+            devices.push(self.view(self.disks.taken_over(memory.describe(), locks, session)));
+            self.disks.rt.sleep(Duration::from_millis(self.disks.rt.random_u64() % 70)).await;
+        }
+        discover_devices(devices).await.pools.into_iter().next()
+    }
+
+    async fn start(
+        &self,
+        opened: FoundPool,
+        below: FoundPool,
+        watched: Option<Watched>,
+    ) -> Result<Engine, String> {
+        let text = |error: &dyn std::fmt::Display| error.to_string();
         let gate = Gate::default();
         let mut found = below.fenced(&Fence::new(&self.disks.rt));
         // Above the fence, so that what a stopped machine was about to do meets it late.
@@ -291,5 +339,53 @@ impl Device for Tagged {
     fn discard(&self, offset: u64, len: u64) -> Io<()> {
         self.oracle.writes(self.session, "discards");
         self.inner.discard(offset, len)
+    }
+}
+
+/// A disk under a lock that the storage enforces, as one import has it.
+struct Locked {
+    inner: Arc<MemoryDevice>,
+    info: DeviceInfo,
+    locks: Locks,
+    oracle: Oracle,
+    session: u64,
+}
+
+impl Locked {
+    fn arrives<T: Send>(&self, op: Op, what: &str, begin: impl FnOnce(&MemoryDevice) -> Io<T>) -> Io<T> {
+        if self.locks.lock().get(&*self.info.path) != Some(&self.session) {
+            let (path, why) = (self.info.path.clone(), "the lock is broken".into());
+            return Io::done(Err(DeviceError::Fenced { path, op, why }));
+        }
+        if op != Op::Read {
+            self.oracle.writes(self.session, what);
+        }
+        begin(&self.inner)
+    }
+}
+
+impl Device for Locked {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> Io<Bytes> {
+        self.arrives(Op::Read, "reads", |inner| inner.read_at(offset, len))
+    }
+
+    fn write_at(&self, offset: u64, data: Bytes) -> Io<()> {
+        self.arrives(Op::Write, "writes", |inner| inner.write_at(offset, data))
+    }
+
+    fn write_through(&self, offset: u64, data: Bytes) -> Io<()> {
+        self.arrives(Op::Write, "writes through", |inner| inner.write_through(offset, data))
+    }
+
+    fn flush(&self) -> Io<()> {
+        self.arrives(Op::Flush, "flushes", |inner| inner.flush())
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Io<()> {
+        self.arrives(Op::Discard, "discards", |inner| inner.discard(offset, len))
     }
 }

@@ -17,7 +17,8 @@ use crate::session::Session;
 #[command(after_help = "VDEV is DEVICE, `mirror DEVICE...`, `raidz[1|2|3] DEVICE...` or \
     `draid[1|2|3][:<data>d][:<children>c][:<spares>s] DEVICE...`. A vdev after `log`, `special`, \
     `dedup`, `spare` or `cache` has that purpose. DEVICE is a block device, an existing file of the \
-    desired size, or a disk of another machine: nbd://HOST/EXPORT, nbds:// (TLS), nbd+unix://.\n\n\
+    desired size, or a disk of another machine: nbd://HOST/EXPORT, nbds:// (TLS), nbd+unix://, \
+    rbd:POOL/IMAGE (Ceph).\n\n\
     The key of an encrypted root file system (-O encryption=on -O keyformat=passphrase) comes from \
     --key, the file that keylocation names, the terminal or a pipe.\n\n\
     The daemon keeps the new pool imported. Without a daemon, the pool is left exported.\n\n\

@@ -34,7 +34,7 @@ pub struct Import {
     pub disks: Vec<PathBuf>,
     /// Destroyed pools.
     pub destroyed: bool,
-    /// Take pools not exported by another machine; restore destroyed ones.
+    /// Take pools not exported by another machine, fencing it if the storage can; restore destroyed ones.
     pub force: bool,
     /// Mount nothing.
     pub no_mount: bool,
@@ -107,6 +107,8 @@ impl Verb for Import {
         let disks = disks.collect::<Result<Vec<Place>, ControlError>>()?;
         let elsewhere = (!disks.is_empty()).then(|| session.searching(disks));
         let session = elsewhere.as_ref().unwrap_or(session);
+        let taking = (self.force && !self.is_look()).then(|| session.taking_over());
+        let session = taking.as_ref().unwrap_or(session);
         let mut done = Imported::default();
         if self.purpose == Purpose::Open && session.pools().is_some() && !self.is_look() {
             let outcome = self.hold_all(session, &mut done).await?;
