@@ -71,8 +71,17 @@ pub enum DeviceError {
          may have the pool; export it with -f and import it again"
     )]
     Fenced { path: Arc<str>, op: Op },
+    #[error("{path}: {op} refused: another machine has taken over this disk")]
+    Taken { path: Arc<str>, op: Op },
     #[error("{path}: {op} is not supported by this device")]
     Unsupported { path: Arc<str>, op: Op },
     #[error("{path}: {op} of {len} bytes at offset {offset} failed: {source}")]
     Io { path: Arc<str>, op: Op, offset: u64, len: u64, source: Arc<io::Error> },
+}
+
+impl DeviceError {
+    /// Whether another machine may have the disk. It says nothing about the disk's health.
+    pub fn is_fence(&self) -> bool {
+        matches!(self, DeviceError::Fenced { .. } | DeviceError::Taken { .. })
+    }
 }

@@ -5,6 +5,9 @@
 //! noticed yet: the process may have been stopped, or its threads starved. Once the engine has noticed, the
 //! fence is shut for good, and reads are refused, too: they might show another machine's blocks.
 //!
+//! A disk that another machine has taken over ([`DeviceError::Taken`]) shuts the fence, too: the pool must
+//! not go on with its other disks, since that machine may have their mirrors.
+//!
 //! A write that began in time may still be under way in the kernel. The importer waits for twice the lease.
 //!
 //! Locking: none; relaxed atomics.
@@ -17,7 +20,7 @@ use cenote_runtime::{Instant, Runtime};
 
 use crate::error::Op;
 use crate::io::Io;
-use crate::{Device, DeviceError, DeviceInfo};
+use crate::{Device, DeviceError, DeviceInfo, Distance};
 
 /// Stands before all devices of a pool. Clones share one state.
 #[derive(Clone)]
@@ -83,7 +86,15 @@ impl Fenced {
         };
         match is_refused {
             true => Io::done(Err(DeviceError::Fenced { path: self.info().path.clone(), op })),
-            false => begin(&*self.inner),
+            false if self.info().nature.distance == Distance::Local => begin(&*self.inner),
+            false => {
+                let fence = self.fence.clone();
+                begin(&*self.inner).inspect(move |result| {
+                    if matches!(result, Err(DeviceError::Taken { .. })) {
+                        fence.shut();
+                    }
+                })
+            }
         }
     }
 }

@@ -224,7 +224,7 @@ impl Leaf {
         };
         let io = self.patience.begin(Op::Read, |device| device.read_at(offset_bytes, len));
         let result = self.patience.answer((Op::Read, offset_bytes, len as u64), permit, io, haste).await;
-        let is_fenced = matches!(result, Err(DeviceError::Fenced { .. }));
+        let is_fenced = result.as_ref().is_err_and(DeviceError::is_fence);
         if result.is_err() && !is_fenced && !(haste == Haste::Hasty && self.is_slow()) {
             self.state.read_errors.fetch_add(1, Ordering::Relaxed);
             self.state.is_suspect.store(true, Ordering::Relaxed);
@@ -464,7 +464,7 @@ impl Leaf {
 
     fn counting_writes(&self, result: Result<(), DeviceError>) -> Result<(), DeviceError> {
         // A fence says nothing about the device.
-        if result.as_ref().is_err_and(|error| !matches!(error, DeviceError::Fenced { .. })) {
+        if result.as_ref().is_err_and(|error| !error.is_fence()) {
             self.count_write_error();
         }
         result
