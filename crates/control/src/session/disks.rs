@@ -36,11 +36,12 @@ pub fn named(typed: &[PathBuf]) -> Result<Vec<Place>, ControlError> {
 fn split(list: &OsStr) -> Vec<PathBuf> {
     let (mut entries, mut rest) = (Vec::new(), list.as_bytes());
     loop {
-        let is_address = rest.starts_with(b"nbd") && rest.windows(3).any(|part| part == b"://");
+        let begins_one = |text: &[u8]| text.starts_with(b"nbd") || text.starts_with(b"s3://");
+        let is_address = begins_one(rest) && rest.windows(3).any(|part| part == b"://");
         let ends = |at: usize| {
             let after = &rest[at + 1..];
             let begins = after.starts_with(b"/") && !after.starts_with(b"//") || after.starts_with(b".");
-            !is_address || begins || after.is_empty() || after.starts_with(b"nbd")
+            !is_address || begins || after.is_empty() || begins_one(after)
         };
         let end = (0..rest.len()).find(|&at| rest[at] == b':' && ends(at));
         let entry = &rest[..end.unwrap_or(rest.len())];
@@ -64,6 +65,7 @@ mod tests {
                 "nbd://h:7/x:/a:nbds://[::1]:7/y:nbd+unix:///z?socket=/s",
                 &["nbd://h:7/x", "/a", "nbds://[::1]:7/y", "nbd+unix:///z?socket=/s"],
             ),
+            ("s3://b/p?endpoint=http://h:7:s3://c/p:/a", &["s3://b/p?endpoint=http://h:7", "s3://c/p", "/a"]),
             ("nbd:/a", &["nbd", "/a"]),
             ("", &[""]),
             ("/a:", &["/a", ""]),
