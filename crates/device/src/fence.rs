@@ -7,8 +7,8 @@
 //!
 //! A write that began in time may still be under way in the kernel. The importer waits for twice the lease.
 //!
-//! Storage with locks of its own ([`StorageLock`]) refuses writes by itself once another machine has broken
-//! ours. The first sign of it shuts the fence over all devices of the pool, so that no operation succeeds on
+//! Storage with locks of its own ([`StorageLock`]), and an object store, refuse writes by themselves once
+//! another machine has taken the disk. The first sign of it shuts the fence over all devices of the pool, so that no operation succeeds on
 //! the others, and the engine is told. A change that ends later than that does not count as made.
 //!
 //! Locking: atomics; one mutex for the engine's ear, held for one look or change.
@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use crate::error::Op;
 use crate::io::Io;
-use crate::{Device, DeviceError, DeviceInfo, StorageLock};
+use crate::{Device, DeviceError, DeviceInfo, Distance, StorageLock};
 
 /// Why writes are refused without a sign of life of this machine.
 const NO_HEARTBEAT: &str = "no multihost heartbeat of this machine has landed in time";
@@ -60,8 +60,9 @@ impl Fence {
     pub fn over(&self, device: Arc<dyn Device>) -> Arc<dyn Device> {
         let fence = self.clone();
         device.on_fenced(Box::new(move |why| fence.lose(why)));
-        let has_lock = device.info().nature.storage_lock != StorageLock::None;
-        Arc::new(Fenced { inner: device, fence: self.clone(), has_lock })
+        let nature = &device.info().nature;
+        let may_be_taken = nature.distance != Distance::Local || nature.storage_lock != StorageLock::None;
+        Arc::new(Fenced { inner: device, fence: self.clone(), may_be_taken })
     }
 
     /// Shuts the fence because the storage has given a device to another machine.
@@ -118,7 +119,7 @@ struct Fenced {
     inner: Arc<dyn Device>,
     fence: Fence,
     /// The storage may take it away.
-    has_lock: bool,
+    may_be_taken: bool,
 }
 
 impl Fenced {
@@ -131,7 +132,7 @@ impl Fenced {
             return Io::done(Err(self.refusal(op)));
         }
         let io = begin(&*self.inner);
-        if !self.has_lock {
+        if !self.may_be_taken {
             return io;
         }
         let fence = self.fence.clone();

@@ -9,7 +9,12 @@
 //!   nbd+unix:///EXPORT?socket=PATH     the same             /dev/cenote/nbd+unix/PATH/EXPORT
 //!   rbd:POOL[/NAMESPACE]/IMAGE
 //!       [?conf=PATH&id=USER]           without the query    /dev/rbd/POOL[/NAMESPACE]/IMAGE
+//!   s3://BUCKET/PREFIX
+//!       [?endpoint=URL&region=NAME]    the same             /dev/cenote/s3/SERVER/BUCKET/PREFIX
+//!       [&size=SIZE]                   without the size
 //! ```
+//!
+//! SERVER is `aws` or the endpoint, with `,REGION` if one is named.
 //!
 //! Idea: a label's path must be absolute, or OpenZFS refuses the vdev. So a remote place has a path of its
 //! own below `/dev/cenote`, and [`Place::from`] recognises it: lists of paths, such as the labels' paths, can
@@ -51,6 +56,8 @@ pub enum Place {
     Nbd(NbdPlace),
     /// An image of a Ceph cluster.
     Rbd(RbdPlace),
+    /// A disk in an S3 object store.
+    S3(S3Place),
 }
 
 /// An export of an NBD server.
@@ -80,11 +87,28 @@ pub enum NbdServer {
     Unix(PathBuf),
 }
 
+/// A disk in an S3 object store.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct S3Place {
+    /// Bucket.
+    pub bucket: String,
+    /// Its objects' names begin with this and a slash.
+    pub prefix: String,
+    /// `http://HOST[:PORT]` or `https://HOST[:PORT]`; none: Amazon's.
+    pub endpoint: Option<String>,
+    /// Region; none: that of the environment.
+    pub region: Option<String>,
+    /// If there is no disk yet, its size.
+    pub size_bytes: Option<u64>,
+}
+
 /// Why a text names no place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
     /// Another kind of address.
-    #[error("'{scheme}://' is not supported; a device is a path, nbd://, nbds://, nbd+unix:// or rbd:")]
+    #[error(
+        "'{scheme}://' is not supported; a device is a path, nbd://, nbds://, nbd+unix://, rbd: or s3://"
+    )]
     Scheme {
         /// Its kind.
         scheme: String,
@@ -114,6 +138,17 @@ pub enum PlaceError {
     Export {
         /// Kind of address.
         scheme: &'static str,
+    },
+    /// No usable bucket or prefix.
+    #[error("s3://: the address is no bucket and prefix: s3://BUCKET/PREFIX")]
+    Bucket,
+    /// A parameter's value.
+    #[error("s3://: '{name}' must be given once, as {expected}")]
+    Value {
+        /// Its name.
+        name: &'static str,
+        /// An example.
+        expected: &'static str,
     },
     /// An unknown parameter.
     #[error("{}: unknown parameter '{name}'", begins(scheme))]
@@ -150,6 +185,14 @@ const NBD_UNIX: &str = "nbd+unix";
 const RBD: &str = "rbd";
 const SOCKET: &str = "socket";
 const CERTIFICATES: &str = "tls-certificates";
+const S3: &str = "s3";
+const ENDPOINT: &str = "endpoint";
+const REGION: &str = "region";
+const SIZE: &str = "size";
+/// Amazon's server in labels.
+const AWS: &str = "aws";
+/// Longest prefix: S3's names have at most 1024 bytes.
+const PREFIX_BYTES_MAX: usize = 768;
 
 impl Place {
     /// Parses a place as users type it. Paths stay relative.
@@ -165,6 +208,7 @@ impl Place {
             NBD => over_network(NBD, rest).map(Place::Nbd),
             NBDS => over_network(NBDS, rest).map(Place::Nbd),
             NBD_UNIX => over_socket(rest).map(Place::Nbd),
+            S3 => in_bucket(rest).map(Place::S3),
             other => Err(PlaceError::Scheme { scheme: other.to_owned() }),
         }
     }
@@ -181,7 +225,7 @@ impl Place {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Place::Path(path) => Some(path),
-            Place::Nbd(_) | Place::Rbd(_) => None,
+            Place::Nbd(_) | Place::Rbd(_) | Place::S3(_) => None,
         }
     }
 
@@ -203,6 +247,7 @@ impl Place {
         let nbd = match self {
             Place::Path(path) => return path.clone(),
             Place::Rbd(rbd) => return rbd.in_labels(),
+            Place::S3(s3) => return s3.in_labels().into(),
             Place::Nbd(nbd) => nbd,
         };
         let mut text = format!("{IN_LABELS}{}/", nbd.scheme());
@@ -222,6 +267,12 @@ impl Place {
             Place::Path(path) => return path.clone(),
             Place::Rbd(rbd) => rbd.put_parameters(&mut text),
             Place::Nbd(NbdPlace { certificates: None, .. }) => {}
+            Place::S3(s3) => {
+                if let Some(size_bytes) = s3.size_bytes {
+                    let separator = if text.contains('?') { '&' } else { '?' };
+                    text += &format!("{separator}{SIZE}={size_bytes}");
+                }
+            }
             Place::Nbd(NbdPlace { certificates: Some(folder), .. }) => {
                 text += &format!("?{CERTIFICATES}=");
                 encode(&mut text, &folder.to_string_lossy(), true);
@@ -253,6 +304,7 @@ impl Place {
                 let export = export_name(NBD_UNIX, export).ok()?;
                 Ok(NbdPlace { server, export, is_tls: false, certificates: None })
             }
+            S3 => return S3Place::of_label(rest).map(Place::S3),
             _ => return None,
         };
         parsed.ok().map(Place::Nbd)
@@ -265,6 +317,7 @@ impl fmt::Display for Place {
         let nbd = match self {
             Place::Path(path) => return path.display().fmt(f),
             Place::Rbd(rbd) => return f.write_str(&rbd.shown()),
+            Place::S3(s3) => return s3.fmt(f),
             Place::Nbd(nbd) => nbd,
         };
         let mut text = format!("{}://", nbd.scheme());
@@ -283,7 +336,7 @@ impl fmt::Display for Place {
 impl From<&Path> for Place {
     fn from(path: &Path) -> Place {
         let remote = path.to_str().and_then(|text| match scheme(text) {
-            Some((NBD | NBDS | NBD_UNIX, _)) => Place::parse(text).ok(),
+            Some((NBD | NBDS | NBD_UNIX | S3, _)) => Place::parse(text).ok(),
             Some(_) => None,
             None if RbdPlace::after_scheme(text).is_some() => Place::parse(text).ok(),
             None => Place::of_label(text),
@@ -345,6 +398,49 @@ impl NbdPlace {
     }
 }
 
+impl S3Place {
+    fn in_labels(&self) -> String {
+        let mut text = format!("{IN_LABELS}{S3}/");
+        encode(&mut text, self.endpoint.as_deref().unwrap_or(AWS), false);
+        if let Some(region) = &self.region {
+            text += &format!(",{region}");
+        }
+        text += &format!("/{}/", self.bucket);
+        encode(&mut text, &self.prefix, true);
+        text
+    }
+
+    fn of_label(rest: &str) -> Option<S3Place> {
+        let (server, path) = rest.split_once('/')?;
+        let (server, region) = match server.split_once(',') {
+            Some((server, region)) => (server, Some(region_name(region.into())?)),
+            None => (server, None),
+        };
+        let endpoint = match server {
+            AWS => None,
+            encoded => Some(endpoint_url(decode(encoded)?)?),
+        };
+        let place = in_bucket(path).ok()?;
+        Some(S3Place { endpoint, region, ..place })
+    }
+}
+
+/// Without the size, which counts only until the disk exists.
+impl fmt::Display for S3Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = format!("{S3}://{}/", self.bucket);
+        encode(&mut text, &self.prefix, true);
+        let mut separator = '?';
+        for (name, value) in [(ENDPOINT, &self.endpoint), (REGION, &self.region)] {
+            if let Some(value) = value {
+                text += &format!("{separator}{name}={value}");
+                separator = '&';
+            }
+        }
+        f.write_str(&text)
+    }
+}
+
 /// The kind of an address, and the rest after `://`.
 fn scheme(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once("://")?;
@@ -392,6 +488,82 @@ fn over_socket(rest: &str) -> Result<NbdPlace, PlaceError> {
     let socket = parameter(scheme, query, &[SOCKET])?.and_then(|(_, path)| socket_path(path));
     let socket = socket.ok_or(missing)?;
     Ok(NbdPlace { server: NbdServer::Unix(socket), export, is_tls: false, certificates: None })
+}
+
+/// `BUCKET/PREFIX[?endpoint=URL&region=NAME&size=SIZE]`
+fn in_bucket(rest: &str) -> Result<S3Place, PlaceError> {
+    let (body, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (bucket, prefix) = body.split_once('/').ok_or(PlaceError::Bucket)?;
+    if bucket.contains('@') {
+        return Err(PlaceError::User { scheme: S3 });
+    }
+    let may_be = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
+    let prefix = decode(prefix.strip_suffix('/').unwrap_or(prefix)).ok_or(PlaceError::Bucket)?;
+    let is_part = |part: &str| !part.is_empty() && part != "." && part != ".." && !part.contains('\0');
+    if !(3..=63).contains(&bucket.len())
+        || !bucket.bytes().all(may_be)
+        || prefix.len() > PREFIX_BYTES_MAX
+        || !prefix.split('/').all(is_part)
+    {
+        return Err(PlaceError::Bucket);
+    }
+    let mut place = S3Place { bucket: bucket.into(), prefix, endpoint: None, region: None, size_bytes: None };
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = decode(value);
+        let is_set = match name {
+            ENDPOINT => set(&mut place.endpoint, value.and_then(endpoint_url)),
+            REGION => set(&mut place.region, value.and_then(region_name)),
+            SIZE => set(&mut place.size_bytes, value.and_then(size_of)),
+            _ => {
+                let name = name.chars().take(32).collect();
+                return Err(PlaceError::Parameter { scheme: S3, name });
+            }
+        };
+        if !is_set {
+            return Err(match name {
+                ENDPOINT => PlaceError::Value { name: ENDPOINT, expected: "https://HOST[:PORT]" },
+                REGION => PlaceError::Value { name: REGION, expected: "a name such as eu-central-1" },
+                _ => PlaceError::Value { name: SIZE, expected: "bytes, or a size such as 1T" },
+            });
+        }
+    }
+    Ok(place)
+}
+
+/// `false`: it has no valid value, or was set before.
+fn set<T>(field: &mut Option<T>, value: Option<T>) -> bool {
+    value.is_some() && std::mem::replace(field, value).is_none()
+}
+
+/// `http[s]://HOST[:PORT]`, without user, path or query.
+fn endpoint_url(url: String) -> Option<String> {
+    let url = url.strip_suffix('/').map_or(url.clone(), str::to_owned).to_ascii_lowercase();
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
+    // Of the same form as an NBD server's.
+    let is_server = !rest.contains(['/', '?', '@']) && over_network(NBD, rest).is_ok();
+    is_server.then_some(url)
+}
+
+fn region_name(name: String) -> Option<String> {
+    let may_be = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    (!name.is_empty() && name.len() <= 64 && name.bytes().all(may_be)).then_some(name)
+}
+
+/// Bytes, with a suffix K, M, G, T, P or E for powers of 1024.
+fn size_of(text: String) -> Option<u64> {
+    let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
+    let power = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        suffix => {
+            let letter = suffix.strip_suffix("IB").or(suffix.strip_suffix('B')).unwrap_or(suffix);
+            if letter.len() != 1 {
+                return None;
+            }
+            "KMGTPE".find(letter)? as u32 + 1
+        }
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1024_u64.checked_pow(power)?)
 }
 
 fn socket_path(path: PathBuf) -> Option<PathBuf> {
@@ -479,6 +651,12 @@ mod tests {
             ("rbd:vms/disk-1", "rbd:vms/disk-1", "/dev/rbd/vms/disk-1"),
             ("rbd:vms/a%20b/x.y", "rbd:vms/a%20b/x.y", "/dev/rbd/vms/a%20b/x.y"),
             ("rbd:vms/x?conf=/etc/c%26.conf&id=zfs", "rbd:vms/x", "/dev/rbd/vms/x"),
+            ("s3://bucket/a/b%3F/", "s3://bucket/a/b%3F", "/dev/cenote/s3/aws/bucket/a/b%3F"),
+            (
+                "s3://my.bucket/a?region=eu-1&endpoint=https%3A%2F%2FHost:9000/",
+                "s3://my.bucket/a?endpoint=https://host:9000&region=eu-1",
+                "/dev/cenote/s3/https%3A%2F%2Fhost%3A9000,eu-1/my.bucket/a",
+            ),
         ] {
             let place = parse(typed);
             assert_eq!(place.to_string(), shown);
@@ -527,7 +705,19 @@ mod tests {
             "rbd:pool/x?conf=secret",
             "rbd:pool/x?id=se%20cret",
             "rbd:pool/x?id=a&id=secret",
-            "s3://bucket/secret",
+            "s3://secret",
+            "s3://user:secret@bucket/p",
+            "s3://Bucket/secret",
+            "s3://bucket/secret/../x",
+            "s3://bucket//secret",
+            "s3://bucket/p?password=secret",
+            "s3://bucket/p?endpoint=secret",
+            "s3://bucket/p?endpoint=http://user:secret@host",
+            "s3://bucket/p?endpoint=https://host/secret",
+            "s3://bucket/p?region=secret/x",
+            "s3://bucket/p?size=secret",
+            "s3://bucket/p?size=1T&size=2T",
+            "s3://bucket/p?size=99999999T",
         ] {
             let error = Place::parse(typed).unwrap_err().to_string();
             assert!(!error.contains("secret"), "{typed}: {error}");
@@ -535,6 +725,18 @@ mod tests {
         let error = Place::parse("iscsi://h/x").unwrap_err();
         assert_eq!(error, PlaceError::Scheme { scheme: "iscsi".into() });
         assert!(error.to_string().contains("nbd+unix://"), "{error}");
+    }
+
+    #[test]
+    fn the_size_of_a_disk_in_a_bucket_is_recorded_but_neither_shown_nor_in_labels() {
+        for (size, bytes) in [("1T", 1 << 40), ("4096", 4096), ("3gib", 3 << 30), ("2MB", 2 << 20)] {
+            let place = parse(&format!("s3://bucket/a?size={size}&region=x"));
+            let Place::S3(s3) = &place else { panic!("{place}") };
+            assert_eq!(s3.size_bytes, Some(bytes));
+            assert_eq!(place.to_string(), "s3://bucket/a?region=x");
+            assert_eq!(place.in_labels(), PathBuf::from("/dev/cenote/s3/aws,x/bucket/a"));
+            assert_eq!(place.recorded(), PathBuf::from(format!("s3://bucket/a?region=x&size={bytes}")));
+        }
     }
 
     #[test]

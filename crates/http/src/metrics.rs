@@ -8,12 +8,14 @@
 //!   cenote_pool_*     whether the pool is suspended or waits to be opened
 //!   cenote_vdev_*     latencies, bytes, queues and errors of each vdev
 //!   cenote_dataset_*  wait times of the busiest datasets
+//!   cenote_bucket_*   requests to object stores, and their price
 //!   cenote_replicate_*  copies that the agent keeps: their age, and whether the last run was a success
 //! ```
 //!
 //! Source: node_exporter `collector/zfs_linux.go`; pdf/zfs_exporter `collector/pool.go`, `dataset.go`;
 //! OpenZFS `zpool_influxdb.c`; Prometheus's text format 0.0.4, and its protobuf format.
 
+mod buckets;
 mod copies;
 mod datasets;
 mod families;
@@ -45,6 +47,7 @@ pub async fn all(pools: &Pools, commands: &Arc<dyn Serving>, format: Format, now
     kstats::add(pools, &open, &mut families);
     datasets::add(&open, &mut families);
     vdevs::add(pools, &mut families);
+    buckets::add(&mut families);
     copies::add(pools, now_s, &mut families);
     Figures::of(pools).await.add(&mut families);
     properties::add_pools(commands, &mut families).await;

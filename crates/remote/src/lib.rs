@@ -4,6 +4,7 @@
 //!   Place::Path --> cenote_device::open     files and block devices, or a simulated machine's rack
 //!   Place::Nbd  --> nbd::NbdDevice          connections, requests in flight, unflushed writes
 //!   Place::Rbd  --> rbd::RbdDevice          Ceph's client library, the image's lock
+//!   Place::S3   --> cenote_bucket           a log of objects
 //! ```
 //!
 //! Idea: a pool's layers know only [`Device`]. All that differs about a remote disk is in its [`Nature`] (how
@@ -14,6 +15,7 @@
 //! `rbd/image`.
 //!
 //! [`Nature`]: cenote_device::Nature
+mod bucket;
 mod claim;
 mod dial;
 mod error;
@@ -48,11 +50,12 @@ pub async fn open(
 ) -> Result<Arc<dyn Device>, DeviceError> {
     match place {
         Place::Path(path) => cenote_device::open(path, options, runtime).await,
-        Place::Nbd(_) | Place::Rbd(_) if runtime.part::<Rack>().is_some() => {
+        Place::Nbd(_) | Place::Rbd(_) | Place::S3(_) if runtime.part::<Rack>().is_some() => {
             cenote_device::open(&place.in_labels(), options, runtime).await
         }
         Place::Nbd(nbd) => open_nbd(place, nbd, options, runtime).await,
         Place::Rbd(image) => rbd::open(place, image, options, runtime).await,
+        Place::S3(s3) => bucket::open(place, s3, options, runtime).await,
     }
 }
 

@@ -37,14 +37,13 @@ fn split(list: &OsStr) -> Vec<PathBuf> {
     let (mut entries, mut rest) = (Vec::new(), list.as_bytes());
     loop {
         let is_image = rest.starts_with(b"rbd:") && !rest.starts_with(b"rbd:/");
-        let is_address = is_image || rest.starts_with(b"nbd") && rest.windows(3).any(|part| part == b"://");
+        let begins_one =
+            |text: &[u8]| text.starts_with(b"nbd") || text.starts_with(b"s3://") || text.starts_with(b"rbd:");
+        let is_address = is_image || begins_one(rest) && rest.windows(3).any(|part| part == b"://");
         let ends = |at: usize| {
             let after = &rest[at + 1..];
             let begins = after.starts_with(b"/") && !after.starts_with(b"//") || after.starts_with(b".");
-            !is_address
-                || begins
-                || after.is_empty()
-                || [&b"nbd"[..], b"rbd:"].iter().any(|next| after.starts_with(next))
+            !is_address || begins || after.is_empty() || begins_one(after)
         };
         let begun = if is_image { b"rbd:".len() } else { 0 };
         let end = (begun..rest.len()).find(|&at| rest[at] == b':' && ends(at));
@@ -74,6 +73,7 @@ mod tests {
                 &["rbd:p/x?conf=/c", "rbd:nbd/y", "/a", "nbd://h/z", "rbd:p/q"],
             ),
             ("rbd:/a", &["rbd", "/a"]),
+            ("s3://b/p?endpoint=http://h:7:s3://c/p:/a", &["s3://b/p?endpoint=http://h:7", "s3://c/p", "/a"]),
             ("nbd:/a", &["nbd", "/a"]),
             ("", &[""]),
             ("/a:", &["/a", ""]),
