@@ -6,6 +6,7 @@ command takes; one that succeeds without that is a fault. So is any change of th
 secret in any output, and anything mounted that root did not ask for, also while root's commands run at the same time.
 """
 
+import collections
 import json
 import os
 import stat
@@ -72,6 +73,8 @@ class Walk:
         self.workers = {uid: As(uid, gids) for uid, gids in UIDS.items()}
         self.done, self.refused, self.stricter, self.epochs = {}, 0, {}, 0
         self.is_locked = False
+        # What went before a fault.
+        self.lately = collections.deque(maxlen=120)
         self.look()
         self.kept = self.untouchable()
         self.mounted = self.mounts()
@@ -207,6 +210,7 @@ class Walk:
         self.look()
         self.rights.grants = {name: grants for name, grants in self.rights.grants.items() if name in self.heads}
         self.mounted = self.mounts()
+        self.lately.append(f"epoch {self.epochs}: mounted: {[place for place, _ in self.mounted]}")
         self.delegate()
         self.race()
         self.race_names()
@@ -564,6 +568,7 @@ class Walk:
         way = self.random.choice([program, command])
         status, out, err = self.workers[uid].call(run_as, self.one.socket, ["cenote", *words], env, cwd, way)
         shown = f"user {uid} {sorted(UIDS[uid])}: {' '.join(words)}"
+        self.lately.append(f"{status} {shown}: {err.decode(errors='replace').strip()[:160]}")
         if self.secret in out or self.secret in err:
             raise Fault(f"{shown}: a secret is told")
         if status is None and b"denied" not in err:
@@ -597,23 +602,35 @@ class Walk:
             self.settle(note, uid)
 
 
-def work(daemon, random):
-    steps = int(number("DELEGATED_STEPS", 100_000))
-    one = daemon()
-    walk = Walk(one, random)
-    one.watch()
+def walk_on(walk, random, steps):
+    one = walk.one
     for step in range(steps):
         if step % EPOCH == 0:
             walk.epoch()
         walk.step()
         if step % 50 == 49:
             # Unrelated commands of root's, which must carry out nothing that was left.
-            one.root(random.choice(["zfs set atime=off tank/other", "zfs snapshot tank/other@root", "zpool sync tank",
-                                    "zfs create tank/root"]) if step % 100 != 49 else "zfs list tank")
+            unrelated = random.choice(["zfs set atime=off tank/other", "zfs snapshot tank/other@root",
+                                       "zpool sync tank", "zfs create tank/root"]) if step % 100 != 49 else "zfs list tank"
+            one.root(unrelated)
             one.try_root("zfs", "destroy", "tank/other@root")
             one.try_root("zfs", "destroy", "tank/root")
+            walk.lately.append(f"after step {step}, root: {unrelated}")
             walk.inspect(f"after step {step}")
             one.check()
+
+
+def work(daemon, random):
+    steps = int(number("DELEGATED_STEPS", 100_000))
+    one = daemon()
+    walk = Walk(one, random)
+    one.watch()
+    try:
+        walk_on(walk, random, steps)
+    except Fault:
+        for line in walk.lately:
+            say(f"  {line}")
+        raise
     if not stat.S_IMODE(os.stat(one.path("secret")).st_mode) == 0o600 or sum(walk.done.values()) < steps // 100:
         raise Fault(f"only {walk.done} of {steps} commands were carried out: the walk shows nothing")
     say(f"{steps} commands in {walk.epochs} epochs: {walk.done} carried out, {walk.refused} refused; stricter than "

@@ -1,7 +1,7 @@
 //! Measures a disk in a simulated store, or in a real one beside a raw client:
 //!
 //! ```text
-//! cargo run --release -p cenote-bucket --example bucket_figures                       requests, space, opening
+//! cargo run --release -p cenote-bucket --example bucket_figures                     requests, space, opening
 //! cargo run --release -p cenote-bucket --example bucket_figures BUCKET ENDPOINT MIB   throughput
 //! ```
 //!

@@ -151,7 +151,7 @@ async fn history(seed: u64, runtime: Runtime) -> u64 {
     let last = machine(&store, Behaviour::good(), &runtime).await.unwrap();
     let seen = numbers(&last.disk, BLOCKS).await;
     oracle.lock().judge(&seen);
-    // A new owner deletes what stopped machines left.
+    // A new owner deletes the remains of stopped machines.
     last.disk.write_at(0, block(1)).await.unwrap();
     last.disk.flush().await.unwrap();
     runtime.sleep(Duration::from_secs(10)).await;

@@ -9,8 +9,8 @@
 //! `.cargo/config.toml` turns off mimalloc's 4 MiB pages for objects of 64 KiB and more. Each thread kept
 //! several for each size, and a page with one cached block in it is not returned.
 //!
-//! A verb that a daemon runs needs two megabytes here, for a few milliseconds. A quarter of that time went into
-//! zeroing huge pages, and more into returning each page at the end ([`small_pages`], [`keep_all`]).
+//! A verb that a daemon runs needs two megabytes here, for a few milliseconds. A quarter of that time went
+//! into zeroing huge pages, and more into returning each page at the end ([`small_pages`], [`keep_all`]).
 #![allow(unsafe_code)] // An option of a C library is set.
 
 use cenote_host::memory::Freed;

@@ -160,16 +160,8 @@ fn options(
         None => State::Newest,
     };
     let keys = GivenKeys::parse(&common.keys, caller)?;
-    Ok(Options {
-        disks,
-        state,
-        replay: common.replay,
-        cache,
-        keys,
-        command,
-        sees_all: true,
-        takes_over: false,
-    })
+    let (replay, sees_all, takes_over) = (common.replay, true, false);
+    Ok(Options { disks, state, replay, cache, keys, command, sees_all, takes_over })
 }
 
 /// Copying a deep tree keeps a folder open per level: raises the file limit to the maximum.

@@ -363,7 +363,8 @@ fn writes_in_pieces_and_discards_keep_the_order_too() {
     let rt = Runtime::real(Some(2));
     for io_path in [IoPath::Auto, IoPath::Uring, IoPath::Threads] {
         let (file, _) = random_file(12);
-        let options = OpenOptions { access: Access::ReadWrite, direct: Direct::Never, io_path };
+        let options =
+            OpenOptions { access: Access::ReadWrite, direct: Direct::Never, io_path, takes_over: false };
         let device = rt.block_on(FileDevice::open(file.path(), options, &rt)).expect("opens");
         for round in 0..50_u64 {
             rt.block_on(async {

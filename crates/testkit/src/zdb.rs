@@ -1,10 +1,10 @@
 //! `zdb`, OpenZFS's own checker, asked about pools that tests made.
 //!
 //! Idea: once `zdb` has printed its last word, it frees its ARC in thousands of rounds, each with a read of
-//! `/dev/urandom` and a yield: for an empty pool four seconds of processor time after 0.1 s of work, two
-//! thirds of what whole suites took. A library with an empty `kernel_fini` (the function that frees) is made by
-//! the C compiler and loaded before libzpool. Output and exit status stay the same; without a compiler, only
-//! the time differs.
+//! `/dev/urandom` and a yield: for an empty pool four seconds of processor time after 0.1 s of work, and two
+//! thirds of the time of whole suites. The C compiler makes a library with an empty `kernel_fini` (the
+//! function that frees), which is loaded before libzpool. Output and exit status stay the same; without a
+//! compiler, only the time differs.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

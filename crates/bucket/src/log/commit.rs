@@ -204,7 +204,7 @@ impl Log {
         Ok(newest.is_some_and(|newest| !is_committing || *newest > commit_key(known)))
     }
 
-    /// Deletes objects of earlier writers that nothing names: what a stopped machine created in vain.
+    /// Deletes objects of earlier writers that nothing names: those that a stopped machine created in vain.
     async fn sweep(
         self: Arc<Self>,
         writer: Writer,

@@ -297,7 +297,7 @@ fn wrong_addresses_and_exports_are_refused_with_a_reason() {
         ("zpool create tank nbd://127.0.0.1:1/x", "cannot connect"),
         ("zpool create tank nbd+unix:///x", "'socket' must be given once"),
         ("zpool create tank nbds://h/x?tls-certificates=/nowhere", "ca-cert.pem"),
-        ("zpool import -d s3://bucket/prefix", "'s3://' is not supported"),
+        ("zpool create tank s3://bucket", "s3://BUCKET/PREFIX"),
         ("dump label iscsi://h/x", "'iscsi://' is not supported"),
         ("serve -d . --socket s --export x=a", "--export needs --nbd"),
         ("serve -d . --socket s --nbd unix:n --export tank/x=a", "no name of an export"),
