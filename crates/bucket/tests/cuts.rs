@@ -2,6 +2,7 @@
 //! cut, the disk must be as after one of the changes, in their order, and no flushed one may be lacking.
 //!
 //! `CENOTE_BUCKET_CUTS=10000` runs more histories, `CENOTE_SEED=N` one.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! The client against a small server of the protocol, over real sockets.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod common;
 

@@ -3,6 +3,7 @@
 //! taken the disk may reach it.
 //!
 //! `CENOTE_BUCKET_TAKEOVERS=10000` runs more histories, `CENOTE_SEED=N` one.
+#![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod common;
 

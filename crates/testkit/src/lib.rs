@@ -21,6 +21,7 @@
 //!
 //! Locking: none. Tests in many processes may request the same image, which appears only when complete.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that can't prepare itself must stop")]
+#![allow(clippy::print_stderr, reason = "a test says that it skips")]
 
 mod facts;
 pub mod image;

@@ -110,6 +110,7 @@ fn run(seed: u64, storage_locks: bool) -> Met {
     Runtime::simulate(SimConfig { step_limit: u64::MAX, ..SimConfig::seed(seed) }, main).0
 }
 
+#[allow(clippy::print_stdout, reason = "shown on failure, and by --nocapture")]
 fn run_all(storage_locks: bool) -> (u64, Met) {
     let of = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (first, count) = (of("CENOTE_SEED").unwrap_or(0), of("CENOTE_TAKEOVERS").unwrap_or(6));
