@@ -9,7 +9,7 @@ mod common;
 use std::time::Duration;
 
 use cenote_bucket::{Behaviour, SimStore};
-use cenote_device::Device;
+use cenote_device::{Device, DeviceError};
 use cenote_runtime::{Rng, Runtime, SimConfig};
 use common::{BLOCK, Machine, block, machine, number_of, numbers};
 
@@ -27,8 +27,26 @@ fn apply(blocks: &mut [u64], change: Change) {
     blocks[change.first as usize..(change.first + change.count) as usize].fill(change.number);
 }
 
-/// Works until the power is cut. Returns the changes, and how many of them were flushed for sure.
-async fn work(machine: &Machine, rng: &mut Rng, next: &mut u64, content: &[u64]) -> (Vec<Change>, usize) {
+/// Whether a request of the former life came after the disk was opened: it counts as taken, and
+/// nothing of this life is kept. Only before the first flush, which takes the disk over.
+fn is_late<T>(done: Result<T, DeviceError>, flushed: usize) -> bool {
+    match done {
+        Ok(_) => false,
+        Err(error) => {
+            assert!(flushed == 0 && matches!(error, DeviceError::Fenced { .. }), "{error}");
+            true
+        }
+    }
+}
+
+/// Works until the power is cut. Returns the changes, and how many were flushed for sure; `None`: the disk
+/// counts as taken.
+async fn work(
+    machine: &Machine,
+    rng: &mut Rng,
+    next: &mut u64,
+    content: &[u64],
+) -> Option<(Vec<Change>, usize)> {
     let (mut changes, mut flushed) = (Vec::new(), 0);
     let mut blocks = content.to_vec();
     for _ in 0..rng.below(120) {
@@ -39,18 +57,24 @@ async fn work(machine: &Machine, rng: &mut Rng, next: &mut u64, content: &[u64])
                 *next += 1;
                 let change = Change { first, count, number: *next };
                 let data = block(*next).repeat(count as usize);
-                machine.disk.write_at(first * BLOCK, data.into()).await.unwrap();
+                if is_late(machine.disk.write_at(first * BLOCK, data.into()).await, flushed) {
+                    return None;
+                }
                 apply(&mut blocks, change);
                 changes.push(change);
             }
             10..12 => {
                 let change = Change { first, count, number: 0 };
-                machine.disk.discard(first * BLOCK, count * BLOCK).await.unwrap();
+                if is_late(machine.disk.discard(first * BLOCK, count * BLOCK).await, flushed) {
+                    return None;
+                }
                 apply(&mut blocks, change);
                 changes.push(change);
             }
             12..15 => {
-                machine.disk.flush().await.unwrap();
+                if is_late(machine.disk.flush().await, flushed) {
+                    return None;
+                }
                 flushed = changes.len();
             }
             // A flush that the power may cut.
@@ -62,7 +86,7 @@ async fn work(machine: &Machine, rng: &mut Rng, next: &mut u64, content: &[u64])
             }
         }
     }
-    (changes, flushed)
+    Some((changes, flushed))
 }
 
 async fn history(seed: u64, runtime: Runtime) {
@@ -76,12 +100,18 @@ async fn history(seed: u64, runtime: Runtime) {
         let seen = numbers(&machine.disk, BLOCKS).await;
         assert!(possible.contains(&seen), "a state that never was, or that lacks flushed changes");
         content = seen;
-        let (changes, flushed) = work(&machine, &mut rng, &mut next, &content).await;
+        let Some((changes, flushed)) = work(&machine, &mut rng, &mut next, &content).await else {
+            machine.client.cut();
+            continue;
+        };
         if rng.chance(0.5) {
             runtime.sleep(Duration::from_millis(rng.below(100))).await;
         }
         machine.client.cut();
-        possible.clear();
+        // Until this life has taken the disk over, late requests of the one before may still be carried out.
+        if flushed > 0 {
+            possible.clear();
+        }
         let mut state = content.clone();
         for (done, change) in changes.iter().enumerate() {
             if done >= flushed {
