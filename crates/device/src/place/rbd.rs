@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{PlaceError, RBD, decode, encode};
+use super::{PlaceError, RBD, decode, encode, unknown};
 
 /// The folder of images in labels: the kernel's client makes these names.
 const IN_LABELS: &str = "/dev/rbd/";
@@ -52,10 +52,7 @@ impl RbdPlace {
                     let user = value.filter(|user| place.user.is_none() && is_user(user));
                     place.user = Some(user.ok_or(PlaceError::RbdUser)?);
                 }
-                _ => {
-                    let name = name.chars().take(32).collect();
-                    return Err(PlaceError::Parameter { scheme: RBD, name });
-                }
+                _ => return Err(unknown(RBD, name)),
             }
         }
         Ok(place)
