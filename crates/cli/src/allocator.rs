@@ -10,7 +10,7 @@
 //! several for each size, and a page with one cached block in it is not returned.
 //!
 //! A verb that a daemon runs needs two megabytes here, for a few milliseconds. A quarter of that time went
-//! into zeroing huge pages, and more into returning each page at the end ([`small_pages`], [`keep_all`]).
+//! into zeroing huge pages ([`small_pages`]).
 #![allow(unsafe_code)] // An option of a C library is set.
 
 use cenote_host::memory::Freed;
@@ -36,12 +36,6 @@ pub fn give_back_soon() {
 pub fn small_pages(small: bool) {
     // Kernels without huge pages refuse.
     disable_transparent_huge_pages(small).ok();
-}
-
-/// Returns no memory from now on: the process is about to end.
-pub fn keep_all() {
-    // SAFETY: as in `set_freed`.
-    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, -1) };
 }
 
 /// Sets the delay from now on. Unless it is `KEPT_MS`, memory already freed is returned at once.

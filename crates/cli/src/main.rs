@@ -61,8 +61,7 @@ fn main() -> ExitCode {
         Ok(daemon) => daemon,
         Err(error) => return report(&error),
     };
-    let by_daemon = daemon.is_some();
-    if !by_daemon {
+    if daemon.is_none() {
         allocator::small_pages(false);
     }
     let session = match Session::new(cli.common, command, daemon) {
@@ -70,14 +69,10 @@ fn main() -> ExitCode {
         Err(error) => return report(&error),
     };
     let runtime = session.runtime().clone();
-    let status = match runtime.block_on(run(cli.command, &session)) {
+    match runtime.block_on(run(cli.command, &session)) {
         Ok(outcome) => session.status(outcome).into(),
         Err(error) => report(&session.of_older_state(error)),
-    };
-    if by_daemon {
-        allocator::keep_all();
     }
-    status
 }
 
 async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
