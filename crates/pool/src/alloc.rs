@@ -291,8 +291,6 @@ impl Allocator {
             true => AllocClass::Normal,
             false => AllocClass::Special,
         };
-        let is_file =
-            [ObjectType::PLAIN_FILE_CONTENTS, ObjectType::UINT64_OTHER].contains(&block.object_type);
         if block.object_type == ObjectType::DDT_ZAP {
             let dedup = &vdevs.classes[AllocClass::Dedup as usize];
             return if dedup.groups.is_empty() { metadata } else { AllocClass::Dedup };
@@ -300,7 +298,7 @@ impl Allocator {
         if block.level > 0 || block.object_type.is_metadata() {
             return metadata;
         }
-        let small = is_file && block.psize.0 <= block.special_small_blocks;
+        let small = block.psize.0 <= block.special_small_blocks;
         if small && special.used_percent() < 100 - SPECIAL_RESERVE_PERCENT {
             metadata
         } else {

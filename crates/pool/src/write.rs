@@ -76,8 +76,10 @@ pub struct WriteProps {
     pub copies: u8,
     /// Level-0 blocks below, without holes; for a dnode block, its used dnodes.
     pub fill: u64,
-    /// Allocation class.
-    pub class: AllocClass,
+    /// Allocation class; `None`: by type, level and stored size ([`Allocator::preferred_class`]).
+    pub class: Option<AllocClass>,
+    /// Data that is stored in at most this many bytes goes to special vdevs; 0: none.
+    pub special_small_blocks: u64,
     /// The dataset's key, if it is encrypted.
     pub key: Option<Arc<DatasetKey>>,
     /// Written without the dataset's key: blocks come encrypted; indirect blocks need no key.
@@ -107,7 +109,8 @@ impl WriteProps {
             zstd_level: ZstdLevel::DEFAULT,
             copies: 1,
             fill: 1,
-            class: AllocClass::Normal,
+            class: None,
+            special_small_blocks: 0,
             key: None,
             raw: false,
             embed: false,

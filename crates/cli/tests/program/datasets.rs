@@ -56,7 +56,7 @@ fn datasets_are_made_with_their_properties_and_parents() {
         ("-o atime=maybe tank/b", "'atime' must be one of 'on | off'"),
         ("-o mountpoint=here tank/b", "'mountpoint' must be an absolute path, 'none', or 'legacy'"),
         ("-o normalization=formC -o utf8only=off tank/b", "'utf8only' must be set 'on'"),
-        ("-o special_small_blocks=3K tank/b", "must be zero or a power of 2 from 512B"),
+        ("-o special_small_blocks=17M tank/b", "must be between zero and 16M"),
         ("-s tank/b", "-V"),
     ] {
         disks.fails(&format!("zfs create {command}"), words);

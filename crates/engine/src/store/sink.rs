@@ -15,11 +15,10 @@ use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
 use cenote_format::blkptr::{Blkptr, BlkptrKind, BlockIdentity, SPA_DVAS_PER_BP};
 use cenote_format::dnode::ObjectType;
-use cenote_format::units::{BlockId, ObjectId, Psize, Txg};
+use cenote_format::units::{BlockId, ObjectId, Txg};
 use cenote_object::Result;
 use cenote_object::object::SPILL_BLOCK;
 use cenote_object::write::{BlockSink, NewBlock};
-use cenote_pool::alloc::BlockUse;
 use cenote_pool::write::{Prepared, StoredBlock, WriteProps, Written};
 use cenote_pool::{Pool, ReadContext, Zbookmark};
 use parking_lot::Mutex;
@@ -173,19 +172,13 @@ impl PoolSink {
         let compression =
             if compression == Compression::On { syncing.features.compression } else { compression };
         let extra = if is_metadata { policy.extra_copies(new.object_type, new.level, is_spill) } else { 0 };
-        let block_use = BlockUse {
-            object_type: new.object_type,
-            level: new.level,
-            psize: Psize(new.data.len() as u64),
-            special_small_blocks: policy.special_small_blocks,
-        };
         WriteProps {
             checksum,
             compression,
             zstd_level: policy.zstd_level,
             copies: (policy.copies + extra).min(SPA_DVAS_PER_BP as u8),
             fill: new.fill,
-            class: syncing.allocator.preferred_class(&block_use),
+            special_small_blocks: policy.special_small_blocks,
             key: policy.key.clone(),
             raw: policy.raw,
             embed: syncing.features.embedded_data,

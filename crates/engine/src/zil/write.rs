@@ -246,7 +246,7 @@ impl Log {
     pub(crate) fn place(&self, engine: &Engine, hold: &Hold, len: u64, words: [u64; 4]) -> Result<Blkptr> {
         let place = Zbookmark { dataset: self.0.dataset, ..Zbookmark::default() };
         let props = WriteProps {
-            class: AllocClass::Log,
+            class: Some(AllocClass::Log),
             key: engine.policy_of(self.0.dataset).and_then(|policy| policy.key.clone()),
             ..WriteProps::new(place, ObjectType::INTENT_LOG)
         };

@@ -266,7 +266,7 @@ fn blocks_ask_for_the_class_that_suits_them() {
     let normal = disk(0, VdevClass::Normal, 4);
     assert_eq!(of(&pool(std::slice::from_ref(&normal))), [Normal; 6]);
     let special = pool(&[normal.clone(), disk(1, VdevClass::Special, 4)]);
-    assert_eq!(of(&special), [Special, Normal, Special, Special, Special, Normal]);
+    assert_eq!(of(&special), [Special, Normal, Special, Special, Special, Special]);
     (0..3).for_each(|_| drop(special.allocate(&request(Special, MIB, 1)).unwrap()));
     assert_eq!(of(&special)[..4], [Normal, Normal, Special, Special], "a quarter is kept for metadata");
     let dedup = pool(&[normal, disk(1, VdevClass::Special, 4), disk(2, VdevClass::Dedup, 4)]);

@@ -1,7 +1,7 @@
 //! Finds an address for a block, and another one if a vdev fails.
 
 use super::{WriteProps, refused};
-use crate::alloc::{AllocRequest, Allocator};
+use crate::alloc::{AllocClass, AllocRequest, Allocator, BlockUse};
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::vdev::queue::IoClass;
@@ -15,6 +15,7 @@ use futures::future::join_all;
 
 pub(super) struct Placing<'a> {
     space: &'a Allocator,
+    class: AllocClass,
     pub(super) props: &'a WriteProps,
     pub(super) txg: Txg,
     pub(super) copies: usize,
@@ -27,8 +28,15 @@ pub(super) struct Placing<'a> {
 
 impl<'a> Placing<'a> {
     pub(super) fn new(space: &'a Allocator, props: &'a WriteProps, bp: &Blkptr, txg: Txg) -> Placing<'a> {
+        let block_use = BlockUse {
+            object_type: props.object_type,
+            level: props.place.level,
+            psize: bp.psize(),
+            special_small_blocks: props.special_small_blocks,
+        };
         Placing {
             space,
+            class: props.class.unwrap_or_else(|| space.preferred_class(&block_use)),
             props,
             txg,
             copies: props.copies_of(bp),
@@ -44,7 +52,7 @@ impl<'a> Placing<'a> {
         let request = AllocRequest {
             near: self.near,
             avoid: &self.avoid,
-            ..AllocRequest::new(self.props.class, Psize(len as u64), copies, self.txg)
+            ..AllocRequest::new(self.class, Psize(len as u64), copies, self.txg)
         };
         let dvas = self.space.allocate(&request).map_err(|source| match &self.failure {
             Some(NotWritten { vdev, why }) => PoolError::NotWritten { place, vdev: *vdev, why: why.clone() },

@@ -28,7 +28,7 @@ fn a_log_block_is_written_where_its_pointer_says() {
             let key =
                 cipher.map(|cipher| Arc::new(DatasetKey::new(MasterKey::new(cipher, 7, &[3; 32], &[4; 64]))));
             let object_type = ObjectType::INTENT_LOG;
-            let props = WriteProps { object_type, class: AllocClass::Log, key: key.clone(), ..props() };
+            let props = WriteProps { object_type, class: Some(AllocClass::Log), key: key.clone(), ..props() };
             let bp = lab.pool.log_blocks().allocate(&lab.space, 8192, CHAIN, &props, FIRST_TXG).unwrap();
             assert_eq!((bp.checksum(), bp.psize().0, bp.is_encrypted()), (CHAIN, 8192, key.is_some()));
             let ctx = ReadContext::default().with_key(key.clone());

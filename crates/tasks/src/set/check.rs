@@ -161,8 +161,8 @@ fn check_number(name: &str, number: u64) -> Result<(), String> {
         "recordsize" | "volblocksize" if !is_block => {
             Err(format!("'{name}' must be power of 2 from 512B to 16M"))
         }
-        "special_small_blocks" if number != 0 && !is_block => {
-            Err(format!("invalid '{name}={number}' property: must be zero or a power of 2 from 512B to 16M"))
+        "special_small_blocks" if number > *BLOCK_BYTES.end() => {
+            Err(format!("invalid '{name}' property: must be between zero and 16M"))
         }
         "volsize" if number == 0 => Err("volume size cannot be zero".into()),
         _ => Ok(()),
