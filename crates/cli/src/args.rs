@@ -82,11 +82,13 @@ pub enum Command {
     #[command(subcommand)]
     Volume(Deferred<command::volume::VolumeCommand>),
     /// List every file of datasets and snapshots, straight from the disks
-    Scan(Deferred<command::scan::Scan>),
+    Scan(Deferred<command::inspect::scan::Scan>),
     /// Read and check every copy and parity column of every block, and check space accounting
-    Verify(Deferred<command::verify::Verify>),
+    Verify(Deferred<command::inspect::verify::Verify>),
+    /// Store blocks again where, and as small as, they would be stored today
+    Rebalance(Deferred<command::inspect::rebalance::Rebalance>),
     /// Copy everything that can still be read out of a damaged pool
-    Rescue(Deferred<command::rescue::Rescue>),
+    Rescue(Deferred<command::inspect::rescue::Rescue>),
     /// Send streams: show, check, list and read files, recompress, repair
     #[command(subcommand)]
     Stream(Deferred<command::stream::Stream>),
@@ -109,7 +111,7 @@ pub enum Command {
     /// Inject faults into devices of open pools, like zinject
     Inject(Deferred<command::running::inject::Inject>),
     /// Show any on-disk structure, like zdb
-    Dump(Deferred<command::dump::Dump>),
+    Dump(Deferred<command::inspect::dump::Dump>),
     /// Show Cenote at work on a small built-in pool, then with one of its disks missing
     Demo(Deferred<command::demo::Demo>),
     /// Write shell completions to standard output

@@ -93,6 +93,7 @@ async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
         Command::Volume(Deferred(volume)) => volume.run(session).await,
         Command::Scan(Deferred(scan)) => scan.run(session).await,
         Command::Verify(Deferred(verify)) => verify.run(session).await,
+        Command::Rebalance(Deferred(rebalance)) => rebalance.run(session).await,
         Command::Rescue(Deferred(rescue)) => rescue.run(session).await,
         Command::Stream(Deferred(stream)) => stream.run(session).await,
         Command::Replicate(Deferred(replicate)) => replicate.run(session).await,

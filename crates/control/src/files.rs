@@ -14,6 +14,7 @@ mod listed;
 pub mod ls;
 pub mod mkdir;
 mod place;
+pub mod rewriting;
 pub mod rm;
 pub mod stat;
 mod target;

@@ -1,4 +1,6 @@
-//! Verbs that explain a pool, a file each: `scan` lists every file, `verify` checks every block.
+//! Verbs that walk whole pools, a file each: `scan` lists every file, `verify` checks every block,
+//! `rebalance` rewrites blocks that belong elsewhere by now.
 
+pub mod rebalance;
 pub mod scan;
 pub mod verify;

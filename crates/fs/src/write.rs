@@ -41,7 +41,7 @@ mod posix_acl;
 mod quota;
 mod rename;
 mod replay;
-mod rewrite;
+pub(crate) mod rewrite;
 mod rules;
 mod unlinked;
 mod xattr;
@@ -78,7 +78,7 @@ pub use make::{NewFile, NewKind};
 pub use options::{FsOptions, XattrStore};
 pub use rename::RenameMode;
 pub use replay::replay_logs;
-pub use rewrite::{REWRITE_BYTES, Rewrite};
+pub use rewrite::{REWRITE_BYTES, Rewrite, Wanted};
 pub use xattr::SetXattr;
 
 /// The version that introduced system attributes.

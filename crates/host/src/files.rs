@@ -29,7 +29,7 @@ mod errno;
 mod ioctl;
 mod node;
 mod replace;
-mod rewrite;
+pub mod rewrite;
 mod seek;
 mod tell;
 mod tree;

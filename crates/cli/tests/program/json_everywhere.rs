@@ -131,6 +131,8 @@ const LINES: &str = "\
     zfs version
     zpool history
     zpool events
+    rebalance -n tank
+    rebalance tank
     verify tank
     rescue tank saved
     dump config tank

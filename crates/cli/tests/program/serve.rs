@@ -30,6 +30,7 @@ mod nbd;
 mod passes;
 mod properties;
 mod protocol;
+mod rebalance;
 mod record;
 mod remote;
 mod removal;

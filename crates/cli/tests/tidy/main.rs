@@ -276,9 +276,9 @@ const ON_POOLS: [&str; 10] = [
     "cli/src/session.rs",
     "cli/src/command/shell/complete",
     "cli/src/command/demo",
-    "cli/src/command/dump",
+    "cli/src/command/inspect/dump",
     "cli/src/command/mount",
-    "cli/src/command/rescue",
+    "cli/src/command/inspect/rescue",
     "cli/src/command/zpool/manage.rs",
     // Their output.
     "shown/src/inspect/dump",

@@ -4,7 +4,7 @@ use super::Row;
 use crate::{files, inspect, running, stream, volume, zfs, zpool};
 
 /// All of them, by name.
-pub static VERBS: [Row; 86] = [
+pub static VERBS: [Row; 87] = [
     Row::of::<running::arcstat::Arcstat>(),
     Row::of::<files::cat::Cat>(),
     Row::of::<files::copy::Cp>(),
@@ -15,6 +15,7 @@ pub static VERBS: [Row; 86] = [
     Row::of::<running::advise::Advise>(),
     Row::in_parts::<files::ls::Ls>(),
     Row::of::<files::mkdir::Mkdir>(),
+    Row::of::<inspect::rebalance::Rebalance>(),
     Row::of::<files::rm::Rm>(),
     Row::of::<inspect::scan::Scan>(),
     Row::in_parts::<files::stat::Stat>(),

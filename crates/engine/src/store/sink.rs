@@ -184,7 +184,7 @@ impl PoolSink {
             embed: syncing.features.embedded_data,
             hole_birth: syncing.features.hole_birth,
             large_gang_headers: syncing.features.large_gang_headers,
-            nop_write: !is_metadata,
+            nop_write: !is_metadata && !new.moves,
             previous: new.old,
             sync_pass: syncing.pass,
             ..WriteProps::new(place, new.object_type)

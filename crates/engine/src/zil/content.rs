@@ -82,6 +82,7 @@ impl Log {
                 checksum_id: head.checksum_id,
                 compression_id: head.compression_id,
                 keeps_birth: false,
+                moves: false,
             })
             .await?;
         self.0.chain.lock().add_data(bp, hold.txg());

@@ -29,6 +29,7 @@ use super::ranges::{Ranges, Share, Taken};
 use super::{Volume, ZVOL_OBJECT, ZVOL_ZAP};
 use crate::error::{FsError, Refusal, Result};
 use crate::write::clear;
+use crate::write::rewrite::{LOOKED_AT, Rewrite, rewrite_blocks};
 
 /// Valid values of `volblocksize`: 512 bytes to 16 MiB in the format.
 const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 512..=16 << 20;
@@ -170,6 +171,21 @@ impl VolumeWriter {
         clear(edit, ZVOL_OBJECT, range.clone()).await?;
         self.note_cleared(edit, range);
         Ok(())
+    }
+
+    /// Rewrites blocks ([`Rewrite`]). Returns the block to continue with.
+    ///
+    /// # Errors
+    /// A block can't be read.
+    #[boxed]
+    pub async fn rewrite(&self, edit: &Edit, blocks: Range<u64>, how: &Rewrite) -> Result<Option<u64>> {
+        // Only blocks that a call reaches are kept from others.
+        let part = blocks.start..blocks.end.min(blocks.start.saturating_add(LOOKED_AT));
+        let bytes = |block: u64| block.saturating_mul(self.block_bytes);
+        let _range = self.ranges.take(bytes(part.start)..bytes(part.end), Share::Alone).await;
+        let rest = rewrite_blocks(edit, ZVOL_OBJECT, part.clone(), how).await?;
+        let is_cut = part.end < blocks.end && bytes(part.end) < self.size_bytes();
+        Ok(rest.or_else(|| is_cut.then_some(part.end)))
     }
 
     /// Changes its size; data beyond a smaller size is freed.

@@ -16,15 +16,13 @@ use cenote_fuse::{Caller, Errno, Node, Result, kernel};
 use super::Files;
 use super::attr::FIXED;
 use super::errno::errno;
+use super::rewrite::ZFS_IOC_REWRITE;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 const FS_IOC_GETVERSION: u32 = 0x8008_7601;
 const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
-
-/// With `zfs_rewrite_args_t`: offset, length, flags, zero (8 each).
-const ZFS_IOC_REWRITE: u32 = 0x4020_8303;
 
 const FS_IMMUTABLE_FL: u32 = 0x10;
 const FS_APPEND_FL: u32 = 0x20;

@@ -16,9 +16,15 @@ use cenote_fuse::{Caller, Errno, Node, Result};
 use super::Files;
 use super::errno::{errno, errno_below};
 
-const ZFS_REWRITE_PHYSICAL: u64 = 1;
-const ZFS_REWRITE_SKIP_SNAPSHOT: u64 = 2;
-const ZFS_REWRITE_SKIP_BRT: u64 = 4;
+/// With `zfs_rewrite_args_t`: offset, length, flags, zero (8 each).
+pub const ZFS_IOC_REWRITE: u32 = 0x4020_8303;
+
+/// Keeps logical births.
+pub const ZFS_REWRITE_PHYSICAL: u64 = 1;
+/// Skips blocks of the last snapshot.
+pub const ZFS_REWRITE_SKIP_SNAPSHOT: u64 = 2;
+/// Skips cloned blocks.
+pub const ZFS_REWRITE_SKIP_BRT: u64 = 4;
 
 impl Files {
     /// Rewrites a range; a length of 0 extends to the end.

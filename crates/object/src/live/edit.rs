@@ -295,12 +295,20 @@ impl Edit {
             if view.layers().block(object, block.id) != Shown::Below {
                 continue;
             }
-            self.layer.change(object, Some(head.clone()), |changed| match keeps_birth {
-                true => changed.rewrite(block.id, data),
-                false => changed.put(block.id, data),
+            self.layer.change(object, Some(head.clone()), |changed| {
+                changed.rewrite(block.id, data, keeps_birth);
             });
         }
         Ok(())
+    }
+
+    /// Writes an object's dnode on disk again in this txg, unchanged, with the others of its block.
+    ///
+    /// # Errors
+    /// No such object.
+    #[boxed]
+    pub async fn touch(&self, object: ObjectId) -> Result<()> {
+        self.change_head(object, |_| ()).await
     }
 
     fn put(&self, object: ObjectId, current: DnodeHead, block: BlockId, data: Bytes) {

@@ -70,8 +70,8 @@ pub(crate) enum Foreign {
     Shared(Blkptr),
     /// Received compressed or encrypted.
     Arrived(StoredBlock),
-    /// The content that it has on disk, to be written again with its logical birth.
-    Rewritten(Bytes),
+    /// The content that it has on disk, to be written again, perhaps with its logical birth.
+    Rewritten { data: Bytes, keeps_birth: bool },
 }
 
 /// Sequential writes within a block.
@@ -219,7 +219,7 @@ impl Changed {
             (Some(data), _) => Shown::Data(data.clone()),
             (None, Some(Foreign::Shared(bp))) => Shown::Stored(*bp),
             (None, Some(Foreign::Arrived(block))) => Shown::Arrived(block.clone()),
-            (None, Some(Foreign::Rewritten(data))) => Shown::Data(data.clone()),
+            (None, Some(Foreign::Rewritten { data, .. })) => Shown::Data(data.clone()),
             (None, None) if self.fresh || self.is_punched(block) => Shown::Hole,
             (None, None) => Shown::Below,
         }
@@ -249,9 +249,9 @@ impl Changed {
     }
 
     /// The block is on disk, and in no layer.
-    pub(crate) fn rewrite(&mut self, block: BlockId, data: Bytes) {
+    pub(crate) fn rewrite(&mut self, block: BlockId, data: Bytes, keeps_birth: bool) {
         self.lacking_bytes += data.len() as u64;
-        self.clones.insert(block, Foreign::Rewritten(data));
+        self.clones.insert(block, Foreign::Rewritten { data, keeps_birth });
     }
 
     fn reach(&mut self, block: BlockId) {

@@ -313,6 +313,7 @@ async fn write_head(sink: &impl BlockSink, old: &Objset, phys: &ObjsetPhys, fill
         checksum_id: 0,
         compression_id: 0,
         keeps_birth: false,
+        moves: false,
     };
     let sink = sink.for_object();
     let bp = sink.write(new).await?;

@@ -33,6 +33,8 @@ pub struct NewBlock {
     pub compression_id: u8,
     /// Whether its content is that of `old`, whose logical birth it keeps.
     pub keeps_birth: bool,
+    /// Whether it is stored anew even if its content is that of `old`.
+    pub moves: bool,
 }
 
 impl NewBlock {

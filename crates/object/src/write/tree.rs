@@ -96,7 +96,7 @@ impl<S: BlockSink> TreeWriter<S> {
         let object_type = self.head.object_type;
         let (checksum_id, compression_id) = (self.head.checksum_id, self.head.compression_id);
         let (object, block) = (self.object, BlockId(block));
-        let keeps_birth = false;
+        let (keeps_birth, moves) = (false, false);
         NewBlock {
             object,
             object_type,
@@ -108,6 +108,7 @@ impl<S: BlockSink> TreeWriter<S> {
             checksum_id,
             compression_id,
             keeps_birth,
+            moves,
         }
     }
 
@@ -155,10 +156,10 @@ impl<S: BlockSink> TreeWriter<S> {
                         let new = writer.block(0, block, stored.bytes.clone(), old, fill);
                         writer.sink.write_stored(new, stored).await?
                     }
-                    Foreign::Rewritten(data) => {
+                    Foreign::Rewritten { data, keeps_birth } => {
                         let fill = data_fill(writer.head.object_type, &data);
                         let new = writer.block(0, block, data, old, fill);
-                        writer.sink.write(NewBlock { keeps_birth: true, ..new }).await?
+                        writer.sink.write(NewBlock { keeps_birth, moves: true, ..new }).await?
                     }
                 };
                 Ok((block, bp))

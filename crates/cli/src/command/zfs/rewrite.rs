@@ -6,8 +6,6 @@
 //!
 //! Source: OpenZFS 2.4 `zfs_main.c` (`zfs_do_rewrite`), zfs-rewrite(8).
 
-mod ask;
-
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions, read_dir, symlink_metadata};
 use std::io;
@@ -16,14 +14,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use cenote_control::files::rewriting::Asked;
 use cenote_control::text::{escape_terminal, nice_bytes, parse_bytes};
 use cenote_shown::json::document;
 use clap::Args;
 use rustix::fs::{OFlags, SeekFrom, seek};
 use rustix::io::Errno;
 use serde_json::{Map, json};
-
-use ask::Asked;
 
 use crate::outcome::{CliError, Outcome, Say};
 use crate::session::{Progress, Session, print, print_json, text_line, unless_interrupted, watch};

@@ -47,7 +47,7 @@ fn kind(verbs: &[&str], operands: usize) -> Kind {
         (["zfs", "hold" | "release"], 0) | (["zfs", "version"], _) => Kind::Other,
         (["zfs", "hold" | "release" | "holds" | "rollback" | "diff" | "snapshot"], _)
         | (["zfs", "bookmark" | "clone"], 0) => Kind::Datasets(Some('@')),
-        (["zfs", ..] | ["scan" | "volume", ..], _) => Kind::Datasets(None),
+        (["zfs", ..] | ["scan" | "volume" | "rebalance", ..], _) => Kind::Datasets(None),
         (["ls" | "stat" | "cat" | "cp" | "mkdir" | "rm" | "find" | "du"], _) => Kind::Datasets(Some(':')),
         _ => Kind::Other,
     }

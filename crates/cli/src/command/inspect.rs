@@ -1,0 +1,7 @@
+//! Commands that walk whole pools.
+
+pub mod dump;
+pub mod rebalance;
+pub mod rescue;
+pub mod scan;
+pub mod verify;
