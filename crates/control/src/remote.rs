@@ -10,6 +10,7 @@
 //! Source: none; `docs/protocol.md` describes the transport over the daemon's socket.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -91,16 +92,30 @@ pub struct Failure {
     pub status: u8,
 }
 
+/// Most answers come this soon. Until then the caller's own thread waits: starting another costs a fifth of a
+/// short command's time.
+const SOON: Duration = Duration::from_millis(20);
+
 /// A daemon that runs verbs for this program.
 pub trait Daemon: Send + Sync {
-    /// Sends a request and waits for the answer; messages go to the caller's console meanwhile.
+    /// Sends a request.
     ///
     /// # Errors
-    /// Errors of the verb; loss of the daemon.
-    fn ask(&self, asking: &Asking, caller: &Caller) -> Result<Json, ControlError>;
+    /// Loss of the daemon.
+    fn ask(&self, asking: &Asking, caller: &Caller) -> Result<Box<dyn Answering>, ControlError>;
 
     /// Cancels the verb that runs for this program.
     fn cancel(&self);
+}
+
+/// A daemon's answer to a request.
+pub trait Answering: Send {
+    /// Waits for the answer; messages go to the caller's console meanwhile. `Ok(None)`: it is not complete
+    /// after `patience`; call again for the rest.
+    ///
+    /// # Errors
+    /// Errors of the verb; loss of the daemon.
+    fn wait(&mut self, caller: &Caller, patience: Option<Duration>) -> Result<Option<Json>, ControlError>;
 }
 
 impl From<&ControlError> for Failure {
@@ -128,9 +143,19 @@ impl Session {
             keys: self.options().keys.clone(),
             command: self.command_line().into(),
         };
+        let mut answering = daemon.ask(&asking, self.caller())?;
+        if let Some(answer) = answering.wait(self.caller(), Some(SOON))? {
+            return Ok(answer);
+        }
         let asked = {
-            let (daemon, caller) = (daemon.clone(), self.caller().clone());
-            self.runtime().blocking(move || daemon.ask(&asking, &caller))
+            let caller = self.caller().clone();
+            self.runtime().blocking(move || {
+                loop {
+                    if let Some(answer) = answering.wait(&caller, None)? {
+                        return Ok(answer);
+                    }
+                }
+            })
         };
         let mut asked = std::pin::pin!(asked);
         loop {

@@ -23,7 +23,7 @@
 //! ([`ClientLimit`]). A client must send its request promptly, and a small one unless it is trusted. If the
 //! system has no descriptors or threads, the seat is returned, and the next client waits.
 //!
-//! Locking: only the seats are shared; each connection has its own thread and attendant.
+//! Locking: only the seats and the attendants are shared; each connection has its own thread.
 
 mod answers;
 mod attendant;
@@ -53,7 +53,7 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 
 use self::answers::Kind;
-use self::attendant::Attendant;
+pub use self::attendant::Attendants;
 pub use self::link::Link;
 pub use self::replies::Replies;
 use crate::listen::{ClientLimit, stranger};
@@ -203,6 +203,13 @@ impl Listener {
     /// Answers commands until `stop` is cancelled.
     pub fn serve(&self, serving: Arc<impl Serving>, stop: &Cancel) {
         let seats = ClientLimit::sharing(SEATS, SEATS_KEPT, SEATS_OF_ONE_USER);
+        let attendants = loop {
+            match Attendants::start() {
+                Ok(attendants) => break Arc::new(attendants),
+                Err(_) if stop.is_cancelled() => return,
+                Err(_) => thread::sleep(BREATHER),
+            }
+        };
         while !stop.is_cancelled() {
             let stream = match self.socket.accept() {
                 Ok((stream, _)) => stream,
@@ -220,9 +227,9 @@ impl Listener {
                 refuse(&stream);
                 continue;
             };
-            let serving = serving.clone();
+            let (serving, attendants) = (serving.clone(), attendants.clone());
             let answer = move || {
-                answer(&stream, &*serving).ok();
+                answer(&stream, &*serving, &attendants).ok();
                 drop(seat);
             };
             if on_command_thread(answer).is_err() {
@@ -254,11 +261,11 @@ fn refuse(stream: &UnixStream) {
 ///
 /// # Errors
 /// The client sends no request or disconnects.
-pub fn answer(stream: &UnixStream, serving: &impl Serving) -> io::Result<()> {
+pub fn answer(stream: &UnixStream, serving: &impl Serving, attendants: &Attendants) -> io::Result<()> {
     let peer = sockopt::socket_peercred(stream)?;
     let is_trusted = is_trusted(peer.uid.as_raw());
     let bytes_max = if is_trusted { REQUEST_BYTES_MAX } else { STRANGERS_REQUEST_BYTES_MAX };
-    stream.set_write_timeout(Some(Attendant::PATIENCE))?;
+    stream.set_write_timeout(Some(attendant::PATIENCE))?;
     let deadline = Instant::now() + REQUEST_PATIENCE;
     let received = receive(stream, bytes_max, deadline).and_then(|(request, streams)| {
         let files = receive_files(stream, request.files, is_trusted, deadline)?;
@@ -272,10 +279,10 @@ pub fn answer(stream: &UnixStream, serving: &impl Serving) -> io::Result<()> {
     let who = Credentials { uid: peer.uid.as_raw(), gids };
     let peer = Peer { who, pid: peer.pid.as_raw_nonzero().get() };
     let cancel = Cancel::default();
-    let attendant = Attendant::start(stream.try_clone()?, cancel.clone())?;
+    let attended = attendants.attend(stream.try_clone()?, cancel.clone())?;
     let asked = Asked { here, peer, streams, files, cancel };
     let status = serving.carry_out(asking, asked, Replies::to(stream.try_clone()?));
-    if attendant.end() {
+    if attended.end() {
         answers::send(stream, Kind::Status, &[status])?;
     }
     Ok(())
@@ -485,7 +492,10 @@ mod tests {
                 let request = RawValue::from_string(value.to_string()).unwrap();
                 let asking =
                     Asking { verb: verb.into(), request, keys: Default::default(), command: "it".into() };
-                link.ask(&asking, &caller)
+                let mut answering = link.ask(&asking, &caller)?;
+                // It is complete at once or later.
+                let soon = answering.wait(&caller, Some(Duration::ZERO))?;
+                soon.map_or_else(|| answering.wait(&caller, None).map(Option::unwrap), Ok)
             };
             let long = serde_json::json!(vec!["x"; 100_000]);
             let (answer, outcome) = ask("echo", &long).unwrap();

@@ -31,7 +31,7 @@ use cenote_fs::{Timestamp, replay_logs};
 use cenote_host::{Atime, Files, FilesOptions};
 use cenote_pool::discover_devices;
 use cenote_runtime::{Runtime, SimConfig};
-use cenote_serve::socket::{Asked, Replies, Serving, answer};
+use cenote_serve::socket::{Asked, Attendants, Replies, Serving, answer};
 use cenote_vhost::LoneQueue;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
@@ -88,7 +88,8 @@ pub fn is_carried_out(data: &[u8]) -> bool {
     }
     client.shutdown(Shutdown::Write).ok();
     let idle = Idle::default();
-    answer(&server, &idle).ok();
+    let Ok(attendants) = Attendants::start() else { return false };
+    answer(&server, &idle, &attendants).ok();
     drop(server);
     let mut answers = Vec::new();
     (&client).read_to_end(&mut answers).ok();

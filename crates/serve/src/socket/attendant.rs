@@ -1,75 +1,154 @@
-//! A thread per running verb: it watches for the client's cancellation.
+//! A thread that watches the clients of all running verbs for cancellation.
+//!
+//! Idea: a thread for each verb would take as long to start and end as a short verb takes to run. The kernel
+//! adds a client to the set that the thread waits for ([`epoll`]) without waking it.
+//!
+//! Locking: one mutex, for the clients; held for a look or a `recv` that does not wait.
 
-use std::io::{self, PipeReader, PipeWriter};
+use std::collections::BTreeMap;
+use std::io::{self, PipeWriter};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use parking_lot::Mutex;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use cenote_host::cancel::Cancel;
 
-/// The thread.
-pub(super) struct Attendant {
-    thread: JoinHandle<bool>,
-    /// Closed when the verb has ended.
-    running: PipeWriter,
+/// How long a client may take no data.
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Stands for the end of the thread.
+const END: u64 = 0;
+/// Events taken at once.
+const EVENTS: usize = 64;
+
+/// The thread; it ends with this.
+pub struct Attendants {
+    watched: Arc<Watched>,
+    /// Closed at the end.
+    _running: PipeWriter,
 }
 
-impl Attendant {
-    /// How long a client may take no data.
-    pub const PATIENCE: Duration = Duration::from_secs(300);
+struct Watched {
+    epoll: OwnedFd,
+    clients: Mutex<Clients>,
+}
 
+#[derive(Default)]
+struct Clients {
+    last: u64,
+    all: BTreeMap<u64, Client>,
+}
+
+struct Client {
+    stream: UnixStream,
+    cancel: Cancel,
+    is_gone: bool,
+}
+
+/// A client while its verb runs.
+pub(super) struct Attended<'a> {
+    watched: &'a Watched,
+    key: u64,
+}
+
+impl Attendants {
     /// Starts the thread.
-    pub fn start(stream: UnixStream, cancel: Cancel) -> io::Result<Attendant> {
-        let (done, running) = io::pipe()?;
-        let attend = move || attend(&stream, &cancel, &done);
-        let thread = thread::Builder::new().name("cenote-attend".into()).spawn(attend)?;
-        Ok(Attendant { thread, running })
+    ///
+    /// # Errors
+    /// The system has no descriptors or threads left.
+    pub fn start() -> io::Result<Attendants> {
+        let (ended, running) = io::pipe()?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &ended, epoll::EventData::new_u64(END), epoll::EventFlags::IN)?;
+        let watched = Arc::new(Watched { epoll, clients: Mutex::default() });
+        let watching = watched.clone();
+        thread::Builder::new().name("cenote-attend".into()).spawn(move || {
+            watching.attend();
+            drop(ended);
+        })?;
+        Ok(Attendants { watched, _running: running })
     }
 
+    /// Watches a client until [`Attended::end`].
+    ///
+    /// # Errors
+    /// The system has no memory left.
+    pub(super) fn attend(&self, stream: UnixStream, cancel: Cancel) -> io::Result<Attended<'_>> {
+        let mut clients = self.watched.clients.lock();
+        clients.last += 1;
+        let key = clients.last;
+        let events = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+        epoll::add(&self.watched.epoll, &stream, epoll::EventData::new_u64(key), events)?;
+        clients.all.insert(key, Client { stream, cancel, is_gone: false });
+        Ok(Attended { watched: &self.watched, key })
+    }
+}
+
+impl Attended<'_> {
     /// After the verb's end, returns whether the client is still connected.
-    pub fn end(self) -> bool {
-        drop(self.running);
-        self.thread.join().unwrap_or(false)
+    pub(super) fn end(self) -> bool {
+        let mut clients = self.watched.clients.lock();
+        clients.all.get_mut(&self.key).is_some_and(|client| !client.is_gone && client.hear())
     }
 }
 
-/// Returns whether the client is still connected when the verb has ended.
-fn attend(stream: &UnixStream, cancel: &Cancel, done: &PipeReader) -> bool {
-    loop {
-        let mut polled = [PollFd::new(done, PollFlags::IN), PollFd::new(stream, PollFlags::IN)];
-        match poll(&mut polled, None) {
-            Ok(_) => {}
-            Err(Errno::INTR) => continue,
-            // Out of memory: the verb must not wait for this thread.
-            Err(_) => break,
-        }
-        let [is_done, has_news] = polled.map(|polled| !polled.revents().is_empty());
-        if has_news && !hear(stream, cancel) {
-            break;
-        }
-        if is_done {
-            return true;
+impl Drop for Attended<'_> {
+    fn drop(&mut self) {
+        if let Some(client) = self.watched.clients.lock().all.remove(&self.key) {
+            epoll::delete(&self.watched.epoll, &client.stream).ok();
         }
     }
-    cancel.cancel();
-    false
 }
 
-/// One byte is Ctrl-C, another one is impatience; the end of the stream means that the client was killed.
-fn hear(stream: &UnixStream, cancel: &Cancel) -> bool {
-    let mut bytes = [0; 64];
-    match recv(stream, &mut bytes[..], RecvFlags::DONTWAIT) {
-        Ok((0, _)) => false,
-        Ok((count, _)) => {
-            (0..count).for_each(|_| cancel.cancel());
-            true
+impl Watched {
+    fn attend(&self) {
+        let mut events = Vec::with_capacity(EVENTS);
+        loop {
+            events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                // Out of memory: verbs must not wait for this thread.
+                Err(_) => thread::sleep(Duration::from_millis(10)),
+            }
+            for event in &events {
+                let key = event.data.u64();
+                if key == END {
+                    return;
+                }
+                let mut clients = self.clients.lock();
+                let Some(client) = clients.all.get_mut(&key) else { continue };
+                if !client.hear() {
+                    client.is_gone = true;
+                    client.cancel.cancel();
+                    // Otherwise its end would be reported again and again.
+                    epoll::delete(&self.epoll, &client.stream).ok();
+                }
+            }
         }
-        Err(Errno::AGAIN | Errno::INTR) => true,
-        Err(_) => false,
+    }
+}
+
+impl Client {
+    /// One byte is Ctrl-C, another one is impatience; the end of the stream means that the client was killed.
+    fn hear(&self) -> bool {
+        let mut bytes = [0; 64];
+        match recv(&self.stream, &mut bytes[..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => false,
+            Ok((count, _)) => {
+                (0..count).for_each(|_| self.cancel.cancel());
+                true
+            }
+            Err(Errno::AGAIN | Errno::INTR) => true,
+            Err(_) => false,
+        }
     }
 }
 
@@ -81,10 +160,14 @@ mod tests {
 
     #[test]
     fn a_client_that_interrupts_stays_and_one_that_has_gone_cancels() {
+        let attendants = Attendants::start().unwrap();
+        let (quiet, stream) = UnixStream::pair().unwrap();
+        let undisturbed = Cancel::default();
+        let other = attendants.attend(stream, undisturbed.clone()).unwrap();
         for stays in [true, false] {
             let (mut client, stream) = UnixStream::pair().unwrap();
             let cancel = Cancel::default();
-            let attendant = Attendant::start(stream, cancel.clone()).unwrap();
+            let attended = attendants.attend(stream, cancel.clone()).unwrap();
             assert!(!cancel.is_cancelled());
             if stays {
                 client.write_all(&[1]).unwrap();
@@ -93,8 +176,11 @@ mod tests {
             while !cancel.is_cancelled() {
                 thread::yield_now();
             }
-            assert_eq!(attendant.end(), stays);
+            assert_eq!(attended.end(), stays);
             drop(client);
         }
+        assert!(!undisturbed.is_cancelled());
+        drop(quiet);
+        assert!(!other.end(), "it has gone since");
     }
 }
