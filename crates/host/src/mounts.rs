@@ -117,6 +117,18 @@ impl Drop for Aside<'_> {
     }
 }
 
+/// Where and how a dataset is mounted.
+struct Place {
+    id: DatasetId,
+    number: u64,
+    dir: PathBuf,
+    /// As of the last change that the mount followed; `dir` may be another one.
+    plan: Plan,
+    temporary: Temporary,
+    /// See [`Mounts::moved`].
+    moved: Option<Option<PathBuf>>,
+}
+
 /// The mounts of a pool.
 pub struct Mounts {
     engine: Engine,
@@ -402,25 +414,62 @@ impl Mounts {
     /// Unmounts everything at and below a dataset until [`Mounts::mount_again`].
     ///
     /// # Errors
-    /// The first busy file system; those before it stay unmounted.
+    /// The first busy file system; all are mounted as before.
     #[boxed]
     pub async fn set_aside(&self, name: &str) -> Result<Aside<'_>, MountsError> {
         let _turn = self.turn().await?;
-        let ids: Vec<DatasetId> = {
-            let table = self.table();
-            table.iter().filter(|(_, entry)| is_at_or_below(&entry.name, name)).map(|(id, _)| *id).collect()
-        };
+        let before = self.places_below(name);
         let derived = match self.take_down_below(Some(name), false).await {
             Ok(derived) => derived,
             Err(error) => {
-                // Those that were taken down before the busy one.
-                let plans = self.plans_of(ids).await?;
-                self.mount_each(plans).await?;
+                self.put_back(before).await?;
                 return Err(error);
             }
         };
+        let ids: Vec<DatasetId> = before.iter().map(|place| place.id).collect();
         self.aside.lock().extend(&ids);
         Ok(Aside { mounts: self, ids, derived })
+    }
+
+    /// The places of mounts at and below a dataset, in mounting order.
+    fn places_below(&self, name: &str) -> Vec<Place> {
+        let (table, moved) = (self.table(), self.moved.lock());
+        let below = table.iter().filter(|(_, entry)| is_at_or_below(&entry.name, name));
+        let mut places: Vec<Place> = below
+            .map(|(id, entry)| Place {
+                id: *id,
+                number: entry.number,
+                dir: entry.mounted.dir().to_owned(),
+                plan: entry.properties.plan.clone(),
+                temporary: entry.temporary,
+                moved: moved.get(id).cloned(),
+            })
+            .collect();
+        places.sort_by(|one, other| (&one.dir, one.number).cmp(&(&other.dir, other.number)));
+        places
+    }
+
+    /// Mounts again those of the places that were taken down. Properties may name other mount points by now, set
+    /// by users not allowed to mount; a command that changes nothing moves nothing.
+    async fn put_back(&self, places: Vec<Place>) -> Result<(), MountsError> {
+        let mos = self.engine.mos().await?;
+        for Place { id, dir, plan, temporary, moved, .. } in places {
+            if self.mounted_on(id).is_some() {
+                continue;
+            }
+            let Ok(dataset) = mos.dataset_by_id(id).await else { continue };
+            let there = Plan { dir, ..plan.clone() };
+            if self.mount_planned(&dataset, there, temporary).await.is_err() {
+                continue;
+            }
+            if let Some(entry) = self.table().get_mut(&id) {
+                entry.properties.plan = plan;
+            }
+            if let Some(moved) = moved {
+                self.moved.lock().insert(id, moved);
+            }
+        }
+        Ok(())
     }
 
     /// Mounts datasets that were set aside and still exist, at their current mount points.

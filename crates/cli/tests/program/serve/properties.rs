@@ -1,5 +1,6 @@
 //! Properties of mounted file systems: their values as shown, and immediate effects.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -239,6 +240,34 @@ fn directories_that_follow_from_names_go_with_what_was_mounted_there() {
     assert!(is_there("tank"));
     bench.done("zpool export tank");
     assert!(!is_there("tank"));
+}
+
+#[test]
+fn a_refused_rename_leaves_mounts_where_they_are() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    bench.done(&format!("zpool create -m {} tank a", bench.text("mnt")));
+    for name in ["old", "old/x", "old/y"] {
+        bench.done(&format!("zfs create tank/{name}"));
+    }
+    bench.done("zfs unmount tank/old/y");
+    bench.done("zfs rename -u tank/old tank/new");
+    bench.done("zfs mount -o ro,remount tank/new/x");
+    let mounts = || {
+        let all = fs::read_to_string("/proc/self/mounts").unwrap();
+        let ours = all.lines().filter(|line| line.contains(&bench.text("mnt")));
+        // Directory and first option; the first word is the name at the time of the mount.
+        let place = |line: &str| line.split([' ', ',']).skip(1).take(3).collect::<Vec<_>>().join(" ");
+        ours.map(place).collect::<BTreeSet<_>>()
+    };
+    let before = mounts();
+    // Unmounted after those below it.
+    let _open = File::create(bench.path("mnt/old/file")).unwrap();
+    assert!(bench.fails("zfs rename tank/new tank/newer").contains("busy"));
+    assert_eq!(mounts(), before);
+    assert!(before.iter().any(|line| line.contains("mnt/old/x") && line.ends_with(" ro")), "{before:?}");
 }
 
 #[test]
