@@ -9,7 +9,7 @@ const RECORD: usize = 128 << 10;
 
 /// Compressible, and different in each block.
 fn content(seed: u64, bytes: usize) -> Vec<u8> {
-    (0..bytes as u64 / 8).flat_map(|word| (seed << 32 | word / 64).to_le_bytes()).collect()
+    (0..bytes as u64 / 8).flat_map(|word| ((seed << 32) | (word / 64)).to_le_bytes()).collect()
 }
 
 /// Files of a record each, and 200 small ones in a folder.
