@@ -449,8 +449,8 @@ impl Mounts {
         places
     }
 
-    /// Mounts again those of the places that were taken down. Properties may name other mount points by now, set
-    /// by users not allowed to mount; a command that changes nothing moves nothing.
+    /// Mounts again those of the places that were taken down. Properties may name other mount points by now,
+    /// set by users not allowed to mount; a command that changes nothing moves nothing.
     async fn put_back(&self, places: Vec<Place>) -> Result<(), MountsError> {
         let mos = self.engine.mos().await?;
         for Place { id, dir, plan, temporary, moved, .. } in places {

@@ -43,6 +43,36 @@ fn vdevs_are_added_and_used() {
 }
 
 #[test]
+fn data_go_to_special_vdevs_by_their_size_after_compression() {
+    let disks = Disks::new(&[128, 128]);
+    disks.cenote("zpool create -f -O special_small_blocks=20K -O compression=lz4 tank a special b", &[]);
+    let special = || -> u64 {
+        let listed = disks.cenote("zpool list -Hpv -o name,allocated tank", &[]);
+        let line = listed.lines().find(|line| line.split('\t').any(|cell| cell == "b")).unwrap();
+        line.split('\t').find_map(|cell| cell.parse().ok()).unwrap()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let copy = |name: &str, data: &[u8]| {
+        let file = folder.path().join(name);
+        fs::write(&file, data).unwrap();
+        disks.cenote(&format!("cp {} tank:/{name}", file.display()), &[]);
+    };
+    let mut noise = noise(1, 4 << 20);
+    let before = special();
+    copy("noise", &noise);
+    assert!(special() < before + 200_000, "records of 128 KiB stay on data vdevs");
+    // An eighth of each record does not compress.
+    noise
+        .iter_mut()
+        .enumerate()
+        .filter(|(at, _)| at % (128 << 10) >= 16 << 10)
+        .for_each(|(_, byte)| *byte = 0);
+    copy("mostly-zeros", &noise);
+    assert!(special() > before + 32 * (16 << 10), "these are stored in 16 KiB each");
+    disks.zdb_is_content();
+}
+
+#[test]
 fn a_disk_becomes_a_mirror_and_a_disk_again() {
     let disks = Disks::new(&[128, 128, 130, 100]);
     disks.cenote("zpool create tank a", &[]);

@@ -74,7 +74,8 @@ impl LogBlocks<'_> {
             Some(key) => bp.with_crypt(&crypt::fresh_params(self.0.runtime(), key)),
             None => bp,
         };
-        let dvas = Placing::new(space, props, &bp, txg).allocate(len as usize, props.copies_of(&bp))?;
+        let dvas = Placing::new(space, props, (&bp, Psize(len)), txg)
+            .allocate(len as usize, props.copies_of(&bp))?;
         Ok(bp.with_checksum(&chain).with_dvas(&dvas))
     }
 

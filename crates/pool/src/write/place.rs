@@ -27,11 +27,17 @@ pub(super) struct Placing<'a> {
 }
 
 impl<'a> Placing<'a> {
-    pub(super) fn new(space: &'a Allocator, props: &'a WriteProps, bp: &Blkptr, txg: Txg) -> Placing<'a> {
+    /// For a block of this stored size; its pointer has no addresses yet.
+    pub(super) fn new(
+        space: &'a Allocator,
+        props: &'a WriteProps,
+        (bp, psize): (&Blkptr, Psize),
+        txg: Txg,
+    ) -> Placing<'a> {
         let block_use = BlockUse {
             object_type: props.object_type,
             level: props.place.level,
-            psize: bp.psize(),
+            psize,
             special_small_blocks: props.special_small_blocks,
         };
         Placing {
