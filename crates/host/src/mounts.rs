@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   properties (canmount, mountpoint, overlay, keys) --> Plan, sorted so that parents come before children
-//!   mount:   make the directory, open the dataset, make the mount, attach it, serve
-//!   unmount: children first, latest first; a busy one stays, and the error names its users
+//!   mount:   make the directory, open the dataset, make the mount, attach it, serve; some at once
+//!   unmount: children first, latest first; a busy one and those above it stay, and the error names its users
 //!   gone:    directories derived from datasets' names go with the datasets, and when the pool leaves
 //! ```
 //!
@@ -36,21 +36,24 @@ use cenote_fs::FsError;
 use cenote_fuse::mount::{hand, prepare, users};
 use cenote_fuse::{MountError, MountOptions, Mounted, SessionOptions};
 use cenote_object::DatasetError;
+use futures::stream::{self, StreamExt};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::files::Files;
+use crate::files::{self, Files};
 use crate::mount::Mount;
 
 use options::Properties;
 pub use options::{SUBTYPE, Temporary};
 pub use plan::{Plan, Unmountable};
-use table::{Entry, Table};
+use table::{Entry, Place, Table};
 
 /// Unmounting a busy file system is retried for 1 s: starting a program keeps files open for a moment.
 const LOOKS: usize = 50;
 const LOOK: Duration = Duration::from_millis(20);
 /// Retries while a detached mount's last operation runs.
 const LOOKS_LOST: usize = 250;
+/// Mounts made, and taken down, at once. Each needs a hand (`cenote_fuse::mount::hand`).
+const AT_ONCE: usize = 4;
 /// More datasets are found in one listing of all, instead of each by its number.
 const FEW: usize = 16;
 
@@ -209,20 +212,28 @@ impl Mounts {
     async fn mount_each(&self, mut plans: Vec<(Plan, Dataset)>) -> Result<Vec<MountsError>, MountsError> {
         plans.sort_by(|(one, _), (other, _)| one.dir.cmp(&other.dir));
         let mut failures = Vec::new();
-        for (plan, dataset) in plans {
-            let id = dataset.id();
-            if self.mounted_on(id).is_some() || self.aside.lock().contains(&id) {
-                continue;
-            }
-            let Err(failure) = self.mount_planned(&dataset, plan, Temporary::default()).await else {
-                continue;
-            };
-            // Ignore datasets destroyed meanwhile.
-            if self.engine.mos().await?.dataset_by_id(id).await.is_ok() {
-                failures.push(failure);
+        for wave in waves(plans, |(plan, _)| &plan.dir) {
+            let mount = |(plan, dataset)| self.mount_if_due(plan, dataset);
+            let mut mounted = std::pin::pin!(stream::iter(wave).map(mount).buffered(AT_ONCE));
+            while let Some(failed) = mounted.next().await {
+                failures.extend(failed?);
             }
         }
         Ok(failures)
+    }
+
+    /// Returns the failure.
+    async fn mount_if_due(&self, plan: Plan, dataset: Dataset) -> Result<Option<MountsError>, MountsError> {
+        let id = dataset.id();
+        if self.mounted_on(id).is_some() || self.aside.lock().contains(&id) {
+            return Ok(None);
+        }
+        let Err(failure) = self.mount_planned(&dataset, plan, Temporary::default()).await else {
+            return Ok(None);
+        };
+        // Ignore datasets destroyed meanwhile.
+        let is_there = self.engine.mos().await?.dataset_by_id(id).await.is_ok();
+        Ok(is_there.then_some(failure))
     }
 
     /// Mounts one dataset, even with `canmount=noauto`.
@@ -384,11 +395,22 @@ impl Mounts {
     async fn take_down_below(&self, name: Option<&str>, force: bool) -> Result<Vec<PathBuf>, MountsError> {
         let meant = {
             let table = self.table();
-            table.top_down(name.map_or_else(|| table.ids(), |name| table.at_or_below(name)))
+            table.places(name.map_or_else(|| table.ids(), |name| table.at_or_below(name)))
         };
         let mut derived = Vec::new();
-        for (id, name) in meant {
-            derived.extend(self.take_down(id, &name, force).await?);
+        for wave in waves(meant, |place| &place.dir).into_iter().rev() {
+            let take_down = |place: Place| async move { self.take_down(place.id, &place.name, force).await };
+            let mut taken = std::pin::pin!(stream::iter(wave).map(take_down).buffered(AT_ONCE));
+            let mut busy = None;
+            while let Some(done) = taken.next().await {
+                match done {
+                    Ok(dir) => derived.extend(dir),
+                    Err(error) => busy = busy.or(Some(error)),
+                }
+            }
+            if let Some(busy) = busy {
+                return Err(busy);
+            }
         }
         Ok(derived)
     }
@@ -396,7 +418,7 @@ impl Mounts {
     /// Unmounts everything at and below a dataset until [`Mounts::mount_again`].
     ///
     /// # Errors
-    /// The first busy file system; those before it stay unmounted.
+    /// The first busy file system; those taken down already stay unmounted.
     #[boxed]
     pub async fn set_aside(&self, name: &str) -> Result<Aside<'_>, MountsError> {
         let _turn = self.turn().await?;
@@ -545,6 +567,9 @@ impl Mounts {
     /// Waits until the kernel knows of all changes so far.
     #[boxed]
     pub async fn settled(&self) {
+        if files::all_told() {
+            return;
+        }
         let mounted: Vec<Files> = self.table().values().map(|entry| entry.files.clone()).collect();
         for files in mounted {
             files.settled().await;
@@ -570,6 +595,25 @@ impl Mounts {
     }
 }
 
+/// Divides what is sorted by directory into waves: each comes after those in the directories above it, and on
+/// one directory each after those before it.
+fn waves<T>(sorted: Vec<T>, dir: impl Fn(&T) -> &PathBuf) -> Vec<Vec<T>> {
+    let (mut waves, mut above) = (Vec::<Vec<T>>::new(), Vec::<PathBuf>::new());
+    for one in sorted {
+        let own = dir(&one);
+        while above.last().is_some_and(|above| !own.starts_with(above)) {
+            above.pop();
+        }
+        let depth = above.len();
+        above.push(own.clone());
+        if waves.len() == depth {
+            waves.push(Vec::new());
+        }
+        waves[depth].push(one);
+    }
+    waves
+}
+
 fn prepare_directory(name: &str, plan: &Plan) -> Result<(), MountsError> {
     prepare(&plan.dir, SUBTYPE, plan.overlay).map_err(|error| match error {
         MountError::NotEmpty { .. } => MountsError::NotEmpty { dir: plan.dir.clone() },
@@ -583,5 +627,19 @@ fn not_unmounted(name: &str, dir: &Path, error: MountError) -> MountsError {
         MountError::Busy { users, .. } => MountsError::Busy { dir: dir.to_owned(), users },
         MountError::Covered { by, .. } => MountsError::Covered { dir: dir.to_owned(), by },
         source => MountsError::NotUnmounted { name: name.into(), source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_comes_after_those_above_it_and_with_those_beside_it() {
+        let sorted = ["/a", "/a", "/a/b", "/a/b/c", "/a/d", "/ab", "/b/c"].map(PathBuf::from).to_vec();
+        let waves = waves(sorted, |dir| dir);
+        let shown: Vec<Vec<&str>> =
+            waves.iter().map(|wave| wave.iter().filter_map(|dir| dir.to_str()).collect()).collect();
+        assert_eq!(shown, [vec!["/a", "/ab", "/b/c"], vec!["/a"], vec!["/a/b", "/a/d"], vec!["/a/b/c"]]);
     }
 }

@@ -39,6 +39,15 @@ pub(super) struct Entry {
     pub ended: JoinHandle<()>,
 }
 
+/// Where a dataset is mounted.
+pub(super) struct Place {
+    pub id: DatasetId,
+    pub name: String,
+    pub dir: PathBuf,
+    /// See [`Entry::number`].
+    pub number: u64,
+}
+
 /// Takes note of the end of mounts.
 pub(super) type Ended = Arc<Mutex<Vec<(DatasetId, u64)>>>;
 
@@ -124,13 +133,22 @@ impl Table {
         inside.filter_map(|(.., id)| Some((*id, self.get(*id)?)))
     }
 
+    /// The places of these mounts: parents before children, lower before upper.
+    pub fn places(&self, ids: impl IntoIterator<Item = DatasetId>) -> Vec<Place> {
+        let meant = ids.into_iter().filter_map(|id| Some((id, self.get(id)?)));
+        let place = |(id, entry): (DatasetId, &Entry)| {
+            let (dir, number) = (entry.mounted.dir().to_owned(), entry.number);
+            Place { id, name: entry.name.clone(), dir, number }
+        };
+        let mut places: Vec<Place> = meant.map(place).collect();
+        places.sort_by(|one, other| (&one.dir, one.number).cmp(&(&other.dir, other.number)));
+        places
+    }
+
     /// These mounts in unmounting order: children before parents, upper before lower.
     pub fn top_down(&self, ids: impl IntoIterator<Item = DatasetId>) -> Vec<(DatasetId, String)> {
-        let meant = ids.into_iter().filter_map(|id| Some((id, self.get(id)?)));
-        let mut meant: Vec<(DatasetId, &Entry)> = meant.collect();
-        meant.sort_by(|(_, one), (_, other)| {
-            (other.mounted.dir(), other.number).cmp(&(one.mounted.dir(), one.number))
-        });
-        meant.into_iter().map(|(id, entry)| (id, entry.name.clone())).collect()
+        let mut meant = self.places(ids);
+        meant.reverse();
+        meant.into_iter().map(|place| (place.id, place.name)).collect()
     }
 }
