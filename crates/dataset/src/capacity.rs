@@ -12,8 +12,8 @@ use cenote_boxed::boxed;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::units::{ObjectId, VdevId};
-use cenote_object::Result;
 use cenote_object::deadlist::Bpobj;
+use cenote_object::{Result, Zap};
 use cenote_pool::VdevClass;
 
 use crate::dataset::Dataset;
@@ -118,12 +118,23 @@ impl Dataset {
     /// Number set or received here, else 0.
     #[boxed]
     pub async fn setting(&self, name: &str) -> Result<u64> {
-        let Some(props) = self.dir().props().await? else { return Ok(0) };
-        let received = format!("{name}{}", cenote_format::props::ZPROP_RECVD_SUFFIX);
-        match props.get_u64(name).await? {
-            Some(number) => Ok(number),
-            None => Ok(props.get_u64(&received).await?.unwrap_or(0)),
+        match self.dir().props().await? {
+            Some(props) => setting_in(&props, name).await,
+            None => Ok(0),
         }
+    }
+}
+
+/// [`Dataset::setting`] in the table of a directory's properties.
+///
+/// # Errors
+/// The table is damaged.
+#[boxed]
+pub async fn setting_in(props: &Zap, name: &str) -> Result<u64> {
+    let received = format!("{name}{}", cenote_format::props::ZPROP_RECVD_SUFFIX);
+    match props.get_u64(name).await? {
+        Some(number) => Ok(number),
+        None => Ok(props.get_u64(&received).await?.unwrap_or(0)),
     }
 }
 

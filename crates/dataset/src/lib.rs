@@ -49,6 +49,7 @@ pub mod traverse;
 pub mod usage;
 
 pub use bookmark::Bookmark;
+pub use capacity::setting_in;
 pub use dataset::{Dataset, DatasetKind};
 pub use delegation::{Credentials, Delegated, Subject};
 pub use dir::Dir;

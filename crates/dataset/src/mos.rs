@@ -37,6 +37,8 @@ pub const LEAK_DIR_NAME: &str = "$LEAK";
 pub const ORIGIN_DIR_NAME: &str = "$ORIGIN";
 /// Directory charged for the MOS, `MOS_DIR_NAME`.
 pub const MOS_DIR_NAME: &str = "$MOS";
+/// The child directory whose head a receive into an existing dataset fills, `recv_clone_name`.
+pub const RECV_CLONE_NAME: &str = "%recv";
 
 /// State of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

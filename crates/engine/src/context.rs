@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use cenote_boxed::boxed;
 use cenote_dataset::keys::Keyring;
-use cenote_dataset::{Credentials, Mos};
+use cenote_dataset::mos::RECV_CLONE_NAME;
+use cenote_dataset::{Credentials, Dataset, Mos};
 use cenote_device::{Device, DeviceError};
 use cenote_format::blkptr::Blkptr;
 use cenote_format::dsl::names::DMU_POOL_DIRECTORY_OBJECT;
@@ -28,6 +29,7 @@ use crate::space::map_edit::SpaceMapEdit;
 use crate::store::policy::StoragePolicy;
 use crate::store::space_delta::SpaceDelta;
 use crate::store::txg::SyncingTxg;
+use crate::touched::{Reach, Touch, Touched};
 
 /// The syncing txg, for code that changes the MOS.
 pub struct SyncContext {
@@ -47,12 +49,27 @@ pub struct SyncContext {
     /// A task failed half-way: do not write the txg.
     pub(crate) broken: Option<DatasetError>,
     pub(crate) actor: User,
+    /// By the current task; `None`: it has not said.
+    pub(crate) touched: Option<Touched>,
 }
 
 impl SyncContext {
     /// Counts a rename of a dataset, and so of all below it.
     pub fn note_renamed(&self) {
         self.engine.renames.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Notes that the task touches no dataset that may be mounted, unless it notes others.
+    pub fn touch_nothing(&mut self) {
+        self.touched.get_or_insert_default();
+    }
+
+    /// Notes that the task touches a file system or volume (not a snapshot), and no other that it does not
+    /// note.
+    pub fn touch(&mut self, head: &Dataset, reach: Reach) {
+        let (with_below, is_new) = (reach == Reach::Below, reach == Reach::New);
+        let touch = Touch { name: head.name().into(), with_below, is_new };
+        self.touched.get_or_insert_default().add(head.id(), touch);
     }
 
     /// The syncing txg.
@@ -122,26 +139,58 @@ impl SyncContext {
         Ok(objset)
     }
 
-    /// Applies changed properties to open datasets and handles.
+    /// Applies properties of the pool to all open datasets and handles.
     #[boxed]
     pub async fn refresh_policies(&mut self) -> Result<()> {
         let open: Vec<DatasetId> = self.engine.datasets.lock().keys().copied().collect();
         for id in open {
-            self.activate_missing(id).await?;
-            let mos = self.mos().await?;
-            let dataset = mos.dataset_by_id(id).await?;
-            let raw = self.engine.datasets.lock().get(&id).is_some_and(|open| open.policy.raw);
-            let policy =
-                if raw { StoragePolicy::raw(&dataset).await? } else { StoragePolicy::of(&dataset).await? };
-            let policy = Arc::new(policy);
-            if let Some(open) = self.engine.datasets.lock().get_mut(&id) {
-                open.objset.view().caching().set(policy.caching);
-                open.log.as_ref().inspect(|log| log.set_policy(policy.log));
-                open.policy = policy;
+            let dataset = self.mos().await?.dataset_by_id(id).await?;
+            self.refresh_policy(&dataset).await?;
+        }
+        Ok(())
+    }
+
+    /// Applies changed properties of a dataset to it and those below, which may inherit them, as far as they
+    /// are open. A snapshot's properties concern none.
+    #[boxed]
+    pub async fn refresh_policies_below(&mut self, name: &str) -> Result<()> {
+        let top = self.mos().await?.dataset(name).await?;
+        if top.is_snapshot() {
+            return Ok(());
+        }
+        for dataset in top.reachable().await.0 {
+            // The head of a receive, which is not listed.
+            let receiving = dataset.dir().child(RECV_CLONE_NAME).await?;
+            if let Some(dir) = receiving {
+                let dataset = dir.head().await?;
+                self.refresh_if_open(&dataset).await?;
             }
-            if let Some(handle) = self.engine.handles.to_follow(id) {
-                handle.follow_settings(&mos, &dataset).await?;
-            }
+            self.refresh_if_open(&dataset).await?;
+        }
+        Ok(())
+    }
+
+    async fn refresh_if_open(&mut self, dataset: &Dataset) -> Result<()> {
+        let is_open = self.engine.datasets.lock().contains_key(&dataset.id());
+        if is_open { self.refresh_policy(dataset).await } else { Ok(()) }
+    }
+
+    async fn refresh_policy(&mut self, dataset: &Dataset) -> Result<()> {
+        let id = dataset.id();
+        self.activate_missing_of(dataset).await?;
+        let mos = self.mos().await?;
+        let dataset = mos.dataset(dataset.name()).await?;
+        let raw = self.engine.datasets.lock().get(&id).is_some_and(|open| open.policy.raw);
+        let policy =
+            if raw { StoragePolicy::raw(&dataset).await? } else { StoragePolicy::of(&dataset).await? };
+        let policy = Arc::new(policy);
+        if let Some(open) = self.engine.datasets.lock().get_mut(&id) {
+            open.objset.view().caching().set(policy.caching);
+            open.log.as_ref().inspect(|log| log.set_policy(policy.log));
+            open.policy = policy;
+        }
+        if let Some(handle) = self.engine.handles.to_follow(id) {
+            handle.follow_settings(&mos, &dataset).await?;
         }
         Ok(())
     }

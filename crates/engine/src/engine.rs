@@ -52,6 +52,7 @@ use crate::store::features::Features;
 use crate::store::policy::StoragePolicy;
 use crate::store::space_delta::SpaceDelta;
 use crate::throttle::Throttle;
+use crate::touched::Touched;
 use crate::txg_times::noted::TxgTimes;
 use crate::txgs::{Hold, Txgs};
 use crate::zil::log::Log;
@@ -75,6 +76,8 @@ pub(crate) struct Actor {
     last_txg: Option<Arc<AtomicU64>>,
     /// `None`: from the keyring.
     new_keys: Option<KeySource>,
+    /// By its tasks so far; `None`: not a command.
+    pub(crate) touched: Option<Arc<Mutex<Touched>>>,
 }
 
 pub(crate) struct Shared {
@@ -254,7 +257,13 @@ impl Engine {
 
     fn acting(&self, user: User) -> Engine {
         let new_keys = self.1.new_keys.clone();
-        Engine(self.0.clone(), Actor { user, last_txg: Some(Arc::default()), new_keys })
+        let (last_txg, touched) = (Some(Arc::default()), Some(Arc::default()));
+        Engine(self.0.clone(), Actor { user, last_txg, new_keys, touched })
+    }
+
+    /// Everything that completed tasks of this command's handle touched so far; empty for other handles.
+    pub fn touched(&self) -> Touched {
+        self.1.touched.as_ref().map(|touched| touched.lock().clone()).unwrap_or_default()
     }
 
     /// Asks `new_keys` for keys of new encryption roots.

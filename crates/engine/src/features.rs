@@ -171,14 +171,22 @@ impl Engine {
             return Ok(());
         }
         let id = dataset.id();
-        self.run(move |context| Box::pin(async move { context.activate_missing(id).await })).await
+        self.run(move |context| {
+            context.touch_nothing();
+            Box::pin(async move { context.activate_missing(id).await })
+        })
+        .await
     }
 }
 
 impl SyncContext {
     pub(crate) async fn activate_missing(&mut self, id: DatasetId) -> Result<()> {
         let dataset = self.mos().await?.dataset_by_id(id).await?;
-        self.activate(id, missing(&dataset).await?).await
+        self.activate_missing_of(&dataset).await
+    }
+
+    pub(crate) async fn activate_missing_of(&mut self, dataset: &Dataset) -> Result<()> {
+        self.activate(dataset.id(), missing(dataset).await?).await
     }
 
     /// Adds the features of shared or received blocks.

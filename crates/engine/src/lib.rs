@@ -22,6 +22,7 @@
 //!     account, deadlists, dirs
 //!   store, sharing, space        where blocks go: policy, deduplication, space maps
 //!   in_use                     heads and snapshots that a task may take away
+//!   touched                    datasets whose mounts may have to follow a command
 //!   livelist, bookmarks, freeing per-dataset bookkeeping of every txg
 //!   logs, zil                    the intent log
 //!   background                   which scrub, resilver, removal, expansion or rebuild runs
@@ -75,6 +76,7 @@ pub mod store;
 mod suspended;
 mod sync;
 mod throttle;
+mod touched;
 mod txg_times;
 mod txgs;
 mod writable;
@@ -103,5 +105,6 @@ pub use space_check::{SpaceCheck, check_space};
 pub use state::Ownership;
 pub use suspended::Suspension;
 pub use throttle::default_dirty_bytes_max;
+pub use touched::{Reach, Touch, Touched};
 pub use txgs::Hold;
 pub use zil::Log;

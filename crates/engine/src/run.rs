@@ -13,6 +13,7 @@ use crate::engine::{Engine, Task, Tasks};
 use crate::room::PATIENCE;
 use crate::space_check::{SpaceCheck, check_space};
 use crate::sync;
+use crate::touched::Touched;
 use crate::txgs::Hold;
 
 /// If writing a txg panics or is aborted, no other is written: memory holds half of this one. Dropped before
@@ -132,11 +133,13 @@ impl Engine {
     {
         let (answer, answered) = oneshot::channel();
         let (txg, actor) = (hold.txg(), self.1.user.clone());
+        let by_command = self.1.touched.clone();
         let task: Task = Box::new(move |context| {
             Box::pin(async move {
                 let before = context.changes();
                 let delegated = actor.delegated.clone();
                 context.actor = actor;
+                context.touched = None;
                 let names = delegated.as_ref().map_or(Ok(()), |user| context.engine.check_names(user));
                 let checked = match names {
                     Ok(()) => check_space(context, check).await,
@@ -148,6 +151,16 @@ impl Engine {
                 };
                 if let Some(user) = delegated.filter(|_| matches!(ran, Ran::Done(Ok(_)))) {
                     user.follow(context.engine.renames.load(Ordering::Acquire));
+                }
+                if let Some(by_command) = by_command {
+                    match (&ran, context.touched.take()) {
+                        (Ran::Done(Ok(_)), said) => {
+                            by_command.lock().merge(said.unwrap_or_else(Touched::all));
+                        }
+                        // A refused task changes nothing, but a channel program may fail half-way.
+                        _ if context.changes() != before => by_command.lock().merge(Touched::all()),
+                        _ => {}
+                    }
                 }
                 if let Ran::Done(Err(error)) = &ran
                     && !error.is_refusal()

@@ -148,6 +148,7 @@ fn new_context(engine: &Arc<Shared>, txg: Txg) -> SyncContext {
         is_forced: false,
         broken: None,
         actor: User::default(),
+        touched: None,
     }
 }
 

@@ -4,12 +4,11 @@
 //! thread may read or write.
 
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use rustix::buffer::spare_capacity;
-use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use crate::abi::{IN_HEADER_BYTES, MAX_WRITE_BYTES, OUT_HEADER_BYTES, WRITE_IN_BYTES};
@@ -36,7 +35,7 @@ impl Channel {
     /// The next request; `None` after an unmount.
     ///
     /// # Errors
-    /// The connection broke.
+    /// The connection broke; [`Errno::AGAIN`]: there is none, and the descriptor does not block.
     pub fn read(&self, buffer: &mut Vec<u8>) -> Result<Option<Request>, Errno> {
         loop {
             buffer.clear();
@@ -52,16 +51,23 @@ impl Channel {
                     return Request::parse(bytes).map(Some).ok_or(Errno::INVAL);
                 }
                 // ENOENT: the process was killed before its request was read.
-                Err(Errno::INTR | Errno::NOENT | Errno::AGAIN) => {}
+                Err(Errno::INTR | Errno::NOENT) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    pub fn wait(&self) {
-        let mut device = [PollFd::new(&*self.0, PollFlags::IN)];
-        // The read reports any error.
-        rustix::event::poll(&mut device, None).ok();
+    /// From now on, reads do not wait for a request.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn stop_blocking(&self) -> Result<(), Errno> {
+        rustix::io::ioctl_fionbio(&*self.0, true)
+    }
+
+    /// Its descriptor of `/dev/fuse`.
+    pub fn device(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     pub fn reply(&self, unique: u64, reply: Result<Reply, Errno>) {

@@ -15,8 +15,8 @@
 //! `FORGET` ([`Vfs::forget`]). So `open`, `release`, `opendir` and `flush` cost no round trip: the first
 //! `ENOSYS` turns them off.
 //!
-//! Read in this order: [`vfs`] (the interface), [`session`] (threads and tasks), [`mount`] and [`guard`],
-//! then `request`, `reply` and `abi` (the bytes).
+//! Read in this order: [`vfs`] (the interface), [`session`] (operations as tasks), [`mount`] and [`guard`],
+//! then `readers` and `ring` (the threads), `request`, `reply` and `abi` (the bytes).
 //!
 //! Source: Linux `include/uapi/linux/fuse.h` (protocol 7.45) and `fs/fuse/`.
 
@@ -25,6 +25,7 @@ mod channel;
 pub mod guard;
 pub mod kernel;
 pub mod mount;
+mod readers;
 mod reply;
 mod request;
 mod ring;

@@ -139,7 +139,8 @@ fn clear_dead(dir: &Path, subtype: &str) -> Result<(), Errno> {
         let last = table.lines().iter().rfind(|line| line.dir == dir);
         last.is_some_and(|line| line.fuse_subtype() == Some(subtype))
     };
-    while Table::read().is_ok_and(is_last) && is_dead(dir) {
+    // The table is as long as there are mounts.
+    while is_dead(dir) && Table::read().is_ok_and(is_last) {
         rustix::mount::unmount(dir, rustix::mount::UnmountFlags::DETACH)?;
     }
     Ok(())
@@ -358,7 +359,27 @@ impl Mounted {
         if let Some(kernel) = &self.simulated {
             return kernel.unmount(self.id, lazy);
         }
+        if !self.by_root {
+            return self.unless_explained(|| take_down_by_helper(&self.dir, lazy));
+        }
+        // It checks the id: the path may lead to another mount.
+        let Err(failure) = hand::call(&Ask::Unmount { dir: &self.dir, id: self.id, lazy }, None) else {
+            return Ok(());
+        };
         let name = || self.dir.display().to_string();
+        // The table is as long as there are mounts: it only explains a failure.
+        self.unless_explained(|| {
+            Err(match failure.errno {
+                Errno::BUSY => MountError::Busy { dir: name(), users: failure.users },
+                Errno::STALE => MountError::Covered { dir: name(), by: "another file system".into() },
+                Errno::TIMEDOUT => MountError::Silent { dir: name() },
+                errno => MountError::Unmount { dir: name(), source: errno.into() },
+            })
+        })
+    }
+
+    /// Done if it is not attached any more, an error if it is covered; otherwise `or`.
+    fn unless_explained(&self, or: impl FnOnce() -> Result<(), MountError>) -> Result<(), MountError> {
         if self.id != 0
             && let Ok(table) = Table::read()
         {
@@ -367,19 +388,10 @@ impl Mounted {
             }
             if let Some(by) = table.covering(self.id) {
                 let by = format!("'{}' ({}, on {})", by.source, by.kind, by.dir.display());
-                return Err(MountError::Covered { dir: name(), by });
+                return Err(MountError::Covered { dir: self.dir.display().to_string(), by });
             }
         }
-        if !self.by_root {
-            return take_down_by_helper(&self.dir, lazy);
-        }
-        let done = hand::call(&Ask::Unmount { dir: &self.dir, id: self.id, lazy }, None);
-        done.map_err(|Failure { errno, users }| match errno {
-            Errno::BUSY => MountError::Busy { dir: name(), users },
-            Errno::STALE => MountError::Covered { dir: name(), by: "another file system".into() },
-            Errno::TIMEDOUT => MountError::Silent { dir: name() },
-            errno => MountError::Unmount { dir: name(), source: errno.into() },
-        })
+        or()
     }
 
     /// Aborts its connection: its users get an error.

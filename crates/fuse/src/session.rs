@@ -1,33 +1,34 @@
-//! A session: threads that read requests, tasks that answer them.
+//! A session: requests that threads bring, tasks that answer them.
 //!
-//! Idea: a reader thread runs the operation itself up to its first wait. A request served from memory is
-//! answered at once, without waking another thread; one that waits continues as a task, and the thread reads
-//! the next request. So a few threads keep hundreds of operations going.
+//! Idea: the thread that brings a request runs its operation up to its first wait. A request served from
+//! memory is answered at once, without waking another thread; one that waits continues as a task, and the
+//! thread takes the next request. So a few threads keep hundreds of operations going.
 //!
-//! Requests come through io_uring if possible (`ring`), with a thread for each core; otherwise, and always if
-//! they have no reply, through `/dev/fuse` (`channel`).
+//! All sessions of the process share the threads; an idle session has none. Requests come through io_uring if
+//! possible (`ring`), with a thread for each core; otherwise, and always if they have no reply, through
+//! `/dev/fuse` (`readers`, `channel`). A session's operation must not block its thread: another session may
+//! need it to go on.
 //!
 //! Limits: the number of operations is bounded (`traffic`, `ring`); beyond it, the kernel's queue fills. A
-//! pause holds new requests until it ends; operations under way finish. A process with hundreds of sessions
-//! gives a new one a single thread ([`THREADS_PLENTY`]).
+//! pause holds new requests until it ends; operations under way finish.
 
 pub(crate) mod dispatch;
 
+use std::io;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
-use std::{io, thread};
 
 use crate::abi::{self, notify};
 use crate::channel::Channel;
 use crate::mount::{MountError, MountOptions, Mounted};
+use crate::readers::{self, Serve, Served, Unread};
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::ring::{Queue, Ring};
+use crate::ring::{self, Core, Seat, Slots, Start};
 use crate::simulated::{self, Connection, SimulatedKernel};
 use crate::traffic::{Paused, Traffic, Underway};
 use crate::vfs::{Errno, Node, Result, Vfs};
@@ -37,17 +38,13 @@ use cenote_runtime::Runtime;
 use futures::channel::oneshot;
 use futures::future::select;
 
-/// With this many session threads, a new session gets no ring, and one reader.
-const THREADS_PLENTY: usize = 512;
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-
 /// Most read-ahead, direct and background writes of the kernel at once.
 const MAX_BACKGROUND: u16 = 64;
 
 /// Options of a session.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionOptions {
-    /// Threads that read `/dev/fuse`.
+    /// Threads that read `/dev/fuse`, at least, for all sessions of the process.
     pub readers: usize,
     /// Use io_uring, if the kernel supports it.
     pub over_io_uring: bool,
@@ -74,7 +71,7 @@ impl Default for SessionOptions {
 /// A file system being served, until it is unmounted.
 #[derive(Debug)]
 pub struct Session {
-    /// Canceled with the last thread: each holds the sender.
+    /// Canceled when no thread serves it any more: the sender is held by each way that requests come.
     ended: oneshot::Receiver<()>,
     notifier: Notifier,
 }
@@ -87,7 +84,7 @@ pub async fn answer<V: Vfs>(vfs: &V, request: Bytes) -> Option<Result<Vec<u8>>> 
     Some(reply.map(|reply| reply.parts().collect::<Vec<_>>().concat()))
 }
 
-/// Held by each thread.
+/// Held by each way that requests come.
 type Alive = Arc<oneshot::Sender<()>>;
 
 struct Shared<V> {
@@ -109,36 +106,32 @@ impl Session {
         vfs: V,
         options: SessionOptions,
     ) -> io::Result<Session> {
-        let has_plenty = THREADS.load(Ordering::Relaxed) >= THREADS_PLENTY;
-        let mut rings = match options.over_io_uring && !has_plenty {
-            true => Ring::all(&device).unwrap_or_default(),
-            false => Vec::new(),
-        };
+        let cores = if options.over_io_uring { ring::cores() } else { None };
+        let mut rings = cores.and_then(|cores| Some((Slots::new(&cores).ok()?, cores)));
         let channel = Channel::new(device);
-        if !agree(&channel, options, vfs.reads_anew(), !rings.is_empty())? {
-            rings.clear();
+        if !agree(&channel, options, vfs.reads_anew(), rings.is_some())? {
+            rings = None;
         }
+        channel.stop_blocking()?;
         let traffic = Arc::<Traffic>::default();
-        let queues = rings.iter().map(|ring| ring.queue().clone()).collect();
-        let notifier = Notifier { to: To::Device(channel.clone()), traffic: traffic.clone(), queues };
-        // With rings, only `FORGET` comes this way.
-        let device_readers = if rings.is_empty() && !has_plenty { options.readers.max(1) } else { 1 };
+        let cores = rings.as_ref().map_or_else(|| Arc::from([]), |(_, cores)| cores.clone());
+        let notifier = Notifier { to: To::Device(channel.clone()), traffic: traffic.clone(), cores };
         let waiting = Arc::default();
         let shared = Arc::new(Shared { runtime: runtime.clone(), channel, vfs, traffic, waiting });
         let (alive, ended) = oneshot::channel();
         let alive = Alive::new(alive);
-        for ring in rings {
-            let shared = shared.clone();
-            start_thread(&alive, move || {
-                let start = |queue: &Arc<Queue>, slot, request| {
-                    start(&shared, request, Way::Ring(queue.clone(), slot));
-                };
-                ring.serve(&shared.traffic, start);
-            })?;
-        }
-        for _ in 0..device_readers {
-            let shared = shared.clone();
-            start_thread(&alive, move || read_requests(&shared, device_readers == 1))?;
+        // With rings, only `FORGET` comes this way.
+        let reading = Reading { shared: shared.clone(), _alive: alive.clone() };
+        readers::serve(Arc::new(reading), if rings.is_some() { 1 } else { options.readers })?;
+        if let Some((slots, cores)) = rings {
+            let begin = || -> Start {
+                let (shared, alive) = (shared.clone(), alive.clone());
+                Box::new(move |seat, request| {
+                    let _alive = &alive;
+                    start(&shared, request, Way::Ring(seat));
+                })
+            };
+            ring::serve(&cores, slots, &shared.channel, begin);
         }
         Ok(Session { ended, notifier })
     }
@@ -184,7 +177,7 @@ impl Session {
         let (alive, ended) = oneshot::channel();
         let traffic = Arc::<Traffic>::default();
         let to = To::Simulated(kernel, mount);
-        let notifier = Notifier { to, traffic: traffic.clone(), queues: Arc::new([]) };
+        let notifier = Notifier { to, traffic: traffic.clone(), cores: Arc::new([]) };
         (Session { ended, notifier }, Connection::new(runtime, vfs, traffic, alive))
     }
 
@@ -193,38 +186,11 @@ impl Session {
         &self.notifier
     }
 
-    /// Waits for the unmount and the end of all threads, without a thread: there may be thousands of
+    /// Waits until no request can come after the unmount, without a thread: there may be thousands of
     /// sessions.
     pub async fn ended(self) {
         // The sender is only ever dropped.
         self.ended.await.ok();
-    }
-}
-
-fn start_thread(alive: &Alive, serve: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let thread = Thread::new(alive.clone());
-    let serve = move || {
-        let _thread = thread;
-        serve();
-    };
-    thread::Builder::new().name("cenote-fuse".into()).spawn(serve).map(drop)
-}
-
-/// Counted from before its start.
-struct Thread {
-    _alive: Alive,
-}
-
-impl Thread {
-    fn new(alive: Alive) -> Thread {
-        THREADS.fetch_add(1, Ordering::Relaxed);
-        Thread { _alive: alive }
-    }
-}
-
-impl Drop for Thread {
-    fn drop(&mut self) {
-        THREADS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -243,7 +209,7 @@ impl Drop for Thread {
 pub struct Notifier {
     to: To,
     traffic: Arc<Traffic>,
-    queues: Arc<[Arc<Queue>]>,
+    cores: Arc<[Arc<Core>]>,
 }
 
 #[derive(Debug, Clone)]
@@ -259,7 +225,7 @@ const NO_NAME: &[u8] = b"\x01";
 impl Notifier {
     /// Holds back new operations, and waits for those under way. One pause at a time.
     pub async fn pause(&self) -> Paused {
-        self.traffic.pause(|| self.queues.iter().for_each(|queue| queue.wake())).await
+        self.traffic.pause(|| self.cores.iter().for_each(|core| core.wake())).await
     }
 
     fn notify(&self, code: i32, notice: &Reply) {
@@ -382,20 +348,28 @@ fn wanted(options: SessionOptions, reads_anew: bool) -> u64 {
     always | writeback | posix_acl | keeps_cache
 }
 
-/// `alone`: the only reader. It allocates a buffer per request, since most of thousands of sessions are idle.
-fn read_requests<V: Vfs>(shared: &Arc<Shared<V>>, alone: bool) {
-    let mut buffer = Vec::new();
-    loop {
-        shared.traffic.wait_for_room();
-        if alone {
-            buffer = Vec::new();
-            shared.channel.wait();
+/// The way through `/dev/fuse`.
+struct Reading<V> {
+    shared: Arc<Shared<V>>,
+    _alive: Alive,
+}
+
+impl<V: Vfs> Serve for Reading<V> {
+    fn device(&self) -> BorrowedFd<'_> {
+        self.shared.channel.device()
+    }
+
+    fn serve(&self, buffer: &mut Vec<u8>, again: Unread) -> Served {
+        if !self.shared.traffic.has_room(again) {
+            return Served::Later;
         }
-        match shared.channel.read(&mut buffer) {
-            Ok(Some(request)) => start(shared, request, Way::Device),
+        match self.shared.channel.read(buffer) {
+            Ok(Some(request)) => start(&self.shared, request, Way::Device),
             Err(Errno::INVAL) => {} // not a request: nothing to answer
-            Ok(None) | Err(_) => return,
+            Err(Errno::AGAIN) => return Served::None,
+            Ok(None) | Err(_) => return Served::Ended,
         }
+        Served::One
     }
 }
 
@@ -429,7 +403,7 @@ fn start<V: Vfs>(shared: &Arc<Shared<V>>, request: Request, way: Way) {
 
 enum Way {
     Device,
-    Ring(Arc<Queue>, usize),
+    Ring(Seat),
 }
 
 /// The duty to answer a request. Dropped, it answers `EIO` (after a panic) or `EINTR`: no process waits
@@ -452,7 +426,7 @@ impl<V> Answer<V> {
     fn send(&self, unique: u64, reply: Result<Reply>, underway: Option<Underway>) {
         match &self.way {
             Way::Device => self.shared.channel.reply(unique, reply),
-            Way::Ring(queue, slot) => queue.answer(*slot, unique, reply, underway),
+            Way::Ring(seat) => seat.answer(unique, reply, underway),
         }
     }
 }

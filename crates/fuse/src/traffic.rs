@@ -7,15 +7,19 @@
 //! operation steps aside: it does not count as under way, so a pause does not wait for it. Few may do so,
 //! because each takes up one of the kernel's request slots.
 //!
-//! Locking: `state` is held for one look or change. Threads wait for room only; tasks wait for the rest.
+//! Too many operations leave the next requests in the kernel's queue, until one has ended ([`Unread`]).
+//!
+//! Locking: `state` is held for one look or change. Only tasks wait.
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
-/// Most operations, running and held, before readers of `/dev/fuse` wait.
+use crate::readers::Unread;
+
+/// Most operations, running and held, before no request is read from `/dev/fuse`.
 const OPERATIONS: usize = 1024;
 
 /// Most operations standing aside: fewer than a ring queue has slots.
@@ -24,7 +28,6 @@ const ASIDE: usize = 2;
 #[derive(Debug, Default)]
 pub struct Traffic {
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -36,6 +39,8 @@ struct State {
     held: Vec<Waker>,
     /// Pauses that wait for operations under way, or for another pause to end.
     pausing: Vec<Waker>,
+    /// To be read when there is room.
+    unread: Option<Unread>,
 }
 
 /// An operation under way.
@@ -54,10 +59,13 @@ pub struct Aside {
 pub struct Paused(Arc<Traffic>);
 
 impl Traffic {
-    /// Blocks.
-    pub fn wait_for_room(&self) {
+    /// Whether a further request may be read; otherwise `unread` is used when one may.
+    pub fn has_room(&self, unread: Unread) -> bool {
         let mut state = self.state.lock();
-        self.changed.wait_while(&mut state, |state| state.operations + state.held.len() >= OPERATIONS);
+        if !state.has_room() {
+            state.unread = Some(unread);
+        }
+        state.has_room()
     }
 
     /// Begins an operation, after the pause if any.
@@ -115,13 +123,32 @@ impl Traffic {
 
     /// An operation has ended, or stands aside.
     fn has_ended(&self) {
-        let pausing = std::mem::take(&mut self.state.lock().pausing);
+        let (pausing, unread) = {
+            let mut state = self.state.lock();
+            let unread = if state.has_room() { state.unread.take() } else { None };
+            (std::mem::take(&mut state.pausing), unread)
+        };
         pausing.into_iter().for_each(Waker::wake);
-        self.changed.notify_all();
+        if let Some(unread) = unread {
+            unread.again();
+        }
     }
 
     pub fn is_paused(&self) -> bool {
         self.state.lock().is_paused
+    }
+}
+
+impl State {
+    fn has_room(&self) -> bool {
+        self.operations + self.held.len() < OPERATIONS
+    }
+}
+
+impl Underway {
+    /// Whether a pause waits for it.
+    pub fn is_paused(&self) -> bool {
+        self.0.is_paused()
     }
 }
 

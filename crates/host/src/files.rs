@@ -50,6 +50,7 @@ use parking_lot::RwLock;
 
 use control::Snapshots;
 use node::{Named, References, TreeId};
+pub use tell::all_told;
 use tell::{Notice, Telling};
 use tree::Tree;
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   properties (canmount, mountpoint, overlay, keys) --> Plan, sorted so that parents come before children
-//!   mount:   make the directory, open the dataset, make the mount, attach it, serve
-//!   unmount: children first, latest first; a busy one stays, and the error names its users
+//!   mount:   make the directory, open the dataset, make the mount, attach it, serve; some at once
+//!   unmount: children first, latest first; a busy one and those above it stay, and the error names its users
 //!   gone:    directories derived from datasets' names go with the datasets, and when the pool leaves
 //! ```
 //!
@@ -19,6 +19,7 @@
 mod follow;
 mod options;
 mod plan;
+mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -29,27 +30,32 @@ use std::time::Duration;
 use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
 use cenote_dataset::name::is_at_or_below;
-use cenote_engine::Engine;
+use cenote_engine::{Engine, Touched};
 use cenote_format::units::DatasetId;
 use cenote_fs::FsError;
 use cenote_fuse::mount::{hand, prepare, users};
 use cenote_fuse::{MountError, MountOptions, Mounted, SessionOptions};
 use cenote_object::DatasetError;
-use cenote_runtime::JoinHandle;
+use futures::stream::{self, StreamExt};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::files::Files;
+use crate::files::{self, Files};
 use crate::mount::Mount;
 
 use options::Properties;
 pub use options::{SUBTYPE, Temporary};
 pub use plan::{Plan, Unmountable};
+use table::{Entry, Place, Table};
 
 /// Unmounting a busy file system is retried for 1 s: starting a program keeps files open for a moment.
 const LOOKS: usize = 50;
 const LOOK: Duration = Duration::from_millis(20);
 /// Retries while a detached mount's last operation runs.
 const LOOKS_LOST: usize = 250;
+/// Mounts made, and taken down, at once. Each needs a hand (`cenote_fuse::mount::hand`).
+const AT_ONCE: usize = 4;
+/// More datasets are found in one listing of all, instead of each by its number.
+const FEW: usize = 16;
 
 /// Why a dataset is not mounted or unmounted, in the words of `zfs mount`.
 #[derive(Debug, thiserror::Error)]
@@ -87,19 +93,6 @@ fn used(users: &[String]) -> String {
     if users.is_empty() { String::new() } else { format!(" (used{})", users::said(users)) }
 }
 
-struct Entry {
-    name: String,
-    /// Increasing: of two on one directory, the later one is on top.
-    number: u64,
-    /// Unmounted by another process; no operation is left.
-    has_ended: Arc<AtomicBool>,
-    mounted: Mounted,
-    files: Files,
-    properties: Properties,
-    temporary: Temporary,
-    ended: JoinHandle<()>,
-}
-
 /// Datasets kept unmounted until this is dropped.
 pub struct Aside<'a> {
     mounts: &'a Mounts,
@@ -117,12 +110,10 @@ impl Drop for Aside<'_> {
     }
 }
 
-/// Where and how a dataset is mounted.
-struct Place {
-    id: DatasetId,
-    number: u64,
-    dir: PathBuf,
-    /// As of the last change that the mount followed; `dir` may be another one.
+/// Where and how a dataset was mounted.
+struct Former {
+    place: Place,
+    /// As of the last change that the mount followed; the place may be another one.
     plan: Plan,
     temporary: Temporary,
     /// See [`Mounts::moved`].
@@ -135,8 +126,12 @@ pub struct Mounts {
     /// Prefix of every mount point: `zpool import -R`.
     root: Option<PathBuf>,
     session: SessionOptions,
-    table: Mutex<BTreeMap<DatasetId, Entry>>,
+    table: Mutex<Table>,
     aside: Mutex<BTreeSet<DatasetId>>,
+    /// Changes that mounts have not followed yet: a command was broken off, or a mount was busy.
+    owed: Mutex<Touched>,
+    /// [`Mounts::is_open`], when all mounts last followed it.
+    was_open: AtomicBool,
     /// Mount points chosen by users not allowed to mount (`None`: not to be mounted). These file systems stay
     /// where they are until unmounted, or moved by an authorized user.
     moved: Mutex<BTreeMap<DatasetId, Option<PathBuf>>>,
@@ -147,8 +142,9 @@ pub struct Mounts {
 impl Mounts {
     /// Without any mounts.
     pub fn new(engine: &Engine, root: Option<PathBuf>, session: SessionOptions) -> Mounts {
-        let (table, aside, moved, numbers, turn) = Default::default();
-        Mounts { engine: engine.clone(), root, session, table, aside, moved, numbers, turn }
+        let (table, aside, owed, moved, numbers, turn) = Default::default();
+        let (engine, was_open) = (engine.clone(), AtomicBool::default());
+        Mounts { engine, root, session, table, aside, owed, was_open, moved, numbers, turn }
     }
 
     /// Takes the turn.
@@ -161,9 +157,9 @@ impl Mounts {
     }
 
     /// The table, without externally unmounted entries.
-    fn table(&self) -> MutexGuard<'_, BTreeMap<DatasetId, Entry>> {
+    fn table(&self) -> MutexGuard<'_, Table> {
         let mut table = self.table.lock();
-        table.retain(|_, entry| !entry.has_ended.load(Ordering::Acquire));
+        table.clear_ended();
         table
     }
 
@@ -175,7 +171,7 @@ impl Mounts {
 
     /// A dataset's mount point.
     pub fn mounted_on(&self, id: DatasetId) -> Option<PathBuf> {
-        self.table().get(&id).map(|entry| entry.mounted.dir().to_owned())
+        self.table().get(id).map(|entry| entry.mounted.dir().to_owned())
     }
 
     /// Mounts all file systems due, or those at and below a dataset. Returns the failures.
@@ -186,16 +182,18 @@ impl Mounts {
     pub async fn mount_below(&self, name: Option<&str>) -> Result<Vec<MountsError>, MountsError> {
         let _turn = self.turn().await?;
         let mos = self.engine.mos().await?;
-        let (datasets, lost) = mos.reachable_datasets().await?;
-        let is_meant = |one: &str| name.is_none_or(|name| is_at_or_below(one, name));
-        let lost = lost.into_iter().filter(|(one, _)| is_meant(one));
-        let mut failures: Vec<MountsError> =
-            lost.map(|(name, why)| MountsError::Files { name, source: why.into() }).collect();
+        let (datasets, lost) = match name {
+            None => mos.reachable_datasets().await?,
+            Some(name) => match mos.dataset(name).await {
+                Ok(top) => top.reachable().await,
+                Err(DatasetError::NoDataset { .. }) => Default::default(),
+                Err(why) => (Vec::new(), vec![(name.to_owned(), why)]),
+            },
+        };
+        let failed = |(name, why): (String, DatasetError)| MountsError::Files { name, source: why.into() };
+        let mut failures: Vec<MountsError> = lost.into_iter().map(failed).collect();
         let mut plans = Vec::new();
         for dataset in datasets {
-            if !is_meant(dataset.name()) || dataset.is_snapshot() {
-                continue;
-            }
             if let Ok(plan) = self.plan(&dataset, true).await? {
                 plans.push((plan, dataset));
             }
@@ -204,10 +202,15 @@ impl Mounts {
         Ok(failures)
     }
 
+    /// Whether other users can write the pool's devices.
+    fn is_open(&self) -> bool {
+        self.engine.pool().tree().found().others_may_write()
+    }
+
     /// How to mount a dataset; `auto` if not requested by name. If other users can write the pool, set-id
     /// programs and device nodes need explicit mount options.
     async fn plan(&self, dataset: &Dataset, auto: bool) -> Result<Result<Plan, Unmountable>, DatasetError> {
-        let is_open = self.engine.pool().tree().found().others_may_write();
+        let is_open = self.is_open();
         let plan = Plan::of(dataset, self.root.as_deref(), auto).await?;
         Ok(plan.map(|plan| Plan {
             setuid: plan.setuid && !is_open,
@@ -219,20 +222,28 @@ impl Mounts {
     async fn mount_each(&self, mut plans: Vec<(Plan, Dataset)>) -> Result<Vec<MountsError>, MountsError> {
         plans.sort_by(|(one, _), (other, _)| one.dir.cmp(&other.dir));
         let mut failures = Vec::new();
-        for (plan, dataset) in plans {
-            let id = dataset.id();
-            if self.mounted_on(id).is_some() || self.aside.lock().contains(&id) {
-                continue;
-            }
-            let Err(failure) = self.mount_planned(&dataset, plan, Temporary::default()).await else {
-                continue;
-            };
-            // Ignore datasets destroyed meanwhile.
-            if self.engine.mos().await?.dataset_by_id(id).await.is_ok() {
-                failures.push(failure);
+        for wave in waves(plans, |(plan, _)| &plan.dir) {
+            let mount = |(plan, dataset)| self.mount_if_due(plan, dataset);
+            let mut mounted = std::pin::pin!(stream::iter(wave).map(mount).buffered(AT_ONCE));
+            while let Some(failed) = mounted.next().await {
+                failures.extend(failed?);
             }
         }
         Ok(failures)
+    }
+
+    /// Returns the failure.
+    async fn mount_if_due(&self, plan: Plan, dataset: Dataset) -> Result<Option<MountsError>, MountsError> {
+        let id = dataset.id();
+        if self.mounted_on(id).is_some() || self.aside.lock().contains(&id) {
+            return Ok(None);
+        }
+        let Err(failure) = self.mount_planned(&dataset, plan, Temporary::default()).await else {
+            return Ok(None);
+        };
+        // Ignore datasets destroyed meanwhile.
+        let is_there = self.engine.mos().await?.dataset_by_id(id).await.is_ok();
+        Ok(is_there.then_some(failure))
     }
 
     /// Mounts one dataset, even with `canmount=noauto`.
@@ -277,19 +288,18 @@ impl Mounts {
         let mount = Mount::new(runtime, files.clone(), &in_force.plan.dir, &options, self.session).await;
         let mount = mount.map_err(|source| MountsError::Kernel { name: name.clone(), source })?;
         let mounted = mount.mounted();
+        let (id, number) = (dataset.id(), self.numbers.fetch_add(1, Ordering::Relaxed));
         let has_ended = Arc::<AtomicBool>::default();
         let ended = {
-            let has_ended = has_ended.clone();
+            let (has_ended, all_ended) = (has_ended.clone(), self.table().ended().clone());
             runtime.spawn(async move {
                 mount.ended().await;
                 has_ended.store(true, Ordering::Release);
+                all_ended.lock().push((id, number));
             })
         };
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        self.table().insert(
-            dataset.id(),
-            Entry { name, number, has_ended, mounted, files, properties, temporary, ended },
-        );
+        let entry = Entry { name, number, has_ended, mounted, files, properties, temporary, ended };
+        self.table().insert(id, entry);
         Ok(())
     }
 
@@ -300,7 +310,7 @@ impl Mounts {
         name: &str,
         force: bool,
     ) -> Result<Option<PathBuf>, MountsError> {
-        let found = self.table().get(&id).map(|entry| {
+        let found = self.table().get(id).map(|entry| {
             let plan = &entry.properties.plan;
             let derived = plan.is_derived.then(|| plan.dir.clone());
             (entry.mounted.clone(), entry.files.clone(), entry.has_ended.clone(), derived)
@@ -316,7 +326,7 @@ impl Mounts {
             let in_use = || MountsError::Busy { dir: dir.clone(), users: Vec::new() };
             return Err(denied.map_or_else(in_use, |error| not_unmounted(name, &dir, error)));
         }
-        let entry = self.table.lock().remove(&id);
+        let entry = self.table.lock().remove(id);
         if is_left {
             drop(files);
             if let Some(entry) = entry {
@@ -393,22 +403,26 @@ impl Mounts {
     }
 
     async fn take_down_below(&self, name: Option<&str>, force: bool) -> Result<Vec<PathBuf>, MountsError> {
-        let is_below = |entry: &Entry| name.is_none_or(|name| is_at_or_below(&entry.name, name));
+        let meant = {
+            let table = self.table();
+            table.places(name.map_or_else(|| table.ids(), |name| table.at_or_below(name)))
+        };
         let mut derived = Vec::new();
-        for (id, name) in self.top_down(is_below) {
-            derived.extend(self.take_down(id, &name, force).await?);
+        for wave in waves(meant, |place| &place.dir).into_iter().rev() {
+            let take_down = |place: Place| async move { self.take_down(place.id, &place.name, force).await };
+            let mut taken = std::pin::pin!(stream::iter(wave).map(take_down).buffered(AT_ONCE));
+            let mut busy = None;
+            while let Some(done) = taken.next().await {
+                match done {
+                    Ok(dir) => derived.extend(dir),
+                    Err(error) => busy = busy.or(Some(error)),
+                }
+            }
+            if let Some(busy) = busy {
+                return Err(busy);
+            }
         }
         Ok(derived)
-    }
-
-    /// Mounts in unmounting order: children before parents, upper before lower.
-    fn top_down(&self, is_meant: impl Fn(&Entry) -> bool) -> Vec<(DatasetId, String)> {
-        let table = self.table();
-        let mut meant: Vec<_> = table.iter().filter(|(_, entry)| is_meant(entry)).collect();
-        meant.sort_by(|(_, one), (_, other)| {
-            (other.mounted.dir(), other.number).cmp(&(one.mounted.dir(), one.number))
-        });
-        meant.into_iter().map(|(id, entry)| (*id, entry.name.clone())).collect()
     }
 
     /// Unmounts everything at and below a dataset until [`Mounts::mount_again`].
@@ -418,7 +432,7 @@ impl Mounts {
     #[boxed]
     pub async fn set_aside(&self, name: &str) -> Result<Aside<'_>, MountsError> {
         let _turn = self.turn().await?;
-        let before = self.places_below(name);
+        let before = self.former(name);
         let derived = match self.take_down_below(Some(name), false).await {
             Ok(derived) => derived,
             Err(error) => {
@@ -426,34 +440,27 @@ impl Mounts {
                 return Err(error);
             }
         };
-        let ids: Vec<DatasetId> = before.iter().map(|place| place.id).collect();
+        let ids: Vec<DatasetId> = before.iter().map(|former| former.place.id).collect();
         self.aside.lock().extend(&ids);
         Ok(Aside { mounts: self, ids, derived })
     }
 
-    /// The places of mounts at and below a dataset, in mounting order.
-    fn places_below(&self, name: &str) -> Vec<Place> {
+    /// The mounts at and below a dataset, in mounting order.
+    fn former(&self, name: &str) -> Vec<Former> {
         let (table, moved) = (self.table(), self.moved.lock());
-        let below = table.iter().filter(|(_, entry)| is_at_or_below(&entry.name, name));
-        let mut places: Vec<Place> = below
-            .map(|(id, entry)| Place {
-                id: *id,
-                number: entry.number,
-                dir: entry.mounted.dir().to_owned(),
-                plan: entry.properties.plan.clone(),
-                temporary: entry.temporary,
-                moved: moved.get(id).cloned(),
-            })
-            .collect();
-        places.sort_by(|one, other| (&one.dir, one.number).cmp(&(&other.dir, other.number)));
-        places
+        let former = |place: Place| {
+            let entry = table.get(place.id)?;
+            let (plan, temporary) = (entry.properties.plan.clone(), entry.temporary);
+            Some(Former { moved: moved.get(&place.id).cloned(), place, plan, temporary })
+        };
+        table.places(table.at_or_below(name)).into_iter().filter_map(former).collect()
     }
 
-    /// Mounts again those of the places that were taken down. Properties may name other mount points by now,
+    /// Mounts again those that were taken down. Properties may name other mount points by now,
     /// set by users not allowed to mount; a command that changes nothing moves nothing.
-    async fn put_back(&self, places: Vec<Place>) -> Result<(), MountsError> {
+    async fn put_back(&self, former: Vec<Former>) -> Result<(), MountsError> {
         let mos = self.engine.mos().await?;
-        for Place { id, dir, plan, temporary, moved, .. } in places {
+        for Former { place: Place { id, dir, .. }, plan, temporary, moved } in former {
             if self.mounted_on(id).is_some() {
                 continue;
             }
@@ -462,7 +469,7 @@ impl Mounts {
             if self.mount_planned(&dataset, there, temporary).await.is_err() {
                 continue;
             }
-            if let Some(entry) = self.table().get_mut(&id) {
+            if let Some(entry) = self.table().get_mut(id) {
                 entry.properties.plan = plan;
             }
             if let Some(moved) = moved {
@@ -504,7 +511,7 @@ impl Mounts {
         let (mounted, options) = {
             let mut table = self.table();
             let not_mounted = || MountsError::NotMounted { name: name.into() };
-            let entry = table.get_mut(&dataset.id()).ok_or_else(not_mounted)?;
+            let entry = table.get_mut(dataset.id()).ok_or_else(not_mounted)?;
             entry.temporary = more.over(entry.temporary);
             let now = entry.properties.with(entry.temporary);
             entry.files.set_options(now.files);
@@ -516,7 +523,7 @@ impl Mounts {
     /// Effective values of properties that mount options can override.
     pub fn in_force(&self, id: DatasetId) -> Option<Vec<(&'static str, u64)>> {
         let table = self.table();
-        table.get(&id).map(|entry| entry.properties.with(entry.temporary).shown())
+        table.get(id).map(|entry| entry.properties.with(entry.temporary).shown())
     }
 
     /// The prefix of mount points: `zpool import -R`.
@@ -547,9 +554,9 @@ impl Mounts {
 
     fn below(&self, above: DatasetId) -> Vec<(DatasetId, Mounted)> {
         let table = self.table();
-        let Some(dir) = table.get(&above).map(|entry| entry.mounted.dir()) else { return Vec::new() };
-        let below = table.iter().filter(|(id, entry)| **id != above && entry.mounted.dir().starts_with(dir));
-        below.map(|(id, entry)| (*id, entry.mounted.clone())).collect()
+        let Some(dir) = table.get(above).map(|entry| entry.mounted.dir()) else { return Vec::new() };
+        let below = table.in_dir(dir).filter(|(id, _)| *id != above);
+        below.map(|(id, entry)| (id, entry.mounted.clone())).collect()
     }
 
     /// Repeats mounts that the kernel detached because a rollback removed their directories. Returns the
@@ -568,9 +575,20 @@ impl Mounts {
 
     async fn plans_of(&self, ids: Vec<DatasetId>) -> Result<Vec<(Plan, Dataset)>, MountsError> {
         let mos = self.engine.mos().await?;
+        let datasets = match ids.len() > FEW {
+            // Opening each by number would search its parent for its name.
+            true => mos.reachable_datasets().await?.0,
+            false => {
+                let mut some = Vec::new();
+                for &id in &ids {
+                    some.extend(mos.dataset_by_id(id).await.ok());
+                }
+                some
+            }
+        };
+        let ids = BTreeSet::from_iter(ids);
         let mut plans = Vec::new();
-        for id in ids {
-            let Ok(dataset) = mos.dataset_by_id(id).await else { continue };
+        for dataset in datasets.into_iter().filter(|dataset| ids.contains(&dataset.id())) {
             if let Ok(plan) = self.plan(&dataset, false).await?
                 && !plan.is_users_place
             {
@@ -583,15 +601,18 @@ impl Mounts {
     /// The dataset mounted on or below a path in a mounted one, so that the path can't be removed.
     pub fn mounted_in(&self, name: &str, path: &Path) -> Option<String> {
         let table = self.table();
-        let above = table.values().find(|entry| entry.name == name)?;
-        let at = above.mounted.dir().join(path);
-        let is_there = |entry: &&Entry| entry.name != name && entry.mounted.dir().starts_with(&at);
-        table.values().find(is_there).map(|entry| entry.name.clone())
+        let of_name = table.at_or_below(name).into_iter().filter_map(|id| table.get(id));
+        let at = of_name.into_iter().find(|entry| entry.name == name)?.mounted.dir().join(path);
+        let mut there = table.in_dir(&at).filter(|(_, entry)| entry.name != name);
+        there.next().map(|(_, entry)| entry.name.clone())
     }
 
     /// Waits until the kernel knows of all changes so far.
     #[boxed]
     pub async fn settled(&self) {
+        if files::all_told() {
+            return;
+        }
         let mounted: Vec<Files> = self.table().values().map(|entry| entry.files.clone()).collect();
         for files in mounted {
             files.settled().await;
@@ -613,8 +634,27 @@ impl Mounts {
 
     /// A mounted dataset's files.
     pub fn files(&self, id: DatasetId) -> Option<Files> {
-        self.table().get(&id).map(|entry| entry.files.clone())
+        self.table().get(id).map(|entry| entry.files.clone())
     }
+}
+
+/// Divides what is sorted by directory into waves: each comes after those in the directories above it, and on
+/// one directory each after those before it.
+fn waves<T>(sorted: Vec<T>, dir: impl Fn(&T) -> &PathBuf) -> Vec<Vec<T>> {
+    let (mut waves, mut above) = (Vec::<Vec<T>>::new(), Vec::<PathBuf>::new());
+    for one in sorted {
+        let own = dir(&one);
+        while above.last().is_some_and(|above| !own.starts_with(above)) {
+            above.pop();
+        }
+        let depth = above.len();
+        above.push(own.clone());
+        if waves.len() == depth {
+            waves.push(Vec::new());
+        }
+        waves[depth].push(one);
+    }
+    waves
 }
 
 fn prepare_directory(name: &str, plan: &Plan) -> Result<(), MountsError> {
@@ -630,5 +670,19 @@ fn not_unmounted(name: &str, dir: &Path, error: MountError) -> MountsError {
         MountError::Busy { users, .. } => MountsError::Busy { dir: dir.to_owned(), users },
         MountError::Covered { by, .. } => MountsError::Covered { dir: dir.to_owned(), by },
         source => MountsError::NotUnmounted { name: name.into(), source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_comes_after_those_above_it_and_with_those_beside_it() {
+        let sorted = ["/a", "/a", "/a/b", "/a/b/c", "/a/d", "/ab", "/b/c"].map(PathBuf::from).to_vec();
+        let waves = waves(sorted, |dir| dir);
+        let shown: Vec<Vec<&str>> =
+            waves.iter().map(|wave| wave.iter().filter_map(|dir| dir.to_str()).collect()).collect();
+        assert_eq!(shown, [vec!["/a", "/ab", "/b/c"], vec!["/a"], vec!["/a/b", "/a/d"], vec!["/a/b/c"]]);
     }
 }

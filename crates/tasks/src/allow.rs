@@ -28,7 +28,10 @@ pub async fn allow(engine: &Engine, dataset: &str, delegated: Vec<Delegated>) ->
     let dataset = dataset.to_owned();
     engine
         .run_within(SpaceCheck::Reserved, move |context| {
-            Box::pin(async move { allow_sync(context, &dataset, &delegated).await })
+            Box::pin(async move {
+                context.touch_nothing();
+                allow_sync(context, &dataset, &delegated).await
+            })
         })
         .await
 }
@@ -42,7 +45,10 @@ pub async fn unallow(engine: &Engine, datasets: &[String], withdrawn: Vec<Withdr
     let datasets = datasets.to_vec();
     engine
         .run_within(SpaceCheck::Reserved, move |context| {
-            Box::pin(async move { unallow_sync(context, &datasets, &withdrawn).await })
+            Box::pin(async move {
+                context.touch_nothing();
+                unallow_sync(context, &datasets, &withdrawn).await
+            })
         })
         .await
 }

@@ -9,7 +9,7 @@ use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, name};
 use cenote_engine::livelist::make_livelist;
 use cenote_engine::logs::without_log;
-use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_engine::{Engine, Reach, SpaceCheck, SyncContext};
 use cenote_format::objset::ObjsetType;
 use cenote_format::props::AppliesTo;
 use cenote_format::units::{DatasetId, ObjectId};
@@ -23,6 +23,7 @@ use crate::destroy::remove_head;
 use crate::make::{make_dir, make_head};
 use crate::new_dataset::Settings;
 use crate::set::{SetAt, check_limit, check_setting, require_feature, store_setting};
+use crate::touch::touch;
 use crate::whole::readable;
 
 /// Clones a snapshot.
@@ -47,7 +48,12 @@ pub async fn clone_snapshots(
     engine
         .run_when_quiet(SpaceCheck::Normal, || {
             let (clones, settings) = (clones.clone(), settings.clone());
-            move |context| Box::pin(async move { clone_snapshots_sync(context, &clones, &settings).await })
+            move |context| {
+                Box::pin(async move {
+                    clone_snapshots_sync(context, &clones, &settings).await?;
+                    touch(context, clones.iter().map(|(_, name)| &**name), Reach::New).await
+                })
+            }
         })
         .await
 }

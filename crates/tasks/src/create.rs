@@ -11,7 +11,7 @@ use cenote_boxed::boxed;
 use cenote_dataset::mos::ORIGIN_DIR_NAME;
 use cenote_dataset::{Dataset, DatasetKind, Value, name};
 use cenote_engine::history::NO_DETAILS;
-use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_engine::{Engine, Reach, SpaceCheck, SyncContext};
 use cenote_format::dsl::DS_FLAG_CI_DATASET;
 use cenote_format::features::Since;
 use cenote_format::objset::ObjsetType;
@@ -26,6 +26,7 @@ use crate::destroy::remove_head;
 use crate::make::{make_dir, make_head};
 use crate::new_dataset::{Fill, Settings};
 use crate::set::{SetAt, check_limit, check_setting, require_feature, store_setting};
+use crate::touch::touch;
 use crate::whole::readable;
 
 /// Settings of a new dataset that are not stored as properties: `fill` stores them in the object set, or they
@@ -88,7 +89,10 @@ async fn create_dataset(
     let (name, making) = (name.to_owned(), Making { kind, settings, crypt, fill });
     engine
         .run_within(SpaceCheck::Normal, move |context| {
-            Box::pin(async move { create_dataset_sync(context, &name, making).await })
+            Box::pin(async move {
+                create_dataset_sync(context, &name, making).await?;
+                touch(context, [&*name], Reach::New).await
+            })
         })
         .await
 }

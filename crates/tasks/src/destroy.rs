@@ -8,6 +8,7 @@
 //! Source: OpenZFS `dsl_destroy.c` (`dsl_destroy_head_sync_impl`, `dsl_dir_destroy_sync`).
 
 use cenote_boxed::boxed;
+use cenote_dataset::mos::RECV_CLONE_NAME;
 use cenote_dataset::{Dataset, name};
 use cenote_engine::account::Account;
 use cenote_engine::freeing::{free_tree_later, frees_in_background};
@@ -27,12 +28,13 @@ use cenote_object::{DatasetError, Objset, Result, Zap, ZapEdit};
 use crate::counts::count;
 use crate::crypt::leave_key;
 use crate::destroy_snapshot::{Leaving, remove_snapshot, withdraw_if_last};
-use crate::make::{RECV_CLONE_NAME, is_temporary, remove_number};
+use crate::make::{is_temporary, remove_number};
 use crate::mark::drop_bookmark;
 use crate::pool::errors;
 use crate::pool::scan::state as scan;
 use crate::remapped::drop_remapped;
 use crate::set::{refreservation, set_reservation};
+use crate::touch::touch_gone;
 use crate::whole::readable;
 
 /// Destroys a file system or volume without snapshots or children that is not open.
@@ -44,18 +46,25 @@ pub async fn destroy_dataset(engine: &Engine, name: &str) -> Result<()> {
     engine
         .run_when_quiet(SpaceCheck::ExtraReserved, || {
             let name = name.to_owned();
-            move |context| Box::pin(async move { destroy_dataset_sync(context, &name).await })
+            move |context| {
+                Box::pin(async move {
+                    let gone = destroy_dataset_sync(context, &name).await?;
+                    touch_gone(context, &gone);
+                    Ok(())
+                })
+            }
         })
         .await
 }
 
-pub(crate) async fn destroy_dataset_sync(context: &mut SyncContext, name: &str) -> Result<()> {
+/// Returns the former head.
+pub(crate) async fn destroy_dataset_sync(context: &mut SyncContext, name: &str) -> Result<Dataset> {
     let head = check_destruction(context, name).await?;
     // An unfinished receive into it goes, too.
     if let Some(unfinished) = unfinished(context, name).await? {
         destroy_head(context, &unfinished).await?;
     }
-    destroy_head(context, &head).await
+    destroy_head(context, &head).await.map(|()| head)
 }
 
 /// The head to destroy.

@@ -18,7 +18,7 @@ use cenote_dataset::{Dataset, Mos, name};
 use cenote_engine::account::{Account, add};
 use cenote_engine::history::NO_DETAILS;
 use cenote_engine::store::space_delta::SpaceDelta;
-use cenote_engine::{Engine, SpaceCheck, SyncContext, Withdrawn};
+use cenote_engine::{Engine, Reach, SpaceCheck, SyncContext, Withdrawn};
 use cenote_format::dsl::names::dir_field;
 use cenote_format::dsl::{DS_FLAG_DEFER_DESTROY, DslDatasetPhys};
 use cenote_format::features::Since;
@@ -33,6 +33,7 @@ use crate::pool::scan::state as scan;
 use crate::remapped::{forget_key, leave_remapped, remove_key_of_clones};
 use crate::set::refreservation;
 use crate::snapshot::note_snapshots_changed;
+use crate::touch::touch;
 use crate::whole::readable;
 
 /// How to handle a snapshot that is held or has clones.
@@ -54,7 +55,12 @@ pub async fn destroy_snapshots(engine: &Engine, names: &[String], in_use: InUse)
     engine
         .run_when_quiet(SpaceCheck::ExtraReserved, || {
             let names = names.to_vec();
-            move |context| Box::pin(async move { destroy_snapshots_sync(context, &names, in_use).await })
+            move |context| {
+                Box::pin(async move {
+                    destroy_snapshots_sync(context, &names, in_use).await?;
+                    touch(context, names.iter().map(String::as_str), Reach::Own).await
+                })
+            }
         })
         .await
 }

@@ -6,13 +6,14 @@ use std::collections::HashSet;
 
 use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
-use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_engine::{Engine, Reach, SpaceCheck, SyncContext};
 use cenote_format::dnode::ObjectType;
 use cenote_format::features::Since;
 use cenote_format::units::ObjectId;
 use cenote_object::{DatasetError, NewZap, Result, ZapEdit};
 
 use crate::destroy_snapshot::{Heads, Leaving, remove_snapshot, withdraw_if_last};
+use crate::touch::touch;
 
 /// `MAXNAMELEN`, less the NUL.
 const MAX_TAG_BYTES: usize = 255;
@@ -26,7 +27,10 @@ pub async fn hold_snapshots(engine: &Engine, snapshots: &[String], tag: &str) ->
     let (snapshots, tag) = (snapshots.to_vec(), tag.to_owned());
     engine
         .run_within(SpaceCheck::Reserved, move |context| {
-            Box::pin(async move { hold_snapshots_sync(context, &snapshots, &tag).await })
+            Box::pin(async move {
+                context.touch_nothing();
+                hold_snapshots_sync(context, &snapshots, &tag).await
+            })
         })
         .await
 }
@@ -40,7 +44,13 @@ pub async fn release_snapshots(engine: &Engine, snapshots: &[String], tag: &str)
     engine
         .run_when_quiet(SpaceCheck::None, || {
             let (snapshots, tag) = (snapshots.to_vec(), tag.to_owned());
-            move |context| Box::pin(async move { release_snapshots_sync(context, &snapshots, &tag).await })
+            move |context| {
+                Box::pin(async move {
+                    release_snapshots_sync(context, &snapshots, &tag).await?;
+                    // A deferred one is destroyed.
+                    touch(context, snapshots.iter().map(String::as_str), Reach::Own).await
+                })
+            }
         })
         .await
 }

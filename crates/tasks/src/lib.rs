@@ -48,6 +48,7 @@ mod rollback;
 mod set;
 mod snapshot;
 mod step;
+mod touch;
 mod whole;
 mod zpl_version;
 

@@ -36,9 +36,6 @@ pub(crate) async fn make_dir(
     Ok(id)
 }
 
-/// `recv_clone_name`: the child directory whose head a receive fills.
-pub(crate) const RECV_CLONE_NAME: &str = "%recv";
-
 /// Whether a directory only serves a receive. Limits do not count it.
 pub(crate) fn is_temporary(name: &str) -> bool {
     name.starts_with('%')

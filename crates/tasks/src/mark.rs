@@ -47,6 +47,7 @@ pub async fn bookmark_all(engine: &Engine, marks: Vec<(String, String)>) -> Resu
     engine
         .run_within(SpaceCheck::Normal, move |context| {
             Box::pin(async move {
+                context.touch_nothing();
                 for (source, mark) in &marks {
                     check_bookmark(context, source, mark).await?;
                 }
@@ -68,7 +69,10 @@ pub async fn destroy_bookmark(engine: &Engine, mark: &str) -> Result<()> {
     let mark = mark.to_owned();
     engine
         .run_within(SpaceCheck::Reserved, move |context| {
-            Box::pin(async move { destroy_bookmark_sync(context, &mark).await })
+            Box::pin(async move {
+                context.touch_nothing();
+                destroy_bookmark_sync(context, &mark).await
+            })
         })
         .await
 }

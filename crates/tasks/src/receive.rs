@@ -23,6 +23,7 @@ pub(crate) mod resume;
 mod swap;
 
 use cenote_boxed::boxed;
+use cenote_dataset::mos::RECV_CLONE_NAME;
 use cenote_dataset::{Dataset, name};
 use cenote_engine::history::NO_DETAILS;
 use cenote_engine::livelist::make_livelist;
@@ -41,7 +42,7 @@ use crate::counts::{Limited, check_count, count_if_others_are};
 use crate::create::{empty_origin, parent_of_new, set_at_creation};
 use crate::crypt::{NewCrypt, check_encryption, encrypt, plan_encryption, share_key};
 use crate::destroy::{destroy_head, unfinished};
-use crate::make::{RECV_CLONE_NAME, make_dir, make_head};
+use crate::make::{make_dir, make_head};
 use crate::new_dataset::Settings;
 use crate::receive::raw::{RawKeys, check_base, store_new};
 use crate::receive::redacted::RedactedFor;
@@ -117,7 +118,11 @@ pub async fn begin_receive(engine: &Engine, mut new: NewReceive) -> Result<Recei
     engine
         .run_when_quiet(SpaceCheck::Normal, || {
             let (new, crypt) = (new.clone(), crypt.clone());
-            move |context| Box::pin(async move { begin_sync(context, &new, crypt).await })
+            move |context| {
+                // Its head is not mounted before it is complete.
+                context.touch_nothing();
+                Box::pin(async move { begin_sync(context, &new, crypt).await })
+            }
         })
         .await
 }
@@ -131,7 +136,10 @@ pub async fn abort_receive(engine: &Engine, target: &str) -> Result<()> {
     engine
         .run_when_quiet(SpaceCheck::ExtraReserved, || {
             let target = target.to_owned();
-            move |context| Box::pin(async move { abort_sync(context, &target).await })
+            move |context| {
+                context.touch_nothing();
+                Box::pin(async move { abort_sync(context, &target).await })
+            }
         })
         .await
 }

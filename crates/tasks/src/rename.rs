@@ -9,7 +9,7 @@ use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, Dir, name};
 use cenote_engine::account::Account;
 use cenote_engine::store::space_delta::SpaceDelta;
-use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_engine::{Engine, Reach, SpaceCheck, SyncContext};
 use cenote_format::dsl::names::dir_field;
 use cenote_format::units::ObjectId;
 use cenote_object::{DatasetError, Result, ZapEdit};
@@ -17,6 +17,7 @@ use cenote_object::{DatasetError, Result, ZapEdit};
 use crate::counts::{Limited, check_count, common_ancestor, count, count_if_others_are, counted};
 use crate::create::parent_of_new;
 use crate::snapshot::note_snapshots_changed;
+use crate::touch::touch;
 use crate::whole::readable;
 
 /// Renames a file system, volume or snapshot within its pool, with its descendants. It may be open.
@@ -28,7 +29,11 @@ pub async fn rename(engine: &Engine, from: &str, to: &str) -> Result<()> {
     let (from, to) = (from.to_owned(), to.to_owned());
     engine
         .run_within(SpaceCheck::Reserved, move |context| {
-            Box::pin(async move { rename_sync(context, &from, &to).await })
+            Box::pin(async move {
+                rename_sync(context, &from, &to).await?;
+                let reach = if to.contains('@') { Reach::Own } else { Reach::Below };
+                touch(context, [&*to], reach).await
+            })
         })
         .await
 }
@@ -41,7 +46,10 @@ pub async fn rename(engine: &Engine, from: &str, to: &str) -> Result<()> {
 pub async fn rename_snapshots(engine: &Engine, renames: Vec<(String, String)>) -> Result<()> {
     engine
         .run_within(SpaceCheck::Reserved, move |context| {
-            Box::pin(async move { rename_snapshots_sync(context, &renames).await })
+            Box::pin(async move {
+                rename_snapshots_sync(context, &renames).await?;
+                touch(context, renames.iter().map(|(from, _)| &**from), Reach::Own).await
+            })
         })
         .await
 }
@@ -89,7 +97,7 @@ async fn rename_dataset(context: &mut SyncContext, from: &str, to: &str) -> Resu
     let head = ObjectId(dataset.id().0);
     context.log_of_dataset((from, head), "rename", &format!("-> {to}")).await?;
     // Inherited properties may differ now.
-    context.refresh_policies().await
+    context.refresh_policies_below(to).await
 }
 
 /// Checks that a new name isn't below the old one: known before anything is unmounted for the renaming.

@@ -12,7 +12,7 @@ use cenote_boxed::boxed;
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
 use cenote_dataset::properties::PLACED_BY_PROPERTY;
-use cenote_dataset::{Dataset, DatasetKind, Value};
+use cenote_dataset::{Dataset, DatasetKind, Value, setting_in};
 use cenote_engine::account::Account;
 use cenote_engine::features::feature_of;
 use cenote_engine::store::space_delta::SpaceDelta;
@@ -20,11 +20,12 @@ use cenote_engine::{Engine, SpaceCheck, SyncContext};
 use cenote_format::dnode::ObjectType;
 use cenote_format::features::Since;
 use cenote_format::props::{AppliesTo, Prop, ZPROP_INHERIT_SUFFIX, ZPROP_RECVD_SUFFIX};
-use cenote_format::units::{DatasetId, ObjectId};
+use cenote_format::units::ObjectId;
 use cenote_object::feature_counts::FeatureCounts;
-use cenote_object::{DatasetError, NewZap, Result, ZapEdit, ZapValue};
+use cenote_object::{DatasetError, NewZap, Result, Zap, ZapEdit, ZapValue};
 
 use crate::counts::begin_counting;
+use crate::touch::touch_setting;
 use crate::whole::readable;
 
 pub(crate) use check::{SetAt, check_setting};
@@ -51,7 +52,10 @@ pub async fn set_property(engine: &Engine, name: &str, property: &str, value: Va
     let (name, property) = (name.to_owned(), property.to_owned());
     engine
         .run_within(SpaceCheck::Reserved, move |context| {
-            Box::pin(async move { set_property_sync(context, &name, &property, &value).await })
+            Box::pin(async move {
+                set_property_sync(context, &name, &property, &value).await?;
+                touch_setting(context, &name).await
+            })
         })
         .await
 }
@@ -65,7 +69,10 @@ pub async fn inherit(engine: &Engine, name: &str, property: &str, instead: Inste
     let (name, property) = (name.to_owned(), property.to_owned());
     engine
         .run_within(SpaceCheck::Reserved, move |context| {
-            Box::pin(async move { inherit_sync(context, &name, &property, instead).await })
+            Box::pin(async move {
+                inherit_sync(context, &name, &property, instead).await?;
+                touch_setting(context, &name).await
+            })
         })
         .await
 }
@@ -78,7 +85,7 @@ pub(crate) async fn set_property_sync(
 ) -> Result<()> {
     let dataset = check_new_setting(context, name, property, value).await?;
     store_setting(context, &dataset, property, value).await?;
-    context.refresh_policies().await
+    context.refresh_policies_below(name).await
 }
 
 /// Checks a new setting; returns its dataset.
@@ -159,7 +166,7 @@ pub(crate) async fn inherit_sync(
     let text = now.map_or(String::new(), |now| stored_text(&now));
     let head = ObjectId(dataset.id().0);
     context.log_of_dataset((name, head), "inherit", &format!("{property}={text}")).await?;
-    context.refresh_policies().await
+    context.refresh_policies_below(name).await
 }
 
 /// Removes a setting without side effects.
@@ -272,11 +279,15 @@ pub(crate) async fn set_reservation(context: &mut SyncContext, dir: ObjectId, by
         .await
 }
 
-/// A head's refreservation in bytes.
+/// A head's refreservation in bytes. Needs no name: to find that, all its siblings would be looked at.
 pub(crate) async fn refreservation(context: &SyncContext, head: ObjectId) -> Result<u64> {
-    match context.dataset_phys(head).await?.is_snapshot() {
-        true => Ok(0),
-        false => context.mos().await?.dataset_by_id(DatasetId(head.0)).await?.setting("refreservation").await,
+    let phys = context.dataset_phys(head).await?;
+    if phys.is_snapshot() {
+        return Ok(0);
+    }
+    match context.dir_phys(phys.dir).await?.props_zap {
+        ObjectId(0) => Ok(0),
+        props => setting_in(&Zap::open_id(&context.edit().view(), props).await?, "refreservation").await,
     }
 }
 

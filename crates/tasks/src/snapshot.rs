@@ -8,7 +8,7 @@
 use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, name};
 use cenote_engine::history::NO_DETAILS;
-use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_engine::{Engine, Reach, SpaceCheck, SyncContext};
 use cenote_format::dsl::names::{dataset_field, dir_field};
 use cenote_format::features::Since;
 use cenote_format::props::AppliesTo;
@@ -21,6 +21,7 @@ use crate::make::make_snapshot;
 use crate::new_dataset::Settings;
 use crate::pool::scan::state::snapshotted;
 use crate::set::{SetAt, check_setting, refreservation, store_setting};
+use crate::touch::touch;
 use crate::whole::readable;
 
 /// Takes snapshots (`pool/a@s`) of several datasets at one instant, all or none. They include everything done
@@ -42,7 +43,12 @@ pub async fn snapshot_with(engine: &Engine, names: &[String], settings: Settings
     engine
         .run_when_quiet(SpaceCheck::Normal, || {
             let (names, settings) = (names.to_vec(), settings.clone());
-            move |context| Box::pin(async move { snapshot_sync(context, &names, &settings).await })
+            move |context| {
+                Box::pin(async move {
+                    snapshot_sync(context, &names, &settings).await?;
+                    touch(context, names.iter().map(String::as_str), Reach::Own).await
+                })
+            }
         })
         .await
 }

@@ -92,7 +92,7 @@ impl Step {
             Step::Snapshot(name) => {
                 snapshot_sync(context, std::slice::from_ref(name), &Settings::new()).await
             }
-            Step::Destroy(name) => destroy_dataset_sync(context, name).await,
+            Step::Destroy(name) => destroy_dataset_sync(context, name).await.map(drop),
             Step::DestroySnapshot(name, in_use) => {
                 destroy_snapshots_sync(context, std::slice::from_ref(name), *in_use).await
             }

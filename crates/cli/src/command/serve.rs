@@ -68,7 +68,7 @@ pub struct Serve {
     /// Load the keys of encrypted datasets from their keylocation
     #[arg(short = 'l', long)]
     pub load_keys: bool,
-    /// Threads that read requests from /dev/fuse, per file system [default: 4]
+    /// Threads that read requests from /dev/fuse, for all file systems [default: 4]
     #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub readers: Option<u16>,

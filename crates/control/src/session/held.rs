@@ -179,7 +179,6 @@ impl Session {
     ) -> Result<Outcome, ControlError> {
         self.caller()
             .whole(async {
-                let mut before = ids(&pool.engine.mos().await?, |_| true).await?;
                 let done = self.caller().until_cancelled(work).await;
                 if matches!(done, Ok(Outcome::Done) | Err(ControlError::Stopped(_))) {
                     // Included in the next txg.
@@ -187,9 +186,10 @@ impl Session {
                 }
                 if done.as_ref().is_err_and(ControlError::is_suspended) {
                     // The work completes when the pool resumes; the next command updates the mounts.
+                    pool.mounts.owe_all();
                     return done;
                 }
-                engine.sync_own().await?;
+                engine.sync_own().await.inspect_err(|_| pool.mounts.owe_all())?;
                 self.note_pools(|| "the next start of the daemon finds pools as they were before".into())
                     .await;
                 let stays = |name: &str| match new {
@@ -197,16 +197,15 @@ impl Session {
                     NewDatasets::Stay => true,
                     NewDatasets::StayBelow(top) => is_at_or_below(name, top),
                 };
-                if new != NewDatasets::AreMounted {
-                    before.extend(ids(&pool.engine.mos().await?, stays).await?);
-                }
+                let (touched, may_mount) = (engine.touched(), self.caller().may_do_all());
                 let follow = async {
-                    let followed = pool.mounts.follow(&before, self.caller().may_do_all()).await;
+                    let followed = pool.mounts.follow(touched, &stays, may_mount).await;
                     // Even after a failure, later readers must see the current state.
                     pool.mounts.settled().await;
                     followed
                 };
-                let followed = pool.engine.suspension().unless(FOLLOWING_PATIENCE, follow).await?;
+                let followed = pool.engine.suspension().unless(FOLLOWING_PATIENCE, follow).await;
+                let followed = followed.inspect_err(|_| pool.mounts.owe_all())?;
                 let failures = followed.map_err(refused)?;
                 for failure in &failures {
                     match &done {
@@ -510,15 +509,6 @@ fn not_exported(error: ExportError) -> ControlError {
         error @ (ExportError::Mounts(_) | ExportError::Served { .. }) => refused(error),
         ExportError::Dataset(error) => error.into(),
     }
-}
-
-async fn ids(mos: &Mos, is_meant: impl Fn(&str) -> bool) -> Result<Vec<DatasetId>, ControlError> {
-    let (all, _) = mos.reachable_datasets().await?;
-    // A dataset under reception does not count until it is complete.
-    let is_there = |dataset: &&Dataset| {
-        !dataset.is_snapshot() && !dataset.phys().is_inconsistent() && is_meant(dataset.name())
-    };
-    Ok(all.iter().filter(is_there).map(|dataset| dataset.id()).collect())
 }
 
 /// A message for a pool closed without its last changes, with the reason; `None` if nothing was lost.

@@ -19,7 +19,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use cenote_format::units::ObjectId;
@@ -46,6 +46,14 @@ pub(super) enum Notice {
     Object(Node, ObjectId),
     /// Attributes and content of a directory, and its names.
     Listing(Node),
+}
+
+/// Mounted file systems of the process whose kernel is being told of something.
+static TELLING: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether [`Files::settled`] of every mounted file system would return at once.
+pub fn all_told() -> bool {
+    TELLING.load(Ordering::SeqCst) == 0
 }
 
 #[derive(Debug, Default)]
@@ -127,6 +135,7 @@ impl Inner {
         // Without a notifier they stay queued.
         if let (Some(notifier), Some(me)) = (self.notifier.get(), self.me.upgrade()) {
             queue.is_telling = true;
+            TELLING.fetch_add(1, Ordering::SeqCst);
             self.runtime.spawn(Files(me).tell_all(notifier.clone())).detach();
         }
     }
@@ -160,6 +169,7 @@ impl Files {
                 let waiting = std::mem::take(&mut queue.waiting);
                 if queue.batch.is_empty() {
                     queue.is_telling = false;
+                    TELLING.fetch_sub(1, Ordering::SeqCst);
                     waiting.into_iter().for_each(|waiting| _ = waiting.send(()));
                     return;
                 }

@@ -7,7 +7,7 @@ use cenote_dataset::{Dataset, name};
 use cenote_engine::freeing::{free_tree_later, frees_in_background};
 use cenote_engine::livelist::drop_livelist;
 use cenote_engine::logs::free_log;
-use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_engine::{Engine, Reach, SpaceCheck, SyncContext};
 use cenote_format::dsl::DS_FLAG_INCONSISTENT;
 use cenote_format::units::{Guid, ObjectId};
 use cenote_object::{DatasetError, Result};
@@ -23,6 +23,7 @@ use crate::receive::swap::swap;
 use crate::remapped::drop_remapped;
 use crate::set::refreservation;
 use crate::snapshot::{note_ivset, note_snapshots_changed};
+use crate::touch::touch;
 use crate::whole::readable;
 
 /// Parameters of a receive's end.
@@ -51,7 +52,14 @@ pub async fn end_receive(engine: &Engine, finish: Finish) -> Result<()> {
     engine
         .run_when_quiet(SpaceCheck::Normal, || {
             let finish = finish.clone();
-            move |context| Box::pin(async move { end_sync(context, &finish).await })
+            move |context| {
+                Box::pin(async move {
+                    end_sync(context, &finish).await?;
+                    let receiving = &finish.receiving;
+                    let reach = if receiving.is_new() { Reach::New } else { Reach::Own };
+                    touch(context, [&*receiving.target], reach).await
+                })
+            }
         })
         .await
 }

@@ -16,6 +16,7 @@ use crate::set::{
     SetAt, check_limit, check_setting, follow_setting, refreservation, remove_if_there, require_feature,
     settings_table,
 };
+use crate::touch::touch_setting;
 use crate::whole::readable;
 
 /// `ZPROP_HAS_RECVD`: the dataset has received properties.
@@ -35,7 +36,10 @@ pub async fn receive_properties(
     let name = name.to_owned();
     engine
         .run_within(SpaceCheck::Reserved, move |context| {
-            Box::pin(async move { receive_sync(context, &name, settings).await })
+            Box::pin(async move {
+                let refused = receive_sync(context, &name, settings).await?;
+                touch_setting(context, &name).await.map(|()| refused)
+            })
         })
         .await
 }
@@ -70,7 +74,7 @@ async fn receive_sync(
     for (property, value) in &accepted {
         store(context, &dataset, table, property, value).await?;
     }
-    context.refresh_policies().await?;
+    context.refresh_policies_below(name).await?;
     Ok(refused)
 }
 

@@ -9,13 +9,13 @@
 
 use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
+use cenote_dataset::mos::RECV_CLONE_NAME;
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::dsl::names::dataset_field;
 use cenote_format::stream::{Begin, StreamFeatures};
 use cenote_format::units::{DatasetId, Guid, ObjectId};
 use cenote_object::{DatasetError, Result, ZapEdit, ZapValue};
 
-use crate::make::RECV_CLONE_NAME;
 use crate::receive::redacted::RedactedFor;
 
 /// Stream flags that the resumed stream must share.

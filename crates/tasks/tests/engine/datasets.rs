@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use cenote_dataset::{Mos, Value};
-use cenote_engine::Engine;
+use cenote_engine::{Engine, Touched};
 use cenote_object::{DatasetError, Result};
 use cenote_pool::VdevKind;
 use cenote_runtime::{Rng, Runtime};
@@ -276,4 +276,67 @@ fn datasets_and_their_accounts_are_as_a_model_has_them() {
             }
         });
     }
+}
+
+/// Names of the datasets that a task of a command touched, with `/*` if those below are, `!` for new ones.
+async fn touched<T>(engine: &Engine, task: impl AsyncFnOnce(&Engine) -> Result<T>) -> Vec<String> {
+    let command = engine.acting_for(0);
+    task(&command).await.unwrap();
+    let Touched { is_all, heads } = command.touched();
+    assert!(!is_all, "a frequent command must not make all mounts follow");
+    let shown = heads.into_values().map(|touch| {
+        let (below, new) = (if touch.with_below { "/*" } else { "" }, if touch.is_new { "!" } else { "" });
+        format!("{}{below}{new}", touch.name)
+    });
+    shown.collect()
+}
+
+#[test]
+fn mounts_of_datasets_that_a_command_does_not_change_have_nothing_to_follow() {
+    let (rt, folder) = (Runtime::real(Some(2)), tempfile::tempdir().unwrap());
+    rt.block_on(async {
+        let engine = create(&rt, folder.path(), &LAYOUTS[0]).await;
+        let make = |name: String| {
+            let filled = Box::new(|live| Box::pin(fill(live)) as _);
+            async move |engine: &Engine| {
+                cenote_tasks::create_filesystem(engine, &name, Vec::new(), filled).await
+            }
+        };
+        let (a, b, snapshot) = (format!("{POOL}/a"), format!("{POOL}/b"), format!("{POOL}/a@s"));
+        assert_eq!(touched(&engine, make(a.clone())).await, [format!("{a}!")]);
+        let set = async |engine: &Engine| {
+            cenote_tasks::set_property(engine, &a, "atime", Value::Number(0)).await?;
+            cenote_tasks::inherit(engine, &a, "atime", Instead::Inherited).await
+        };
+        assert_eq!(touched(&engine, set).await, [format!("{a}/*")]);
+        let take = async |engine: &Engine| {
+            cenote_tasks::snapshot(engine, std::slice::from_ref(&snapshot)).await?;
+            cenote_tasks::hold_snapshots(engine, std::slice::from_ref(&snapshot), "tag").await?;
+            cenote_tasks::release_snapshots(engine, std::slice::from_ref(&snapshot), "tag").await
+        };
+        assert_eq!(touched(&engine, take).await, [a.clone()]);
+        let note = Value::Text("x".into());
+        let annotate = async |engine: &Engine| {
+            cenote_tasks::set_property(engine, &snapshot, "org.example:note", note).await
+        };
+        assert!(touched(&engine, annotate).await.is_empty());
+        let clone = async |engine: &Engine| {
+            cenote_tasks::clone_snapshot(engine, &snapshot, &b, Vec::new()).await?;
+            cenote_tasks::rename(engine, &b, &format!("{b}2")).await
+        };
+        assert_eq!(touched(&engine, clone).await, [format!("{b}2/*!")]);
+        let destroy = async |engine: &Engine| {
+            cenote_tasks::destroy_dataset(engine, &format!("{b}2")).await?;
+            cenote_tasks::destroy_snapshots(engine, std::slice::from_ref(&snapshot), InUse::Refuse).await
+        };
+        assert_eq!(touched(&engine, destroy).await, [a.clone(), format!("{b}2")]);
+        // A task that does not say may concern any mount.
+        let command = engine.acting_for(0);
+        cenote_tasks::snapshot(&command, std::slice::from_ref(&snapshot)).await.unwrap();
+        cenote_tasks::clone_snapshot(&command, &snapshot, &b, Vec::new()).await.unwrap();
+        cenote_tasks::promote(&command, &b).await.unwrap();
+        assert!(command.touched().is_all);
+        // Background work notes nothing.
+        assert_eq!(engine.touched(), Touched::default());
+    });
 }
