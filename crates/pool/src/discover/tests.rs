@@ -3,13 +3,13 @@
 
 use super::scan::Scanned;
 use super::writing::Base;
-use super::{Discovery, FoundPool, group};
+use super::{Discovery, FoundPool, discover_devices, group};
 use crate::config::PoolState;
 use crate::health::{Trouble, VdevState};
 use crate::label::read_labels;
 use cenote_codec::Endian;
 use cenote_codec::checksum::{Checksum, embedded::label_verifier};
-use cenote_device::{Device, MemoryDevice};
+use cenote_device::{Device, Fault, Faulty, MemoryDevice, Op};
 use cenote_format::label::{
     LABEL_BYTES, UBERBLOCK_RING_OFFSET, VDEV_LABELS, VDEV_PHYS_OFFSET, VDEV_PHYS_SIZE, decode_config_nvlist,
     label_offset,
@@ -104,6 +104,25 @@ fn a_single_whole_label_is_enough_and_none_is_a_problem_that_names_the_device() 
     let discovery = discover(images);
     assert!(discovery.pools.is_empty());
     assert!(discovery.problems[0].path.contains("disk0"), "{:?}", discovery.problems);
+}
+
+/// The first scan sees all labels, the next one none of a failing device.
+#[test]
+fn a_device_that_fails_to_show_its_labels_once_does_not_keep_its_pool_from_opening() {
+    for (times, opens) in [(VDEV_LABELS, true), (100, false)] {
+        Runtime::real(None).block_on(async {
+            let images = images("checkpoint").into_iter().enumerate();
+            let memory =
+                images.map(|(index, image)| MemoryDevice::with_content(&format!("disk{index}"), image));
+            let devices: Vec<Arc<Faulty>> =
+                memory.map(|device| Arc::new(Faulty::new(Arc::new(device), 1))).collect();
+            let all = devices.iter().map(|device| device.clone() as Arc<dyn Device>).collect();
+            let found = discover_devices(all).await.pools.remove(0);
+            devices[1].add(Fault::error(Op::Read).times(u64::from(times)));
+            let opened = found.open_for_writing(&Runtime::real(None)).await;
+            assert_eq!(opened.is_ok(), opens, "{:?}", opened.err());
+        });
+    }
 }
 
 #[test]
