@@ -246,6 +246,9 @@ impl SyncContext {
             // From disk: a task may have changed the txg's vdevs.
             let pool = engine.on_disk.read().pool.clone();
             refuse_changed(&pool, taking).await?;
+            if taking.is_uneven {
+                pool.labels().even_out().await;
+            }
             pool.labels().write_config(&mark).await?;
             self.config_changed = true;
         }

@@ -16,6 +16,7 @@ use crate::attr::FileKind;
 use crate::error::{FsError, Result};
 use crate::filesystem::{CaseSensitivity, Filesystem};
 use crate::overlay::Node;
+use crate::write::FsWriter;
 
 /// Maximum number of symbolic links followed in one path, as in Linux.
 const MAX_LINKS: u32 = 40;
@@ -171,6 +172,17 @@ impl Filesystem {
     /// A component is missing or not a directory; too many links; damage.
     #[boxed]
     pub async fn resolve(&self, path: &[u8], last: LastLink) -> Result<ObjectId> {
+        self.walk(path, last, None).await
+    }
+
+    /// The same; a writer looks names up under its locks.
+    #[boxed]
+    pub(crate) async fn walk(
+        &self,
+        path: &[u8],
+        last: LastLink,
+        writer: Option<&FsWriter>,
+    ) -> Result<ObjectId> {
         let shown = || String::from_utf8_lossy(path).into_owned();
         let mut todo = components(path);
         let mut at = vec![self.root()];
@@ -184,9 +196,11 @@ impl Filesystem {
                 at.truncate(at.len().saturating_sub(1).max(1));
                 continue;
             }
-            let Some(entry) = self.lookup(dir, &name).await? else {
-                return Err(FsError::NotFound { path: shown() });
+            let entry = match writer {
+                Some(writer) => writer.lookup(dir, &name).await?,
+                None => self.lookup(dir, &name).await?,
             };
+            let entry = entry.ok_or_else(|| FsError::NotFound { path: shown() })?;
             let followed = !todo.is_empty() || last == LastLink::Follow;
             if followed && self.attr(entry.object).await?.kind() == FileKind::Symlink {
                 links += 1;

@@ -60,12 +60,13 @@ use parking_lot::RwLock;
 
 use crate::acl::rules::AclRules;
 use crate::attr::Timestamp;
-use crate::directory::DirEntry;
+use crate::directory::{DirEntry, LastLink};
 use crate::error::{FsError, Refusal, Result};
 use crate::filesystem::{CaseSensitivity, Filesystem, MasterNode};
 use locks::Locks;
 use logging::Notes;
 use quota::QuotaTables;
+use rename::MAX_DEPTH;
 use unlinked::DeleteQueue;
 use znode::{Znode, Znodes};
 
@@ -273,6 +274,42 @@ impl FsWriter {
     pub async fn list_from(&self, dir: ObjectId, from: Cursor) -> Result<Vec<(DirEntry, Cursor)>> {
         let _held = self.0.locks.shared(dir).await;
         self.view().list_from(dir, from).await
+    }
+
+    /// Resolves a path whose directories may be changing: see [`Filesystem::resolve`]. A name that a
+    /// concurrent rename gives to another file is found at all times.
+    ///
+    /// # Errors
+    /// A component is missing or not a directory; too many links; damage.
+    #[boxed]
+    pub async fn resolve(&self, path: &[u8], last: LastLink) -> Result<ObjectId> {
+        self.view().walk(path, last, Some(self)).await
+    }
+
+    /// The path of a directory that may be moved meanwhile: see [`Filesystem::path_of`].
+    ///
+    /// # Errors
+    /// It has lost its name; no chain of parents leads to the root; damage.
+    #[boxed]
+    pub async fn path_of(&self, dir: ObjectId) -> Result<Vec<u8>> {
+        let (view, mut at, mut names) = (self.view(), dir, Vec::new());
+        while names.len() < MAX_DEPTH {
+            let parent = view.attr(at).await?.parent;
+            if parent == at {
+                names.reverse();
+                return Ok(names.join(&b'/'));
+            }
+            let listed = self.list(parent).await;
+            let found = listed.map(|all| all.into_iter().find(|entry| entry.object == at));
+            match found {
+                Ok(Some(entry)) => (at, _) = (parent, names.push(entry.name)),
+                // It was moved before the list was made.
+                _ if view.attr(at).await?.parent != parent => {}
+                Ok(None) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(FsError::Orphan { object: dir })
     }
 
     /// Loads an object's attributes; the caller holds its lock.

@@ -84,7 +84,7 @@ pub struct FoundDevice {
     pub uberblock_txg: Txg,
     /// Number of labels, of four, with an intact configuration.
     pub good_labels: u32,
-    /// It was away: its labels are older than its siblings'.
+    /// It was away: its labels and uberblocks are older than its siblings'.
     pub stale: bool,
     /// Whether it may also have been used elsewhere.
     pub history: History,

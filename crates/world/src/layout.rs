@@ -88,6 +88,10 @@ impl Layout {
                 ("keylocation", format!("file://{key_file}")),
             ]);
         }
+        if self.key == Some(KeyFormat::Passphrase) {
+            // The fewest that are allowed: deriving keys would take most of a world's time.
+            all.push(("pbkdf2iters", "100000".into()));
+        }
         let setting = |(property, value): (&str, String)| Setting { property: property.into(), value };
         all.into_iter().map(setting).collect()
     }

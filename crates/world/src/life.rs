@@ -7,7 +7,7 @@ use std::time::Duration;
 use cenote_control::zpool::whole::import::{Import, Purpose};
 use cenote_control::{Outcome, zpool};
 use cenote_runtime::{Rng, Runtime};
-use futures::future::{join_all, select};
+use futures::future::{Either, join_all, select};
 
 use crate::client::trouble::{self, Pace};
 use crate::client::{self, Of, Stage, Swarm, admin};
@@ -20,7 +20,7 @@ use crate::machine::kernel::Kernel;
 use crate::machine::{KEY, Machine, POOL};
 use crate::model::ClientId;
 use crate::oracle::crash::Found;
-use crate::oracle::{Violation, accused, space};
+use crate::oracle::{Violation, accounts, accused, space};
 use crate::scene::Scene;
 
 /// Longest time between the last counted call and the end of a life, in pauses of a client.
@@ -28,6 +28,14 @@ const REST_PAUSES: u32 = 16;
 
 /// Time between the end of the last connection and an export.
 const PARTING: Duration = Duration::from_secs(1);
+
+/// A cut soon after the last counted call: about the time in which a txg is written.
+const SOON: Duration = Duration::from_millis(4);
+/// Most calls in the longer time.
+const OVERTIME: u64 = 40;
+
+/// Most of a start takes less, if no disk hangs.
+const LONGEST_START: Duration = Duration::from_millis(15);
 
 /// How a life ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,6 +123,23 @@ impl Life<'_> {
         }
     }
 
+    /// The power fails while the daemon opens the pool, perhaps in the middle of a replay.
+    ///
+    /// # Errors
+    /// The pool does not open.
+    pub async fn fail_at_start(&self) -> Result<(), Violation> {
+        let time_ns = self.runtime.random_u64() % LONGEST_START.as_nanos() as u64;
+        self.scene.note(&self.runtime, "power on");
+        let opened = std::pin::pin!(self.power_on(true));
+        let cut = std::pin::pin!(self.runtime.sleep(Duration::from_nanos(time_ns)));
+        let opened = match select(opened, cut).await {
+            Either::Left((opened, _)) => opened.map(drop),
+            Either::Right(_) => Ok(()),
+        };
+        self.scene.note(&self.runtime, "Cut");
+        opened
+    }
+
     /// The pool must be as a cut may have left it, or as before.
     async fn look_at_reopened(&self, stage: &Stage, before: Option<&Found>) -> Result<(), Violation> {
         self.scene.note(&self.runtime, "reopened");
@@ -129,6 +154,7 @@ impl Life<'_> {
     async fn check(&self, stage: &Stage) -> Result<(), Violation> {
         let ledger = stage.bay.ledger();
         space::check(&stage.daemon, POOL, &ledger).await?;
+        accounts::check(&stage.daemon, POOL).await?;
         accused::check(&stage.daemon, POOL, &stage.bay)
     }
 
@@ -230,7 +256,12 @@ impl Life<'_> {
             }
             let most = stage.swarm.pause * REST_PAUSES;
             let rest_ns = self.runtime.random_u64() % most.as_nanos() as u64;
-            self.runtime.sleep(Duration::from_nanos(rest_ns)).await;
+            // Half of the time soon after the last call: a txg may be on its way to the disks.
+            let rest_ns = if self.is_cut_soon() { rest_ns % SOON.as_nanos() as u64 } else { rest_ns };
+            let rest = std::pin::pin!(self.runtime.sleep(Duration::from_nanos(rest_ns)));
+            // Administrators may make thousands of calls in a long pause of the others.
+            let overtime = std::pin::pin!(stage.scene.until(self.calls + OVERTIME));
+            select(rest, overtime).await;
             if rests {
                 for task in tasks {
                     task.await.ok();
@@ -246,6 +277,10 @@ impl Life<'_> {
             true => _ = futures::future::join(others, enough).await,
             false => _ = select(Box::pin(others), Box::pin(enough)).await,
         }
+    }
+
+    fn is_cut_soon(&self) -> bool {
+        matches!(self.end, End::Cut | End::Kill) && self.runtime.random_u64().is_multiple_of(2)
     }
 
     async fn create_pool(&self, daemon: &Daemon, layout: &Layout) -> Result<(), String> {

@@ -10,8 +10,9 @@
 //! Idea: the model is sequential; clients are not. The oracle keeps all states to which some order of the
 //! calls leads that agrees with their outcomes so far. A history is wrong once none is left.
 //!
-//! Read in this order: [`linear`], [`history`], [`crash`], [`space`], [`accused`].
+//! Read in this order: [`linear`], [`history`], [`crash`], [`space`], [`accounts`], [`accused`].
 
+pub mod accounts;
 pub mod accused;
 pub mod crash;
 pub mod history;

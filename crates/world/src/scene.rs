@@ -38,6 +38,8 @@ struct State {
     /// Choices of each client so far.
     choices: BTreeMap<ClientId, u64>,
     left_out: BTreeSet<Choice>,
+    /// The datasets of verbs under way.
+    verbs: BTreeMap<CallId, DatasetId>,
 }
 
 impl Scene {
@@ -75,6 +77,9 @@ impl Scene {
             _ => {}
         }
         let call = Arc::new(Call { client, action });
+        if call.is_verb() {
+            state.verbs.extend(call.dataset().map(|dataset| (id, dataset)));
+        }
         state.log.begin(runtime.now(), id, &call);
         state.record.begin(runtime.now(), id, &call);
         state.oracle.begin(id, call);
@@ -85,6 +90,7 @@ impl Scene {
     pub fn end(&self, runtime: &Runtime, id: CallId, outcome: &Outcome) {
         let state = &mut *self.state.lock();
         state.ended += 1;
+        state.verbs.remove(&id);
         state.log.end(runtime.now(), id, outcome);
         state.record.end(runtime.now(), id, &Record::text_of(outcome));
         if state.violation.is_none() {
@@ -97,6 +103,7 @@ impl Scene {
     pub fn abandon(&self, runtime: &Runtime, id: CallId, why: &str) {
         let state = &mut *self.state.lock();
         state.ended += 1;
+        state.verbs.remove(&id);
         state.log.note(runtime.now(), &format!("{id} is given up: {why}"));
         state.record.end(runtime.now(), id, &format!("given up: {why}"));
         self.progress.notify_waiters();
@@ -130,6 +137,11 @@ impl Scene {
     pub fn names_of(&self, dataset: DatasetId) -> Vec<String> {
         let state = self.state.lock();
         state.names.iter().filter(|(_, of)| **of == dataset).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The dataset of the last verb under way.
+    pub fn dataset_at_work(&self) -> Option<DatasetId> {
+        self.state.lock().verbs.last_key_value().map(|(_, dataset)| *dataset)
     }
 
     /// A number that no call had yet, for new names.
@@ -189,7 +201,9 @@ impl Scene {
 
     /// A life of the machine has ended.
     pub fn next_life(&self) {
-        self.state.lock().record.next_life();
+        let state = &mut *self.state.lock();
+        state.record.next_life();
+        state.verbs.clear();
     }
 
     /// A life of the machine has ended with this hash of its steps.

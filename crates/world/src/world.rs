@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   life 1: power on, create the pool, clients ... power cut
+//!   (power on, a cut while the daemon opens the pool)
 //!   life 2: power on, the daemon opens the pool; look, ask the oracle; verify; clients ... kill
 //!   ...
 //!   last life: look, verify, clients, and a look at the end while all is quiet
@@ -112,7 +113,7 @@ pub fn run(params: Params) -> std::io::Result<Report> {
     let kinds = swarm.kinds();
     let (scene, swarm) = (Arc::new(Scene::new(params.less.choices.clone())), Arc::new(swarm));
     let mut count = |least: u64, most: u64| (least + rng.below(most - least + 1)) as usize;
-    let clients = Clients { posix: count(1, 4), volumes: count(0, 2), admins: count(1, 2) };
+    let clients = Clients { posix: count(1, 4), volumes: count(0, 2), admins: count(1, 3) };
     let clients = params.less.clients(aim.map_or(clients, |aim| clients.with(&aim)));
     let mut world = World { params, rng, machine, scene, swarm, clients, clock_ns: START_NS };
     world.live(&layout);
@@ -143,6 +144,12 @@ impl World {
                 Some(rest) => Start::Import(rest.found),
                 None => Start::Reopen,
             };
+            if matches!(start, Start::Reopen) && self.rng.chance(0.2) {
+                self.a_life(End::Cut, 0, async |life| life.fail_at_start().await);
+                if self.scene.is_wrong() {
+                    return;
+                }
+            }
             before = self.a_life(end, most, async |life| life.live(start).await).flatten();
             is_exported = end == End::Export;
             if self.scene.is_wrong() {

@@ -67,10 +67,9 @@ pub(super) async fn parent_of<'t>(
 }
 
 pub(super) async fn resolve(putter: &Putter, path: &[u8], last: LastLink) -> Result<ObjectId, ControlError> {
-    let view = putter.fs().view();
-    match view.resolve(path, last).await {
+    match putter.fs().resolve(path, last).await {
         Ok(object) => Ok(object),
-        Err(error) => Err(file_error(&view, path, error).await),
+        Err(error) => Err(file_error(&putter.fs().view(), path, error).await),
     }
 }
 

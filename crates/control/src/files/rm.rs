@@ -38,7 +38,12 @@ impl Verb for Rm {
             let (dir, name) = parent_of(putter, target).await?;
             let path = target.path_in(&putter.fs().view()).await;
             let object = resolve(putter, path, LastLink::Keep).await?;
-            let path = putter.fs().view().path_of(object).await?;
+            // Not the file's own path, which may be that of another hard link, or of none any more.
+            let mut path = putter.fs().path_of(dir).await?;
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend(name);
             let pool = session.held_by_name(target.pool());
             let mounted = pool.and_then(|pool| {
                 pool.mounts.mounted_in(&target.dataset, Path::new(OsStr::from_bytes(&path)))

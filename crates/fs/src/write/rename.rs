@@ -29,7 +29,7 @@ use crate::directory::DirEntry;
 use crate::error::{FsError, Refusal, Result};
 
 /// Maximum depth of a directory. Deeper trees mean damage.
-const MAX_DEPTH: usize = 65_536;
+pub(super) const MAX_DEPTH: usize = 65_536;
 
 /// Treatment of a file that already has the new name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

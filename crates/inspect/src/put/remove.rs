@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use cenote_engine::Need;
 use cenote_format::units::ObjectId;
-use cenote_fs::FileKind;
+use cenote_fs::{FileKind, FsError, Refusal};
 
 use super::Putter;
 use crate::error::Result;
@@ -24,7 +24,7 @@ impl Putter {
                 break;
             }
             let entry = self.fs.lookup(dir, &name).await?;
-            let entry = entry.ok_or_else(|| cenote_fs::Refusal::NotFound.named(dir, &name))?;
+            let entry = entry.ok_or_else(|| Refusal::NotFound.named(dir, &name))?;
             let is_folder = match entry.kind {
                 Some(kind) => kind == FileKind::Directory,
                 None => self.fs.view().attr(entry.object).await?.is_dir(),
@@ -43,16 +43,26 @@ impl Putter {
                 stack.extend(below.into_iter().map(|below| (entry.object, below.name.to_vec(), false)));
                 continue;
             }
+            let of_change = name.clone();
             let gone = self.change_with(Need::Free, move |fs, change| {
                 Box::pin(async move {
                     match is_folder {
-                        true => fs.rmdir(change, dir, &name).await.map(Some),
-                        false => fs.unlink(change, dir, &name).await,
+                        true => fs.rmdir(change, dir, &of_change).await.map(Some),
+                        false => fs.unlink(change, dir, &of_change).await,
                     }
                 })
             });
-            if let Some(gone) = gone.await? {
-                self.free(gone).await?;
+            match gone.await {
+                Ok(Some(gone)) => self.free(gone).await?,
+                Ok(None) => {}
+                // The name may be that of another file by now.
+                Err(error) if !is_empty && is_other_kind(&error) => {
+                    if self.fs.lookup(dir, &name).await?.as_ref() == Some(&entry) {
+                        return Err(error.into());
+                    }
+                    stack.push((dir, name, false));
+                }
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(())
@@ -75,4 +85,9 @@ impl Putter {
         }
         Ok(())
     }
+}
+
+/// Whether a folder was met in place of a file, or a file in place of a folder.
+fn is_other_kind(error: &FsError) -> bool {
+    matches!(error, FsError::Refused { why: Refusal::IsDirectory | Refusal::NotDirectory, .. })
 }

@@ -197,13 +197,19 @@ fn top_level_vdevs(members: &Members) -> BTreeMap<u64, &Member> {
 }
 
 /// A leaf lags if its labels are older, or if it lacks more than its siblings' newest uberblock. It may lack
-/// only that one after an interrupted write.
+/// only that one after an interrupted write. Older labels beside the newest uberblock are no sign of an
+/// absence: opening a pool marks its labels, and may be interrupted between two devices.
 fn lag(members: &Members, siblings: &[Guid], leaf: Guid) -> Option<String> {
-    let leaf = members.get(&leaf)?;
+    let (guid, leaf) = (leaf, members.get(&leaf)?);
     let siblings = || siblings.iter().filter_map(|guid| members.get(guid));
     let label_txg = leaf.found.label_txg;
     let newest_label = siblings().map(|m| m.found.label_txg).max()?;
-    if label_txg < newest_label {
+    let newest = |m: &Member| {
+        let newest = m.uberblocks.iter().max_by_key(|uberblock| uberblock.txg)?;
+        Some((newest.txg, newest.rootbp))
+    };
+    let of_others = siblings().filter(|m| m.guid != guid).filter_map(newest).max_by_key(|(txg, _)| *txg);
+    if label_txg < newest_label && (of_others.is_none() || newest(leaf) != of_others) {
         return Some(format!("was away: its labels are of txg {label_txg}, its siblings' of {newest_label}"));
     }
     let own = leaf.uberblocks.iter().map(|uberblock| uberblock.txg).max()?;

@@ -3,20 +3,25 @@
 
 use super::scan::Scanned;
 use super::writing::Base;
-use super::{Discovery, FoundPool, group};
+use super::{Discovery, FoundPool, discover_devices, group};
 use crate::config::PoolState;
 use crate::health::{Trouble, VdevState};
 use crate::label::read_labels;
 use cenote_codec::Endian;
 use cenote_codec::checksum::{Checksum, embedded::label_verifier};
-use cenote_device::{Device, MemoryDevice};
+use cenote_device::{Device, Fault, Faulty, MemoryDevice, Op};
 use cenote_format::label::{
-    LABEL_BYTES, VDEV_LABELS, VDEV_PHYS_OFFSET, VDEV_PHYS_SIZE, decode_config_nvlist, label_offset,
+    LABEL_BYTES, UBERBLOCK_RING_OFFSET, VDEV_LABELS, VDEV_PHYS_OFFSET, VDEV_PHYS_SIZE, decode_config_nvlist,
+    label_offset,
 };
 use cenote_format::nvlist::NvValue;
+use cenote_format::uberblock::{UBERBLOCK_BYTES, UBERBLOCK_MAGIC};
 use cenote_runtime::Runtime;
 use cenote_testkit::{golden, needs};
 use std::sync::Arc;
+
+/// The distance of uberblocks on small sectors.
+const SLOT_BYTES_MIN: usize = 1 << 10;
 
 fn images(name: &str) -> Vec<Vec<u8>> {
     let golden = golden(name);
@@ -101,6 +106,25 @@ fn a_single_whole_label_is_enough_and_none_is_a_problem_that_names_the_device() 
     assert!(discovery.problems[0].path.contains("disk0"), "{:?}", discovery.problems);
 }
 
+/// The first scan sees all labels, the next one none of a failing device.
+#[test]
+fn a_device_that_fails_to_show_its_labels_once_does_not_keep_its_pool_from_opening() {
+    for (times, opens) in [(VDEV_LABELS, true), (100, false)] {
+        Runtime::real(None).block_on(async {
+            let images = images("checkpoint").into_iter().enumerate();
+            let memory =
+                images.map(|(index, image)| MemoryDevice::with_content(&format!("disk{index}"), image));
+            let devices: Vec<Arc<Faulty>> =
+                memory.map(|device| Arc::new(Faulty::new(Arc::new(device), 1))).collect();
+            let all = devices.iter().map(|device| device.clone() as Arc<dyn Device>).collect();
+            let found = discover_devices(all).await.pools.remove(0);
+            devices[1].add(Fault::error(Op::Read).times(u64::from(times)));
+            let opened = found.open_for_writing(&Runtime::real(None)).await;
+            assert_eq!(opened.is_ok(), opens, "{:?}", opened.err());
+        });
+    }
+}
+
 #[test]
 fn a_destroyed_pool_and_its_last_machine_are_told() {
     let mut images = images("single");
@@ -123,10 +147,36 @@ fn a_pool_that_was_being_taken_when_the_program_was_killed_is_in_use() {
     }
 }
 
+/// Overwrites the newest uberblock.
+fn lose_newest(image: &mut [u8]) {
+    let uberblock_at = |image: &[u8], at: usize| {
+        let word = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap());
+        (word(at) == UBERBLOCK_MAGIC).then(|| word(at + 16))
+    };
+    let rings =
+        labels(image).into_iter().map(|at| at + UBERBLOCK_RING_OFFSET as usize..at + LABEL_BYTES as usize);
+    let slots: Vec<usize> = rings.flat_map(|ring| ring.step_by(SLOT_BYTES_MIN)).collect();
+    let newest = slots.iter().filter_map(|at| uberblock_at(image, *at)).max().unwrap();
+    for at in slots {
+        if uberblock_at(image, at) == Some(newest) {
+            image[at..at + UBERBLOCK_BYTES].fill(0);
+        }
+    }
+}
+
+/// The power failed while the labels of a pool to be opened were marked.
+#[test]
+fn a_device_with_older_labels_and_the_newest_uberblock_was_not_away() {
+    let mut images = images("checkpoint");
+    set(&mut images[1], "txg", 4);
+    assert!(the_pool(images).devices.values().all(|found| !found.stale));
+}
+
 #[test]
 fn a_device_that_was_away_is_out_of_date() {
     let mut images = images("checkpoint");
     set(&mut images[1], "txg", 4);
+    lose_newest(&mut images[1]);
     let found = the_pool(images);
     let stale: Vec<&str> =
         found.devices.values().filter(|found| found.stale).map(|found| found.path.as_str()).collect();

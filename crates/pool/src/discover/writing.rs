@@ -14,6 +14,10 @@ use cenote_runtime::Runtime;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Times that the labels are read: a failing device may return no intact one once, and its pool must open
+/// nevertheless.
+const TRIES: usize = 4;
+
 /// The device itself, or the one with the partition.
 #[derive(Clone)]
 pub(crate) enum Base {
@@ -119,15 +123,16 @@ impl FoundPool {
             }
         }
         devices.extend(opened.into_values());
-        let again = discover_devices(devices).await;
-        let same = again.pools.into_iter().find(|pool| pool.guid() == self.guid());
-        let same = same.filter(|pool| pool.devices.len() == self.devices.len() && pool.is_writable());
-        let changed = || PoolError::Config {
-            pool: self.name().into(),
-            why: "its devices changed while it was being opened; try again".into(),
-        };
-        let auxiliary = self.auxiliary.clone();
-        same.map(|pool| FoundPool { auxiliary, ..pool }).ok_or_else(changed)
+        for _ in 0..TRIES {
+            let again = discover_devices(devices.clone()).await;
+            let same = again.pools.into_iter().find(|pool| pool.guid() == self.guid());
+            let same = same.filter(|pool| pool.devices.len() == self.devices.len() && pool.is_writable());
+            if let Some(pool) = same {
+                return Ok(FoundPool { auxiliary: self.auxiliary.clone(), ..pool });
+            }
+        }
+        let why = "its devices changed while it was being opened; try again";
+        Err(PoolError::Config { pool: self.name().into(), why: why.into() })
     }
 
     /// Adds taps to the devices, and to those that join later.

@@ -135,6 +135,25 @@ impl Labels<'_> {
         in_use.any(|leaf| found.devices.get(&leaf.guid).is_some_and(|device| device.uberblock_txg < newest))
     }
 
+    /// Writes the newest uberblock to devices that lack only that one, after an interruption. If the next one
+    /// is interrupted, too, they must not lack both, like a device that was away. A device that fails is
+    /// counted.
+    #[boxed]
+    pub async fn even_out(&self) {
+        let (found, vdevs, newest) = (self.0.tree().found(), self.0.tree().vdevs(), self.0.uberblock());
+        let is_newest = found.uberblocks.first().is_some_and(|found| found.txg == newest.txg);
+        let txg = |leaf: &Leaf| found.devices.get(&leaf.guid).map(|device| device.uberblock_txg);
+        let has_it = |top: &&Top| top.writable_leaves().any(|leaf| txg(leaf) == Some(newest.txg));
+        let uneven = vdevs.all_tops().iter().filter(|top| is_newest && top.has_leaves() && has_it(top));
+        let writes = uneven.flat_map(|top| {
+            let (at, slot) = uberblock_slot(newest, top.config.ashift);
+            let lacks = |leaf: &&Arc<Leaf>| !leaf.is_stale() && txg(leaf).is_some_and(|txg| txg < newest.txg);
+            let leaves: Vec<&Arc<Leaf>> = top.writable_leaves().filter(lacks).collect();
+            leaves.into_iter().map(move |leaf| self.put(leaf, newest.txg, ALL, at, slot.clone()))
+        });
+        join_all(writes).await;
+    }
+
     /// Writes to every leaf of the dirty vdevs.
     async fn put_configs(&self, update: &LabelUpdate<'_>, labels: [u32; 2]) -> Result<()> {
         let (vdevs, mut writing) = (self.0.tree().vdevs(), Vec::new());

@@ -3,6 +3,7 @@
 use crate::lab::{FIRST_TXG, Lab, Layout, block, simulate};
 use bytes::Bytes;
 use cenote_device::{Device, DeviceInfo, Io, MemoryDevice, Op};
+use cenote_format::label::{UBERBLOCK_RING_OFFSET, VDEV_LABELS, VDEV_UBERBLOCK_RING, label_offset};
 use cenote_format::units::{Txg, VdevId};
 use cenote_pool::label::{clear_labels, read_labels};
 use cenote_pool::{FoundPool, Pool, ReadContext, VdevState, discover_devices};
@@ -135,6 +136,46 @@ async fn cut_after(rt: &Runtime, seed: u64, writes: i64, dirty: bool) -> bool {
     let done = left.load(Ordering::Relaxed) >= 0;
     assert!(!done || txg == Txg(5));
     done
+}
+
+/// Twice in a row, the power fails when one disk of a mirror has a txg's uberblock and the other has not: before
+/// the pool is opened and after. Returns the number of disks that count as away.
+async fn cut_twice(rt: &Runtime, evens_out: bool) -> usize {
+    let mut lab = Lab::new(rt, &[Layout::Mirror(2)], 9).await;
+    let root = block(&mut Rng::new(1), 4096);
+    lab.sync(FIRST_TXG, &root, &lab.all_vdevs()).await.unwrap();
+    let disks: Vec<Arc<MemoryDevice>> = lab.disks.values().map(|disk| disk.memory.clone()).collect();
+    let all = || disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
+    for txg in [5, 6] {
+        let found = the_pool(all()).await;
+        let last = found.uberblocks[0];
+        lab.pool = Pool::assemble(rt, &found, &last).await.unwrap();
+        if evens_out {
+            lab.pool.labels().even_out().await;
+        }
+        // Everything but the uberblock reaches both.
+        let ring = |label| {
+            let at = label_offset(disks[1].size_bytes(), label).unwrap() + UBERBLOCK_RING_OFFSET;
+            (at, VDEV_UBERBLOCK_RING as usize)
+        };
+        let mut before = Vec::new();
+        for (at, len) in (0..VDEV_LABELS).map(ring) {
+            before.push((at, disks[1].read_at(at, len).await.unwrap()));
+        }
+        lab.sync(Txg(txg), &root, &[]).await.unwrap();
+        for (at, bytes) in before {
+            disks[1].write_at(at, bytes).await.unwrap();
+        }
+    }
+    the_pool(all()).await.devices.values().filter(|found| found.stale).count()
+}
+
+#[test]
+fn a_disk_that_missed_two_uberblocks_in_a_row_was_not_away_if_it_got_the_first_meanwhile() {
+    simulate(303, async |rt| {
+        assert_eq!(cut_twice(&rt, false).await, 1);
+        assert_eq!(cut_twice(&rt, true).await, 0);
+    });
 }
 
 #[test]

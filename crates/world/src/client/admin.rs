@@ -2,16 +2,18 @@
 
 use std::pin::Pin;
 
+use cenote_control::files;
 use cenote_control::zfs::{points, properties, tree};
 use cenote_control::{Outcome as Ended, Verb, zpool};
 use cenote_runtime::Rng;
 
-use super::{Stage, devices, pick};
+use super::{Stage, devices, pick, posix};
 use crate::machine::POOL;
+use crate::model::call::Path;
 use crate::model::{Action, Call, CallId, ClientId, Content, DatasetId, Outcome, Pool};
 
 /// Kinds of calls: see [`Program::choose`].
-pub const KINDS: usize = 15;
+pub const KINDS: usize = 17;
 /// The kind of verbs on devices.
 pub const DEVICES: usize = 13;
 /// Most datasets, and snapshots of one.
@@ -72,7 +74,12 @@ fn choose(stage: &Stage, rng: &mut Rng, state: &Pool) -> Option<Action> {
         let name = new_name(stage, if is_volume { "v" } else { "f" });
         return Some(Action::Create { name, volume_blocks: is_volume.then_some(VOLUME_BLOCKS) });
     }
-    let dataset = *pick(rng, &all)?;
+    // Half of the time that of another verb under way.
+    let other = stage.scene.dataset_at_work().filter(|dataset| all.contains(dataset));
+    let dataset = match other.filter(|_| rng.chance(0.5)) {
+        Some(dataset) => dataset,
+        None => *pick(rng, &all)?,
+    };
     let snapshots: Vec<String> =
         state.datasets[&dataset].snapshots.iter().map(|snapshot| snapshot.name.clone()).collect();
     let last = snapshots.last().cloned();
@@ -93,12 +100,26 @@ fn choose(stage: &Stage, rng: &mut Rng, state: &Pool) -> Option<Action> {
             let is_volume = matches!(state.datasets[&dataset].content, Content::Blocks(_));
             setting(stage, rng, dataset, is_volume)
         }
+        15 | 16 if !matches!(state.datasets[&dataset].content, Content::Files(_)) => return None,
+        15 => Action::CommandRemove { dataset, path: path(rng) },
+        16 => Action::CommandMake { dataset, path: path(rng) },
         DEVICES => Action::Device { verb: devices::choose(stage, rng)? },
         _ => {
             let verbs = ["sync", "scrub", "sync", "reopen"];
             Action::Pool { verb: pick(rng, &verbs)?.to_string() }
         }
     })
+}
+
+/// A path that files of clients may have; most often where the calls of all clients meet.
+fn path(rng: &mut Rng) -> Path {
+    let mut of = |names: &[&str]| names[rng.below(names.len() as u64) as usize].to_owned();
+    let top = of(&["common", "common", "common", "c0", "c1", "c2"]);
+    let mut path = vec![top, of(&posix::NAMES)];
+    if path[0] != "common" && of(&["shallow", "deep"]) == "deep" {
+        path.insert(1, of(&posix::DIRS));
+    }
+    path
 }
 
 fn setting(stage: &Stage, rng: &mut Rng, dataset: DatasetId, is_volume: bool) -> Action {
@@ -222,6 +243,14 @@ fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
             let names = vec![name(&dataset)];
             run(stage, properties::inherit::Inherit { property, names, recursive: false, received: false })
         }
+        Action::CommandRemove { dataset, path } => {
+            let targets = vec![target(&name(&dataset), &path)];
+            run(stage, files::rm::Rm { targets, recursive: false })
+        }
+        Action::CommandMake { dataset, path } => {
+            let targets = vec![target(&name(&dataset), &path)];
+            run(stage, files::mkdir::Mkdir { targets, parents: false })
+        }
         Action::Pool { verb } => {
             let pools = vec![POOL.to_owned()];
             match &*verb {
@@ -235,6 +264,10 @@ fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
         Action::Device { verb } => devices::carry_out(stage, verb),
         _ => unreachable!("it is not a verb"),
     }
+}
+
+fn target(dataset: &str, path: &Path) -> files::Target {
+    format!("{dataset}:/{}", path.join("/")).parse().expect("a plain name and path")
 }
 
 /// Whether a dataset has a snapshot of this name.

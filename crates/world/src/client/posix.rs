@@ -9,6 +9,10 @@ use crate::model::{Action, ClientId, Content, DatasetId};
 
 /// Kinds of calls: see [`Chooser::choose`].
 pub const KINDS: usize = 18;
+/// Names of directories in those of clients.
+pub const DIRS: [&str; 2] = ["x", "y"];
+/// Names of files.
+pub const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 /// Most open files.
 const SLOTS: usize = 4;
 /// The longest file, about.
@@ -68,7 +72,7 @@ impl Chooser<'_> {
 
     /// The same in a given top-level directory: no file changes between these.
     fn path_below(&mut self, top: &str) -> Path {
-        let name = ["a", "b", "c", "d", "e"][self.rng.below(5) as usize].to_owned();
+        let name = NAMES[self.rng.below(NAMES.len() as u64) as usize].to_owned();
         match top == "common" || self.rng.chance(0.6) {
             true => vec![top.to_owned(), name],
             false => vec![top.to_owned(), self.dir_name(), name],
@@ -76,7 +80,7 @@ impl Chooser<'_> {
     }
 
     fn dir_name(&mut self) -> String {
-        ["x", "y"][self.rng.below(2) as usize].to_owned()
+        DIRS[self.rng.below(DIRS.len() as u64) as usize].to_owned()
     }
 
     /// A directory's path.

@@ -182,22 +182,25 @@ pub fn disk_at(path: &str) -> Option<usize> {
 /// it can do without.
 pub type Budget = (Vec<BTreeSet<usize>>, usize);
 
+fn disks_of(vdev: &VdevConfig) -> BTreeSet<usize> {
+    vdev.leaves().filter_map(|leaf| disk_at(leaf.path.as_deref()?)).collect()
+}
+
+fn budget(top: &VdevConfig) -> Budget {
+    let most = match top.kind {
+        VdevKind::Mirror => top.children.len() - 1,
+        VdevKind::Raidz | VdevKind::Draid => top.parity,
+        _ => 0,
+    };
+    // A single disk is its own place, also while another replaces it: the other will be alone there.
+    let is_one = top.children.is_empty() || matches!(top.kind, VdevKind::Replacing | VdevKind::Spare);
+    let places = if is_one { std::slice::from_ref(top) } else { &top.children[..] };
+    (places.iter().map(disks_of).collect(), most)
+}
+
 /// The budget of each top-level vdev and cache device.
 pub fn budgets(config: &PoolConfig) -> Vec<Budget> {
-    let disks = |vdev: &VdevConfig| -> BTreeSet<usize> {
-        vdev.leaves().filter_map(|leaf| disk_at(leaf.path.as_deref()?)).collect()
-    };
-    let budget = |top: &VdevConfig| {
-        let most = match top.kind {
-            VdevKind::Mirror => top.children.len() - 1,
-            VdevKind::Raidz | VdevKind::Draid => top.parity,
-            _ => 0,
-        };
-        // A single disk is its own place.
-        let places = if top.children.is_empty() { std::slice::from_ref(top) } else { &top.children[..] };
-        (places.iter().map(disks).collect(), most)
-    };
-    let caches = config.l2cache.iter().map(|cache| (vec![disks(cache)], 1));
+    let caches = config.l2cache.iter().map(|cache| (vec![disks_of(cache)], 1));
     config.vdevs.iter().map(budget).chain(caches).collect()
 }
 
@@ -342,4 +345,29 @@ impl Bay {
 /// Short times are as likely as long ones, in powers of two.
 fn log_uniform(rng: &mut Rng, most_ns: u64) -> Duration {
     Duration::from_nanos(most_ns >> rng.below(12))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vdev(kind: VdevKind, children: Vec<VdevConfig>) -> VdevConfig {
+        VdevConfig { children, ..VdevConfig::new(kind, 0, Default::default()) }
+    }
+
+    fn disk(number: usize) -> VdevConfig {
+        let path = path_of(number).to_str().map(str::to_owned);
+        VdevConfig { path, ..vdev(VdevKind::Disk, Vec::new()) }
+    }
+
+    #[test]
+    fn a_disk_and_the_one_that_replaces_it_are_one_place() {
+        let both = || vec![disk(0), disk(1)];
+        let (one, other) = (BTreeSet::from([0]), BTreeSet::from([1]));
+        assert_eq!(budget(&vdev(VdevKind::Mirror, both())), (vec![one, other], 1));
+        let one = vec![BTreeSet::from([0, 1])];
+        assert_eq!(budget(&vdev(VdevKind::Replacing, both())), (one.clone(), 0));
+        let mirror = vdev(VdevKind::Mirror, vec![vdev(VdevKind::Replacing, both()), disk(2)]);
+        assert_eq!(budget(&mirror), ([one, vec![BTreeSet::from([2])]].concat(), 1));
+    }
 }

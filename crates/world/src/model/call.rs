@@ -180,6 +180,16 @@ pub enum Action {
         dataset: DatasetId,
         property: String,
     },
+    /// `cenote rm`, beside the kernel.
+    CommandRemove {
+        dataset: DatasetId,
+        path: Path,
+    },
+    /// `cenote mkdir`.
+    CommandMake {
+        dataset: DatasetId,
+        path: Path,
+    },
     /// A verb of the pool, without effect on its content: scrub, sync.
     Pool {
         verb: String,
@@ -312,6 +322,8 @@ impl Call {
             Open { dataset, path, .. } => one(dataset, bits(path) | own),
             Make { dataset, path, .. }
             | Unlink { dataset, path, .. }
+            | CommandRemove { dataset, path }
+            | CommandMake { dataset, path }
             | Chmod { dataset, path, .. }
             | SetXattr { dataset, path, .. }
             | GetXattr { dataset, path, .. }
@@ -359,7 +371,7 @@ impl Call {
         use Action::*;
         match &self.action {
             Pool { verb } => verb == "sync",
-            Set { .. } | Inherit { .. } | Device { .. } => false,
+            Set { .. } | Inherit { .. } | Device { .. } | CommandRemove { .. } | CommandMake { .. } => false,
             _ => self.is_verb(),
         }
     }
@@ -381,6 +393,8 @@ impl Call {
                 | Release { .. }
                 | Set { .. }
                 | Inherit { .. }
+                | CommandRemove { .. }
+                | CommandMake { .. }
                 | Pool { .. }
                 | Device { .. }
         )

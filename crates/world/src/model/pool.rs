@@ -77,9 +77,14 @@ fn refused(why: &str) -> Outcome {
 impl Pool {
     /// Carries out a call.
     pub fn apply(&mut self, id: CallId, call: &Call) -> Outcome {
-        match call.is_verb() {
-            true => self.administrate(id, &call.action),
-            false => self.use_content(id, call),
+        match &call.action {
+            // A command says in words why it failed.
+            Action::CommandRemove { .. } | Action::CommandMake { .. } => match self.use_content(id, call) {
+                Outcome::Failed(error) => refused(&error.to_string()),
+                outcome => outcome,
+            },
+            action if call.is_verb() => self.administrate(id, action),
+            _ => self.use_content(id, call),
         }
     }
 
@@ -118,6 +123,16 @@ impl Pool {
                     None => Body::Directory(BTreeMap::new()),
                 };
                 done(Arc::make_mut(tree).make(path, id, body))
+            }
+            CommandMake { path, .. } => {
+                done(Arc::make_mut(tree).make(path, id, Body::Directory(BTreeMap::new())))
+            }
+            CommandRemove { path, .. } => {
+                // It removes empty directories, too.
+                let is_dir = tree.find(path).is_ok_and(|found| tree.files[&found].is_dir());
+                let done = done(Arc::make_mut(tree).unlink(path, is_dir));
+                self.free_unused(call);
+                done
             }
             Unlink { path, is_dir, .. } => {
                 let done = done(Arc::make_mut(tree).unlink(path, *is_dir));

@@ -3,7 +3,7 @@
 use super::call::{Action, DeviceVerb};
 
 /// Names of all verbs: of files, of volumes, of datasets, of the pool, and last of devices.
-pub const VERBS: [&str; 50] = [
+pub const VERBS: [&str; 52] = [
     "open",
     "make",
     "unlink",
@@ -35,7 +35,9 @@ pub const VERBS: [&str; 50] = [
     "hold",
     "release",
     "set",
-    "inherit", //
+    "inherit",
+    "command rm",
+    "command mkdir", //
     "sync",
     "scrub", //
     "offline",
@@ -98,6 +100,8 @@ pub fn verb_of(action: &Action) -> &'static str {
         Release { .. } => "release",
         Set { .. } => "set",
         Inherit { .. } => "inherit",
+        CommandRemove { .. } => "command rm",
+        CommandMake { .. } => "command mkdir",
         Pool { verb } if verb == "scrub" => "scrub",
         Pool { .. } => "sync",
         Device { verb } => verb_of_devices(verb),

@@ -18,7 +18,9 @@ pub fn check(daemon: &Daemon, pool: &str, bay: &Bay) -> Result<(), Violation> {
     note_rebuilt(&view.tree().config(), bay);
     let ledger = bay.ledger();
     if let Some(suspended) = view.suspension().suspended() {
-        return Err(Violation(format!("the pool is suspended: {}; {ledger:?}", suspended.why)));
+        let mut vdevs = String::new();
+        view.status().root.walk(&mut |vdev| vdevs += &format!("{} {}, ", vdev.name, vdev.state));
+        return Err(Violation(format!("the pool is suspended: {}; {vdevs}{ledger:?}", suspended.why)));
     }
     let config = view.tree().config();
     let leaves = config.vdevs.iter().flat_map(|top| top.leaves());

@@ -172,7 +172,7 @@ impl Linear {
         ends: &mut Ends<'_>,
     ) {
         match config.done.get(&id) {
-            Some(predicted) if predicted == outcome => {
+            Some(predicted) if predicted == outcome || is_both_refused(predicted, outcome) => {
                 let mut config = config.clone();
                 config.done.remove(&id);
                 add(ends.left, config);
@@ -200,12 +200,15 @@ impl Linear {
         }
         for other in concerned.iter().filter(|other| !config.done.contains_key(other)) {
             let mut before = config.clone();
-            let outcome_of_other = before.state.apply(*other, &self.pending[other].0);
-            if matches!(outcome_of_other, Outcome::Refused(_)) {
-                continue;
+            let mut outcome_of_other = before.state.apply(*other, &self.pending[other].0);
+            let mut is_refused = false;
+            if let Outcome::Refused(why) = &mut outcome_of_other {
+                // Only that it was refused counts: states that differ in the reason are the same.
+                why.clear();
+                is_refused = true;
             }
             before.done.insert(*other, outcome_of_other);
-            if !ends.between.contains(&before.state) {
+            if !is_refused && !ends.between.contains(&before.state) {
                 ends.between.push(before.state.clone());
             }
             self.end_in(&before, id, outcome, concerned, ends);
@@ -229,6 +232,9 @@ impl Linear {
                 }
                 let mut next = config.clone();
                 let outcome = next.state.apply(*id, call);
+                if matches!(outcome, Outcome::Refused(_)) {
+                    continue;
+                }
                 next.done.insert(*id, outcome);
                 add(&mut all, next);
             }
@@ -330,6 +336,27 @@ mod tests {
             linear.begin(4, call(1, make(1, "a")));
             let ends = linear.end(3, &first).and_then(|()| linear.end(4, &second));
             assert_eq!(ends.is_ok(), is_right, "{first:?} {second:?}");
+        }
+    }
+
+    #[test]
+    fn a_verb_may_be_refused_for_the_state_before_a_call_that_ended_meanwhile() {
+        let path = || vec!["a".to_owned()];
+        let remove = || call(9, Action::CommandRemove { dataset: 1, path: path() });
+        let make = || call(0, Action::Make { dataset: 1, path: path(), link_to: None });
+        let refused = || Outcome::Refused("there is none".into());
+        for (first, left, second) in [(refused(), path(), Outcome::Done), (Outcome::Done, vec![], refused())]
+        {
+            let mut linear = with_dataset();
+            linear.begin(2, remove());
+            linear.begin(3, make());
+            linear.end(3, &Outcome::Done).unwrap();
+            linear.end(2, &first).unwrap();
+            linear.begin(4, call(0, Action::List { dataset: 1, path: vec![] }));
+            linear.end(4, &Outcome::Names(left)).unwrap();
+            linear.begin(5, remove());
+            linear.begin(6, remove());
+            assert!(linear.end(5, &second).is_ok() && linear.end(6, &Outcome::Done).is_err());
         }
     }
 

@@ -156,7 +156,8 @@ impl Cp {
         target: &Target,
     ) -> Result<(), ControlError> {
         let view = putter.fs().view();
-        let there = view.resolve(target.path_in(&view).await, LastLink::Follow).await.ok();
+        let path = target.path_in(&view).await;
+        let there = putter.fs().resolve(path, LastLink::Follow).await.ok();
         let folder = match there {
             Some(object) if view.attr(object).await?.is_dir() => Some(object),
             _ => None,
@@ -226,7 +227,12 @@ impl Cp {
         };
         let path = source.path_in(&fs).await;
         let last = if self.recursive { LastLink::Keep } else { LastLink::Follow };
-        let object = match fs.resolve(path, last).await {
+        let found_there = match &home {
+            Home::Target => putter.fs().resolve(path, last).await,
+            Home::Other(fs) => fs.resolve(path, last).await,
+            Home::Snapshot(fs, _) => fs.resolve(path, last).await,
+        };
+        let object = match found_there {
             Ok(object) => object,
             Err(error) => return Err(file_error(&fs, path, error).await),
         };

@@ -505,12 +505,17 @@ impl Descriptor {
         self.check()?;
         let known = self.inode.last_attr().map_or(0, |attr| attr.size_bytes);
         let size = if offset + len > known { self.stat().await?.size_bytes } else { known };
-        let end = (offset + len).min(size);
+        let mut end = (offset + len).min(size);
         let mut all = Vec::new();
         let mut at = offset;
         while at < end {
             let number = at / PAGE_BYTES;
             let page = self.page(number).await?;
+            // The answer may have told that the file ends before.
+            end = end.min(self.inode.last_attr().map_or(end, |attr| attr.size_bytes));
+            if at >= end {
+                break;
+            }
             let (from, to) =
                 ((at % PAGE_BYTES) as usize, (end - number * PAGE_BYTES).min(PAGE_BYTES) as usize);
             all.extend(&page[from..to]);
@@ -527,8 +532,12 @@ impl Descriptor {
         let (node, offset) = (self.inode.node(), number * PAGE_BYTES);
         let request = |unique| read(Opcode::Read, unique, node, offset, PAGE_BYTES as u32);
         let mut page = self.mount().ask(request).await?;
+        let read = page.len() as u64;
         page.resize(PAGE_BYTES as usize, 0);
         self.inode.take_page(number, page.clone(), version);
+        if read < PAGE_BYTES {
+            self.inode.ends_at(offset + read, version, self.mount().next_version());
+        }
         Ok(page)
     }
 

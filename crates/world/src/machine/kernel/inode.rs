@@ -115,6 +115,17 @@ impl Inode {
         }
     }
 
+    /// An answer to a read sent at `version` was short: the file ends there, unless a later change overtakes
+    /// that (`fuse_short_read`). `now`: the version of this change.
+    pub fn ends_at(&self, size_bytes: u64, version: u64, now: u64) {
+        let mut state = self.state.lock();
+        let is_new = state.version <= version;
+        if let Some(attr) = state.attr.as_mut().filter(|attr| is_new && attr.size_bytes > size_bytes) {
+            attr.size_bytes = size_bytes;
+            state.version = now;
+        }
+    }
+
     pub fn page(&self, number: u64) -> Option<Vec<u8>> {
         self.state.lock().pages.get(&number).cloned()
     }
