@@ -48,22 +48,34 @@ impl Dir {
         Ok(Dir(Arc::new(DirInner { mos: mos.clone(), id, name, parent, phys, fields, content_type })))
     }
 
-    /// Opens a directory by number; finds its name on the way up to the root.
+    /// A directory and all above it, the root last, without their names.
+    ///
+    /// # Errors
+    /// One is damaged.
     #[boxed]
-    pub async fn open_by_id(mos: &Mos, id: ObjectId) -> Result<Dir> {
+    pub async fn chain(mos: &Mos, id: ObjectId) -> Result<Vec<(ObjectId, DslDirPhys)>> {
         let mut chain = Vec::new();
         let mut at = id;
         while at.0 != 0 {
             if chain.len() > MAX_DEPTH {
                 return Err(mos.objset().damaged(id, "has more directories above it than can be"));
             }
-            chain.push(at);
             let dnode = mos.objset().dnode(at).await?;
             let phys = DslDirPhys::decode(dnode.bonus(), dnode.endian());
-            at = phys.map_err(|e| mos.objset().format(at, e))?.parent;
+            let phys = phys.map_err(|e| mos.objset().format(at, e))?;
+            let parent = phys.parent;
+            chain.push((at, phys));
+            at = parent;
         }
+        Ok(chain)
+    }
+
+    /// Opens a directory by number; finds its name by a look at all children of those above it.
+    #[boxed]
+    pub async fn open_by_id(mos: &Mos, id: ObjectId) -> Result<Dir> {
+        let chain = Dir::chain(mos, id).await?;
         let mut dir = mos.root_dir().await?;
-        for &id in chain.iter().rev().skip(1) {
+        for &(id, _) in chain.iter().rev().skip(1) {
             let name = dir.name_of_child(id).await?;
             let name = name.ok_or_else(|| mos.objset().damaged(id, "is not among its parent's children"))?;
             dir = dir.open_child(&name, id).await?;

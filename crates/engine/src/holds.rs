@@ -3,7 +3,7 @@
 //! Idea: changes under one hold belong to one txg and must all be made. So a change owns its data and runs to
 //! its end even if its caller is cancelled ([`Engine::to_end`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -124,30 +124,51 @@ impl Engine {
         in_flight
     }
 
-    /// Once per txg on disk, or for a newly opened dataset.
+    /// For each dataset that changes, once per txg on disk.
     async fn read_accounts(&self, dataset: DatasetId) -> Result<()> {
         let as_of = self.synced()?;
-        {
+        let is_of_pool = {
             let state = self.0.room.0.lock();
-            if state.as_of == as_of && state.accounts.contains_key(&dataset) {
+            let is_of_pool = state.as_of == as_of;
+            if is_of_pool && state.accounts.get(&dataset).is_some_and(|accounts| accounts.as_of == as_of) {
                 return Ok(());
             }
-        }
-        let open: Vec<DatasetId> = self.0.datasets.lock().keys().copied().collect();
+            is_of_pool
+        };
+        let renames = self.0.on_disk.read().renames;
         let mos = self.mos().await?;
-        let deferred = self.0.allocator.class_space(AllocClass::Normal).deferred_bytes;
-        let for_writes = mos.usable_bytes().await?.saturating_sub(deferred);
-        let for_frees = for_writes.saturating_add(mos.slop_bytes() / 2);
-        let mut accounts = BTreeMap::new();
-        for id in open {
-            // A dataset being destroyed has none.
-            if let Ok(dataset) = mos.dataset_by_id(id).await {
-                accounts.insert(id, Arc::new(Accounts::of(&dataset).await?));
+        if !is_of_pool {
+            let deferred = self.0.allocator.class_space(AllocClass::Normal).deferred_bytes;
+            let for_writes = mos.usable_bytes().await?.saturating_sub(deferred);
+            let for_frees = for_writes.saturating_add(mos.slop_bytes() / 2);
+            let mut state = self.0.room.0.lock();
+            (state.as_of, state.pool) = (as_of, PoolRoom { for_writes, for_frees });
+        }
+        let mut read = BTreeMap::new();
+        for id in self.to_account(dataset, renames) {
+            if let Some(accounts) = Accounts::of(&mos, id, as_of).await? {
+                read.insert(id, Arc::new(accounts));
             }
         }
         let mut state = self.0.room.0.lock();
-        (state.as_of, state.pool, state.accounts) = (as_of, PoolRoom { for_writes, for_frees }, accounts);
+        state.renames = renames;
+        state.accounts.remove(&dataset);
+        state.accounts.extend(read);
         Ok(())
+    }
+
+    /// Datasets to read for a change of one: after a rename also those with bytes in flight, which may be
+    /// below other directories now.
+    fn to_account(&self, dataset: DatasetId, renames: u64) -> BTreeSet<DatasetId> {
+        let state = self.0.room.0.lock();
+        let mut wanted = BTreeSet::from([dataset]);
+        if state.renames != renames {
+            let datasets = self.0.datasets.lock();
+            let asked = |id: &DatasetId| state.asked.get(id).is_some_and(|&bytes| bytes > 0);
+            let in_flight = datasets.iter().filter(|(id, open)| open.objset.dirty_bytes() > 0 || asked(id));
+            wanted.extend(in_flight.map(|(id, _)| *id));
+        }
+        wanted
     }
 
     fn refused(&self, dataset: DatasetId, need: Need, verdict: Verdict) -> DatasetError {

@@ -118,6 +118,7 @@ impl SyncContext {
     pub fn close(&self, quiet: &Quiet) {
         assert_eq!(quiet.txg, self.txg(), "a task keeps its proof to itself");
         self.engine.datasets.lock().remove(&quiet.dataset);
+        self.engine.room.0.lock().accounts.remove(&quiet.dataset);
     }
 
     /// Blocks new holds until the result is dropped or given to [`SyncContext::forget_snapshot`].

@@ -19,9 +19,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cenote_dataset::{Dataset, Dir};
+use cenote_dataset::{Dir, Mos, setting_in};
+use cenote_format::dsl::DslDirPhys;
 use cenote_format::units::{DatasetId, ObjectId, Txg};
-use cenote_object::Result;
+use cenote_object::{Result, Zap};
 use parking_lot::Mutex;
 
 /// `spa_asize_inflation`: three copies with the most parity, twice for indirect blocks.
@@ -38,7 +39,7 @@ pub enum Need {
     Free,
 }
 
-/// Accounts of open datasets, and reservations of holds.
+/// Accounts of datasets that have changed, and reservations of holds.
 #[derive(Default)]
 pub(crate) struct Room(pub(crate) Mutex<RoomState>);
 
@@ -46,6 +47,9 @@ pub(crate) struct Room(pub(crate) Mutex<RoomState>);
 pub(crate) struct RoomState {
     pub(crate) as_of: Txg,
     pub(crate) pool: PoolRoom,
+    /// Count of renames ([`crate::Names`]) when the directories of `accounts` were read.
+    pub(crate) renames: u64,
+    /// Each as of its dataset's last change.
     pub(crate) accounts: BTreeMap<DatasetId, Arc<Accounts>>,
     pub(crate) asked: BTreeMap<DatasetId, u64>,
     pub(crate) asked_by_all: u64,
@@ -60,6 +64,7 @@ pub(crate) struct PoolRoom {
 /// A dataset and its directories up to the root, as of a txg.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
+    pub(crate) as_of: Txg,
     pub(crate) referenced: u64,
     pub(crate) unique: u64,
     pub(crate) refquota: u64,
@@ -110,25 +115,30 @@ impl Need {
 }
 
 impl Accounts {
-    pub(crate) async fn of(dataset: &Dataset) -> Result<Accounts> {
-        let phys = dataset.phys();
-        let chain = std::iter::successors(Some(dataset.dir()), |dir| dir.parent());
-        let account = |dir: &Dir| {
-            let phys = dir.phys();
-            DirAccount {
-                id: dir.id(),
-                used: phys.used_bytes,
-                quota: phys.quota_bytes,
-                reserved: phys.reserved_bytes,
-            }
+    /// Needs no names: to find one, all siblings would be looked at. `None`: the dataset is being destroyed.
+    pub(crate) async fn of(mos: &Mos, dataset: DatasetId, as_of: Txg) -> Result<Option<Accounts>> {
+        let Ok(phys) = mos.dataset_phys(dataset).await else { return Ok(None) };
+        let Ok(chain) = Dir::chain(mos, phys.dir).await else { return Ok(None) };
+        let (mut refquota, mut refreservation) = (0, 0);
+        if let Some((_, own)) = chain.first().filter(|(_, own)| own.props_zap.0 != 0) {
+            let props = Zap::open_id(mos.objset(), own.props_zap).await?;
+            refquota = setting_in(&props, "refquota").await?;
+            refreservation = setting_in(&props, "refreservation").await?;
+        }
+        let account = |(id, phys): (ObjectId, DslDirPhys)| DirAccount {
+            id,
+            used: phys.used_bytes,
+            quota: phys.quota_bytes,
+            reserved: phys.reserved_bytes,
         };
-        Ok(Accounts {
+        Ok(Some(Accounts {
+            as_of,
             referenced: phys.referenced_bytes,
             unique: phys.unique_bytes,
-            refquota: dataset.setting("refquota").await?,
-            refreservation: dataset.setting("refreservation").await?,
-            dirs: chain.map(account).collect(),
-        })
+            refquota,
+            refreservation,
+            dirs: chain.into_iter().map(account).collect(),
+        }))
     }
 
     /// `in_flight`: most bytes yet to be written below a directory.
