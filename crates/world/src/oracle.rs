@@ -68,6 +68,11 @@ impl Oracle {
         Ok(())
     }
 
+    /// Whether calls have not ended, or were given up.
+    pub fn has_calls_under_way(&self) -> bool {
+        self.linear.has_pending()
+    }
+
     /// States that the pool may have now.
     pub fn states(&self) -> impl Iterator<Item = &Pool> {
         self.linear.states()

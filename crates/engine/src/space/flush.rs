@@ -62,11 +62,8 @@ pub(crate) async fn log_changes(
     }
     let head = SpaceMapHead::of(&edit.view().object(map.object()).await?, LOG_SHIFT)?;
     *blocks = head.length_bytes.div_ceil(BLOCK_BYTES.into());
-    let known = log.metaslabs.get(&id).filter(|metaslab| !metaslab.is_clean());
-    if known.is_none() {
-        // Earlier log entries are in its own map, or cancelled out.
+    if log.begins_anew(id, txg, change.start_bytes) {
         set_unflushed(context, id, txg).await?;
-        log.metaslabs.insert(id, Unflushed::since(txg, change.start_bytes));
     }
     if let Some(metaslab) = log.metaslabs.get_mut(&id) {
         change.allocated.iter().for_each(|(start, end)| metaslab.note(MapType::Alloc, start, end));

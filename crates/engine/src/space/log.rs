@@ -59,13 +59,16 @@ pub(crate) struct Unflushed {
     pub(crate) start_bytes: u64,
     /// Earlier txgs are in its own map.
     pub(crate) since: Txg,
+    /// Last change that is in the log, if made by this engine.
+    changed: Txg,
     pub(crate) allocated: Ranges,
     pub(crate) freed: Ranges,
 }
 
 impl Unflushed {
     pub(crate) fn since(txg: Txg, start_bytes: u64) -> Unflushed {
-        Unflushed { start_bytes, since: txg, allocated: Ranges::default(), freed: Ranges::default() }
+        let (allocated, freed) = Default::default();
+        Unflushed { start_bytes, since: txg, changed: Txg(0), allocated, freed }
     }
 
     pub(crate) fn is_clean(&self) -> bool {
@@ -106,6 +109,21 @@ impl SpaceLog {
             }
             self.metaslabs.insert((VdevId(vdev.id), place.index), unflushed);
         }
+    }
+
+    /// Notes that a metaslab changes. Returns whether this is the first txg that its own map lacks: earlier
+    /// changes are in there, or cancel out. Earlier changes of this txg may cancel out with those of others, so
+    /// they count only together.
+    pub(crate) fn begins_anew(&mut self, id: MetaslabId, txg: Txg, start_bytes: u64) -> bool {
+        let known = self.metaslabs.get(&id);
+        let begins = known.is_none_or(|metaslab| metaslab.is_clean() && metaslab.changed != txg);
+        if begins {
+            self.metaslabs.insert(id, Unflushed::since(txg, start_bytes));
+        }
+        if let Some(metaslab) = self.metaslabs.get_mut(&id) {
+            metaslab.changed = txg;
+        }
+        begins
     }
 
     /// Flushes all metaslabs in the next txg: before export, and before a new vdev reuses the number of one
@@ -172,6 +190,21 @@ mod tests {
         metaslab.note(MapType::Free, 0, 20);
         metaslab.note(MapType::Free, 50, 90);
         assert!(metaslab.is_clean());
+    }
+
+    /// A later pass must not forget that the free, which an earlier pass cancelled out, is in the log of txg 16.
+    #[test]
+    fn changes_of_a_txg_that_cancel_out_with_earlier_ones_do_not_begin_anew() {
+        let (mut log, id) = (SpaceLog::default(), (VdevId(0), 2));
+        assert!(log.begins_anew(id, Txg(16), 0));
+        log.metaslabs.get_mut(&id).unwrap().note(MapType::Free, 0, 100);
+        assert!(!log.begins_anew(id, Txg(19), 0));
+        log.metaslabs.get_mut(&id).unwrap().note(MapType::Alloc, 0, 100);
+        assert!(log.metaslabs[&id].is_clean());
+        assert!(!log.begins_anew(id, Txg(19), 0));
+        assert_eq!(log.metaslabs[&id].since, Txg(16));
+        assert!(log.begins_anew(id, Txg(20), 0));
+        assert_eq!(log.metaslabs[&id].since, Txg(20));
     }
 
     /// A log in which one metaslab is unflushed since each of the first txgs.

@@ -294,7 +294,7 @@ struct Unit<'a> {
     dataset: DatasetId,
     name: String,
     part: Part<'a>,
-    evidence: Evidence,
+    evidence: Evidence<'a>,
 }
 
 enum Part<'a> {
@@ -307,19 +307,19 @@ enum Part<'a> {
 type From = Option<Arc<Tree>>;
 
 /// Points are given by their index in the history, and each different state once.
-enum Evidence {
+enum Evidence<'a> {
     Dir {
         /// Trees with the names found, and whether all files are as found.
         trees: Vec<(usize, Arc<Tree>, bool)>,
-        /// The last point at which a file was as found.
-        last: BTreeMap<FileId, usize>,
+        /// The last point at which a file was as found at a path. It may have been at others, too.
+        last: BTreeMap<(FileId, &'a Vec<String>), usize>,
     },
     /// Blocks as found.
     Blocks(Vec<(usize, Vec<bool>)>),
 }
 
-impl Evidence {
-    fn of(part: &Part<'_>, dataset: DatasetId, history: &History) -> Evidence {
+impl<'a> Evidence<'a> {
+    fn of(part: &Part<'a>, dataset: DatasetId, history: &History) -> Evidence<'a> {
         // One that has ended is on disk, so the states of the cut know the last rollback.
         let cut = history.points.last().map_or(&[][..], |point| &point.states);
         let rollbacks: BTreeSet<CallId> =
@@ -337,10 +337,10 @@ impl Evidence {
     }
 
     fn of_dir<'h>(
-        found: &BTreeMap<&Vec<String>, &Node>,
+        found: &BTreeMap<&'a Vec<String>, &'a Node>,
         top: &str,
         contents: impl Iterator<Item = (usize, &'h Content)>,
-    ) -> Evidence {
+    ) -> Evidence<'a> {
         let all: Vec<(usize, &Arc<Tree>)> = contents
             .filter_map(|(at, content)| match content {
                 Content::Files(tree) => Some((at, tree)),
@@ -352,20 +352,23 @@ impl Evidence {
             let paths = below(tree, top);
             if names_agree(found, tree, &paths) {
                 let is_whole = paths.values().zip(found.values()).all(|(id, node)| node.is(&tree.files[id]));
-                nodes.extend(paths.into_values().zip(found.values().copied()));
+                let ids = paths.into_values().zip(found.keys().copied());
+                nodes.extend(ids.zip(found.values().copied()));
                 trees.push((*at, (*tree).clone(), is_whole));
             }
         }
         // A file may have had other names when its content was as found.
         let mut last = BTreeMap::new();
         for (at, tree) in &all {
-            let same = nodes.iter().filter(|(id, node)| tree.files.get(id).is_some_and(|file| node.is(file)));
-            last.extend(same.map(|(id, _)| (*id, *at)));
+            let same = |(id, node): &(FileId, &Node)| tree.files.get(id).is_some_and(|file| node.is(file));
+            last.extend(
+                nodes.iter().filter(|((id, _), node)| same(&(*id, node))).map(|(key, _)| (*key, *at)),
+            );
         }
         Evidence::Dir { trees, last }
     }
 
-    fn of_blocks<'h>(found: &[Bytes], contents: impl Iterator<Item = (usize, &'h Content)>) -> Evidence {
+    fn of_blocks<'h>(found: &[Bytes], contents: impl Iterator<Item = (usize, &'h Content)>) -> Evidence<'a> {
         let same = |(at, content): (usize, &'h Content)| match content {
             Content::Blocks(blocks) => {
                 let is_same = |(found, block): (&Bytes, &Bytes)| found == block;
@@ -396,9 +399,10 @@ impl<'a> Unit<'a> {
                 let why = || format!("{}/{top} can't be so", self.name);
                 let first = history.first_point(at.max(commit.ok_or_else(why)?));
                 let is_right = |tree: &Arc<Tree>| {
-                    below(tree, top).values().all(|id| {
+                    below(tree, top).iter().all(|(path, id)| {
                         let commit = history.commit_of(self.dataset, Some(*id)).unwrap_or(0);
-                        last.get(id).is_some_and(|last| *last >= history.first_point(at.max(commit)))
+                        last.get(&(*id, path))
+                            .is_some_and(|last| *last >= history.first_point(at.max(commit)))
                     })
                 };
                 let logged = trees.iter().find(|(point, tree, _)| *point >= first && is_right(tree));
@@ -436,7 +440,7 @@ impl<'a> Unit<'a> {
             if let Some((_, tree, _)) = trees.last()
                 && let Ok(id) = tree.find(path)
             {
-                let last = last.get(&id).map(|point| moment(*point));
+                let last = last.get(&(id, path)).map(|point| moment(*point));
                 text += &format!("; file {id}, so until {last:?}, committed {:?}", commit(Some(id)));
             }
         }
@@ -501,5 +505,59 @@ fn recount(state: &mut Pool) {
                 Arc::make_mut(file).links = links;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Action, Call, Outcome};
+
+    fn names(path: &str) -> Vec<String> {
+        path.split('/').map(str::to_owned).collect()
+    }
+
+    fn node(target: Option<&str>, bytes: Option<&'static str>) -> Node {
+        let mode = if target.is_some() { 0o777 } else { bytes.map_or(0o755, |_| 0o644) };
+        let bytes = target.map(|target| Bytes::copy_from_slice(target.as_bytes())).or(bytes.map(Bytes::from));
+        Node { bytes, is_symlink: target.is_some(), mode, xattrs: BTreeMap::new() }
+    }
+
+    /// Two links change places after a commit, which does not hold that. Before the commit, a call in another
+    /// dataset was lost: the txg is older.
+    #[test]
+    fn names_that_changed_places_after_a_commit_may_be_as_committed() {
+        let mut oracle = Oracle::default();
+        let link =
+            |path: &str, to: &str| Action::Make { dataset: 1, path: names(path), link_to: Some(to.into()) };
+        let dir = |dataset, path: &str| Action::Make { dataset, path: names(path), link_to: None };
+        let create = |name: &str| Action::Create { name: name.into(), volume_blocks: None };
+        let (from, to) = (names("common/a"), names("common/b"));
+        let path = names("common/c");
+        let actions = [
+            create("tank/1"),
+            create("tank/2"),
+            dir(1, "common"),
+            dir(2, "common"),
+            link("common/a", "x"),
+            link("common/b", "y"),
+            Action::Open { dataset: 1, path, slot: 0, creates: true, excludes: true },
+            Action::Fsync { dataset: 1, slot: 0 },
+            Action::Rename { dataset: 1, from, to, exchange: true },
+        ];
+        for (id, action) in (1..).zip(actions) {
+            oracle.begin(id, Arc::new(Call { client: 0, action }));
+            oracle.end(id, &Outcome::Done).unwrap();
+        }
+        oracle.cut();
+        let (a, b) = ((names("common/a"), node(Some("x"), None)), (names("common/b"), node(Some("y"), None)));
+        let files = [(names("common"), node(None, None)), a, b, (names("common/c"), node(None, Some("")))];
+        let dataset = |files: BTreeMap<_, _>| {
+            let (content, snapshots) = (FoundContent::Files(files), Vec::new());
+            FoundDataset { content, snapshots }
+        };
+        let datasets = [("tank/1", files.into_iter().collect()), ("tank/2", BTreeMap::new())];
+        let datasets = datasets.into_iter().map(|(name, files)| (name.to_owned(), dataset(files))).collect();
+        assert_eq!(oracle.reopened(&Found { datasets }), Ok(()));
     }
 }

@@ -97,6 +97,11 @@ impl Linear {
         self.pending.insert(id, (call, scope));
     }
 
+    /// Whether calls are under way.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// A call under way.
     pub fn call(&self, id: CallId) -> Arc<Call> {
         self.pending[&id].0.clone()
