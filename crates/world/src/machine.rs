@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cenote_runtime::{Rng, Runtime};
+use cenote_testkit::image::Image;
 use disk::{Disk, Habits};
 use faults::{Bay, Ledger};
 use parking_lot::Mutex;
@@ -74,6 +75,11 @@ impl Machine {
     pub fn kill(&self) {
         self.ledger.lock().cut();
         self.disks.iter().for_each(|disk| disk.kill());
+    }
+
+    /// The content of all disks.
+    pub fn images(&self) -> Vec<Image> {
+        self.disks.iter().map(|disk| disk.image()).collect()
     }
 
     /// Puts the disks into the rack of a runtime, but those that are away.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use cenote_testkit::image::save;
 use cenote_world::less::{Choice, Kind, Less};
 use cenote_world::pairs::Pairs;
 use cenote_world::shrink::shrink;
@@ -63,6 +64,9 @@ struct Args {
     /// Write the history of the first world that is wrong, or of a single world, as an HTML page.
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
+    /// Write the disks of the first world that is wrong into a new folder, as images.
+    #[arg(long, value_name = "FOLDER")]
+    save: Option<PathBuf>,
     /// Most worlds run to shrink one.
     #[arg(long, default_value_t = 400)]
     shrink_runs: u64,
@@ -142,6 +146,9 @@ fn main() -> ExitCode {
         println!("seed {seed}: {calls} calls, {speed:.0}/s, history {:016x}", report.hash);
         if args.worlds == 1 || (report.violation.is_some() && wrong == 0) {
             write_timeline(timeline, &params, &report);
+        }
+        if let Some(folder) = args.save.as_deref().filter(|_| report.violation.is_some() && wrong == 0) {
+            save(&report.disks, folder);
         }
         if let Some(violation) = report.violation {
             println!("WRONG: {}", violation.0);

@@ -14,6 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use cenote_runtime::{Rng, Runtime, SimConfig};
+use cenote_testkit::image::Image;
 
 use crate::client::Swarm;
 use crate::layout::Layout;
@@ -84,6 +85,8 @@ pub struct Report {
     pub kinds: Vec<Kind>,
     /// Choices of each client.
     pub choices: BTreeMap<ClientId, u64>,
+    /// The disks in the end, if a fault was found.
+    pub disks: Vec<Image>,
 }
 
 /// A world that goes on.
@@ -121,7 +124,8 @@ pub fn run(params: Params) -> std::io::Result<Report> {
     let (hash, lines) = scene.with_log(|log| (log.hash(), log.lines().to_vec()));
     let (violation, calls, choices) = (scene.violation(), scene.ended(), scene.choices());
     let record = scene.record();
-    Ok(Report { violation, calls, hash, lines, record, kinds, choices })
+    let disks = if violation.is_some() { world.machine.images() } else { Vec::new() };
+    Ok(Report { violation, calls, hash, lines, record, kinds, choices, disks })
 }
 
 impl World {

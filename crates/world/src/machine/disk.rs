@@ -142,6 +142,11 @@ impl Disk {
         state.uncertain.iter_mut().for_each(|write| write.is_done = true);
     }
 
+    /// All of it, as a program reads it.
+    pub fn image(&self) -> Image {
+        self.state.lock().live.clone()
+    }
+
     /// The device of this life.
     pub fn attach(self: &Arc<Disk>, runtime: &Runtime) -> Arc<dyn Device> {
         let (disk, runtime, life) = (self.clone(), runtime.clone(), self.state.lock().life);
