@@ -6,6 +6,8 @@
 //!
 //! Source: OpenZFS `zfs_znode.h` (`ZFS_DIRENT_*`), `zfs_dir.c`, `zfs_znode.c` (`zfs_obj_to_path`).
 
+use std::pin::Pin;
+
 use bytes::Bytes;
 use cenote_boxed::boxed;
 use cenote_format::units::ObjectId;
@@ -16,12 +18,24 @@ use crate::attr::FileKind;
 use crate::error::{FsError, Result};
 use crate::filesystem::{CaseSensitivity, Filesystem};
 use crate::overlay::Node;
-use crate::write::FsWriter;
+
+/// Looks up names, perhaps under locks.
+pub(crate) trait Names: Sync {
+    fn look_up<'a>(&'a self, dir: ObjectId, name: &'a [u8]) -> LookedUp<'a>;
+}
+
+pub(crate) type LookedUp<'a> = Pin<Box<dyn Future<Output = Result<Option<DirEntry>>> + Send + 'a>>;
+
+impl Names for Filesystem {
+    fn look_up<'a>(&'a self, dir: ObjectId, name: &'a [u8]) -> LookedUp<'a> {
+        Box::pin(self.lookup(dir, name))
+    }
+}
 
 /// Maximum number of symbolic links followed in one path, as in Linux.
 const MAX_LINKS: u32 = 40;
 /// Maximum number of parents between an object and the root. Deeper trees mean damage.
-const MAX_DEPTH: u32 = 65_536;
+pub(crate) const MAX_DEPTH: usize = 65_536;
 
 /// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -172,17 +186,12 @@ impl Filesystem {
     /// A component is missing or not a directory; too many links; damage.
     #[boxed]
     pub async fn resolve(&self, path: &[u8], last: LastLink) -> Result<ObjectId> {
-        self.walk(path, last, None).await
+        self.walk(path, last, self).await
     }
 
-    /// The same; a writer looks names up under its locks.
+    /// The same; `names` looks them up.
     #[boxed]
-    pub(crate) async fn walk(
-        &self,
-        path: &[u8],
-        last: LastLink,
-        writer: Option<&FsWriter>,
-    ) -> Result<ObjectId> {
+    pub(crate) async fn walk(&self, path: &[u8], last: LastLink, names: &dyn Names) -> Result<ObjectId> {
         let shown = || String::from_utf8_lossy(path).into_owned();
         let mut todo = components(path);
         let mut at = vec![self.root()];
@@ -196,10 +205,7 @@ impl Filesystem {
                 at.truncate(at.len().saturating_sub(1).max(1));
                 continue;
             }
-            let entry = match writer {
-                Some(writer) => writer.lookup(dir, &name).await?,
-                None => self.lookup(dir, &name).await?,
-            };
+            let entry = names.look_up(dir, &name).await?;
             let entry = entry.ok_or_else(|| FsError::NotFound { path: shown() })?;
             let followed = !todo.is_empty() || last == LastLink::Follow;
             if followed && self.attr(entry.object).await?.kind() == FileKind::Symlink {

@@ -60,13 +60,12 @@ use parking_lot::RwLock;
 
 use crate::acl::rules::AclRules;
 use crate::attr::Timestamp;
-use crate::directory::{DirEntry, LastLink};
+use crate::directory::{DirEntry, LastLink, LookedUp, MAX_DEPTH, Names};
 use crate::error::{FsError, Refusal, Result};
 use crate::filesystem::{CaseSensitivity, Filesystem, MasterNode};
 use locks::Locks;
 use logging::Notes;
 use quota::QuotaTables;
-use rename::MAX_DEPTH;
 use unlinked::DeleteQueue;
 use znode::{Znode, Znodes};
 
@@ -135,6 +134,12 @@ impl Handle for FsWriterInner {
         let options = FsOptions::of(mos, dataset).await?;
         *self.options.write() = options.for_version(self.master.version);
         Ok(())
+    }
+}
+
+impl Names for FsWriter {
+    fn look_up<'a>(&'a self, dir: ObjectId, name: &'a [u8]) -> LookedUp<'a> {
+        Box::pin(self.lookup(dir, name))
     }
 }
 
@@ -283,7 +288,7 @@ impl FsWriter {
     /// A component is missing or not a directory; too many links; damage.
     #[boxed]
     pub async fn resolve(&self, path: &[u8], last: LastLink) -> Result<ObjectId> {
-        self.view().walk(path, last, Some(self)).await
+        self.view().walk(path, last, self).await
     }
 
     /// The path of a directory that may be moved meanwhile: see [`Filesystem::path_of`].

@@ -111,9 +111,9 @@ impl SpaceLog {
         }
     }
 
-    /// Notes that a metaslab changes. Returns whether this is the first txg that its own map lacks: earlier
-    /// changes are in there, or cancel out. Earlier changes of this txg may cancel out with those of others, so
-    /// they count only together.
+    /// Notes a change. Returns whether this is the first txg that the metaslab's own map lacks: earlier
+    /// changes are in there, or cancel out. Those of this txg may cancel out with earlier ones: all count
+    /// together.
     pub(crate) fn begins_anew(&mut self, id: MetaslabId, txg: Txg, start_bytes: u64) -> bool {
         let known = self.metaslabs.get(&id);
         let begins = known.is_none_or(|metaslab| metaslab.is_clean() && metaslab.changed != txg);
@@ -192,7 +192,7 @@ mod tests {
         assert!(metaslab.is_clean());
     }
 
-    /// A later pass must not forget that the free, which an earlier pass cancelled out, is in the log of txg 16.
+    /// A later pass needs the free of txg 16, which an earlier pass cancelled out.
     #[test]
     fn changes_of_a_txg_that_cancel_out_with_earlier_ones_do_not_begin_anew() {
         let (mut log, id) = (SpaceLog::default(), (VdevId(0), 2));

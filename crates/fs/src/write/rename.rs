@@ -25,11 +25,8 @@ use super::names::check_empty;
 use super::znode::Znode;
 use super::{Change, FsWriter};
 use crate::attr::pflags;
-use crate::directory::DirEntry;
+use crate::directory::{DirEntry, MAX_DEPTH};
 use crate::error::{FsError, Refusal, Result};
-
-/// Maximum depth of a directory. Deeper trees mean damage.
-pub(super) const MAX_DEPTH: usize = 65_536;
 
 /// Treatment of a file that already has the new name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

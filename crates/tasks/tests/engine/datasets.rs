@@ -314,7 +314,7 @@ fn mounts_of_datasets_that_a_command_does_not_change_have_nothing_to_follow() {
             cenote_tasks::hold_snapshots(engine, std::slice::from_ref(&snapshot), "tag").await?;
             cenote_tasks::release_snapshots(engine, std::slice::from_ref(&snapshot), "tag").await
         };
-        assert_eq!(touched(&engine, take).await, [a.clone()]);
+        assert_eq!(touched(&engine, take).await, std::slice::from_ref(&a));
         let note = Value::Text("x".into());
         let annotate = async |engine: &Engine| {
             cenote_tasks::set_property(engine, &snapshot, "org.example:note", note).await
