@@ -1,9 +1,7 @@
 //! The datasets that a command's tasks touched, so that their mounts may follow.
 //!
-//! Idea: a command costs in proportion to what it changes. A mount depends on its dataset's name, existence,
-//! properties (its own and those that it inherits) and snapshots. A task that changes few of these says which
-//! ([`crate::SyncContext::touch`]). A task that says nothing may have touched everything, so that no mount is
-//! forgotten.
+//! Idea: a command costs in proportion to what it changes. A task that changes few datasets says which
+//! ([`crate::SyncContext::touch`]); one that says nothing may have touched all: no mount is forgotten.
 //!
 //! ```text
 //!   task: context.touch(..) --when done--> the command's Touched --Engine::touched--> the mounts of the pool

@@ -6,12 +6,10 @@
 //!                                                          '-- again -- after a share of them, behind others
 //! ```
 //!
-//! Idea: thousands of sessions are mounted, and few are busy at a time. So the number of threads does not
-//! depend on that of sessions. An idle session costs an entry of an epoll.
+//! Idea: of thousands of sessions few are busy. An idle one costs an entry of an epoll.
 //!
-//! Events are edges: each new request announces its session to one thread. While that runs an operation up to
-//! its first wait, a further request wakes another thread. A thread leaves a session when it has no request,
-//! so no edge is lost; or after its share, when it asks for an event itself.
+//! Events are edges: each new request announces its session to one thread. A thread leaves a session when it
+//! has no request, so no edge is lost; or after its share, when it asks for an event itself.
 //!
 //! A session with too many operations is left alone until it has room again ([`Unread`]).
 //!

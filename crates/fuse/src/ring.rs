@@ -9,14 +9,12 @@
 //! Idea: a request wakes a thread on its own core, and one system call both answers it and waits for the
 //! next. `/dev/fuse` takes two calls, and mostly two cores. Large payloads cost one more copy here.
 //!
-//! The kernel wants a queue for each possible core, in each session. A core has one ring and one thread for
-//! the queues of all sessions ([`Member`]), so their number does not depend on that of sessions. Only that
-//! thread uses the ring: the kernel finishes a submission in the context of the submitting thread. So a task
+//! The kernel wants a queue for each core in each session. All queues of a core share one ring and one thread
+//! ([`Member`]). Only that thread uses the ring: the kernel finishes a submission in its context. So a task
 //! passes its answer to the thread ([`Seat::answer`]), and wakes it by an eventfd.
 //!
-//! Memory: a slot has room for the largest request, but only touched pages take memory. The kernel reuses the
-//! most recent slot first. After two seconds without a large request, each slot is cut down to 64 KiB. The
-//! more sessions there are, the fewer slots has a new one: the kernel keeps some hundred bytes for each.
+//! Memory: only touched pages of a slot count. After two seconds without a large request, each slot is cut
+//! down to 64 KiB. The more sessions, the fewer slots a new one has.
 //!
 //! Ownership: a slot is the kernel's from its registration or commit until its completion. The kernel uses it
 //! only in system calls of the queue's thread, and a completion is visible before the next call: until then

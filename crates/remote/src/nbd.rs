@@ -15,17 +15,14 @@
 //!
 //! A server that returns may have restarted, and forgotten writes that it had answered but not flushed. So
 //! these are kept in memory ([`unflushed`]) and written again first, before any other request. Only if they
-//! are more than a bound, the next flush fails, and the pool takes the writes since the last flush for lost:
-//! a resilver brings them back. Failing the device at every lost connection would be as safe, but a resilver
-//! for every loose cable, and the end of pools without redundancy.
+//! are more than a bound, the next flush fails, and a resilver brings the writes since the last flush back.
 //!
 //! Trust: a server sees and may change all data, as any disk; checksums detect changes, and encryption hides
 //! content. It can't make this program allocate more than was asked for, wait longer than the deadline, or
 //! crash: every reply is checked against its request.
 //!
 //! A server must not carry out a request of an ended connection after it has answered a later one. Cenote's
-//! drops such requests. With another server, a write that it carries out late meets a pool that reuses freed
-//! space only txgs later, and whose labels are four.
+//! drops such requests.
 //!
 //! Not supported: NBD_OPT_EXPORT_NAME (servers before 2016), extended headers, growth of an export while
 //! connected (it is noticed at the next connection), locks: two machines can open the same export.

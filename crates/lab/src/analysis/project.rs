@@ -14,9 +14,7 @@
 //! So the results are ranges, often wide: one measurement allows no more.
 //!
 //! The utilisation law holds for devices that serve one operation at a time: links, processors, rotating
-//! disks. Busy time of any other disk only shows that it was never idle: its maximum is unknown and its
-//! demand limits nothing. The upper bound then leaves the disk out, and the lower one does not assume that a
-//! new disk is faster.
+//! disks. The upper bound leaves other disks out, and the lower one does not assume that a new one is faster.
 //!
 //! Source: Denning and Buzen 1978; Lazowska et al., Quantitative System Performance, chapter 5.
 

@@ -4,26 +4,7 @@
 //! point at both ends, so a counter's growth covers the whole measurement. Sources that cannot be sampled are
 //! in [`Samples::missing`] with the reason; they never stop a measurement.
 //!
-//! | source | subject | names | unit |
-//! |---|---|---|---|
-//! | `cpu` | empty (all), `cpu0`... | `user`, `nice`, `system`, `idle`, `iowait`, `irq`, `softirq`, `steal`; of all: gauges `procs_running`, `procs_blocked`, counter `context_switches` | ns of processor time |
-//! | `own` | empty | `user`, `system`, `children` of this program and its children; `read_bytes`, `write_bytes` from and to block devices | ns of processor time, bytes |
-//! | `kernel_threads` | empty | `used` by all threads of the kernel, at both ends only | ns of processor time |
-//! | `memory` | empty | as in `/proc/meminfo`: `MemAvailable`, `Dirty`, `Writeback`, `Cached`... | bytes, gauges |
-//! | `pressure` | `cpu`, `memory`, `io` | `some_total`, `full_total`: ns in which some or all tasks waited; gauges `some_avg10`... in percent | ns |
-//! | `diskstats` | device | `read_ios`, `read_bytes`, `read_time`, the same of `write_`, `discard_` and `flush_`, `io_time`, `weighted_io_time`; gauge `in_flight` | counts, bytes, ns |
-//! | `network` | interface | `rx_bytes`, `tx_bytes`, packets, errors, dropped; gauge `link_speed` | bytes, bytes/s |
-//! | `arcstats`, `zil`, `dbufstats`, `dmu_tx`, `zfetchstats`, `abdstats`, `dnodestats`... | empty | as in the kstat | counts, bytes |
-//! | `objset` | dataset | `reads`, `nread`, `writes`, `nwritten`, `zil_*`, as in its kstat | counts, bytes |
-//! | `txgs` | pool | `synced`, `dirty_bytes`, `read_bytes`, `written_bytes`, `open_time`, `quiesce_time`, `wait_time`, `sync_time` of completed txgs | counts, bytes, ns |
-//! | `iostats` | pool | as in the kstat | counts, bytes |
-//! | `iostat` | `POOL`, `POOL/VDEV` | gauges `read_ops`, `write_bytes`, `total_wait.read`, `disk_wait.write`, `sync_read.pending`, `async_write.active`... | /s, bytes/s, ns, counts |
-//! | `smart` | disk | gauges `temperature`, `wear`, `reallocated`... (see [`smart`]), at both ends only | °C, percent, counts |
-//!
-//! Disks have raw counters. Over an interval `dt`, their utilisation is `io_time / dt`, the mean queue length
-//! `weighted_io_time / dt`, and the mean read latency `read_time / read_ios`. Histograms hold the growth
-//! during the measurement of those of `zpool iostat -w` and `-r` (sources `iostat_latency`, `iostat_size`;
-//! names as in `iostat`) and of waits for a txg (`dmu_tx_assign`).
+//! `docs/lab-series.md` lists sources, subjects, names and units.
 //!
 //! Memory: [`MOST_TICKS`] points per series, after which every other point is dropped. 300 changing series
 //! take 9 MB, however long the measurement.

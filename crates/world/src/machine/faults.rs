@@ -15,10 +15,8 @@
 //!   lies about flushes   says that all is durable; the next cut shows what was not
 //! ```
 //!
-//! Idea: an honest budget. At any time, at most as many disks of a vdev are guilty as it can do without, so
-//! nothing that was acknowledged may be lost. A disk stays guilty until all disks are well, and a scrub and a
-//! rewrite of all labels have replaced all that is wrong on it; then other disks may become guilty. Cache
-//! devices hold nothing that counts, and may always be guilty.
+//! Idea: an honest budget. At most as many disks of a vdev are guilty as it can do without, until a scrub and
+//! a rewrite of all labels have replaced all that is wrong on them. Cache devices may always be guilty.
 //!
 //! The ledger remembers what each guilty disk did, so that nobody else is accused:
 //!
@@ -27,8 +25,7 @@
 //! | failed, vanished or hung | read and write errors |
 //! | lied | checksum errors |
 //! | failed before a power cut or kill | both: log blocks that it lacked were written down nowhere |
-//! | belongs to a dRAID whose distributed spare is in use | checksum errors, if any disk of the pool lied: the \
-//!   rebuild to the spare, which lies on all disks, knows no checksums. A scrub follows |
+//! | belongs to a dRAID with a distributed spare in use | checksum errors, if any disk of the pool lied |
 //!
 //! Locking: one mutex for the ledger, and one for the disks of a life, each held for one look or change.
 
