@@ -7,10 +7,8 @@ use rustc_hash::FxHashMap;
 
 use crate::policy::{Access, BlockId, Class};
 
-/// No node.
 const NONE: u32 = u32::MAX;
 
-/// A block in a list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
     pub id: BlockId,
@@ -48,7 +46,6 @@ struct Ends {
     bytes: u64,
 }
 
-/// `N` lists, addressed by index.
 #[derive(Debug)]
 pub(crate) struct Lists<const N: usize> {
     nodes: Vec<Node>,

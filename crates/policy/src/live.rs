@@ -34,9 +34,7 @@ use crate::policy::BlockId;
 
 /// Parts of the sample.
 pub const GROUPS: usize = 8;
-/// Most blocks of a group.
 const GROUP_BLOCKS: usize = 2048;
-/// A group never shrinks below this.
 const LEAST_BLOCKS: usize = 256;
 /// Mean look-ups of a sampled block after which half the blocks suffice.
 const OFTEN: usize = 16;
@@ -66,7 +64,6 @@ pub struct Estimate {
 }
 
 struct Sampler {
-    /// Hashes below it are sampled.
     threshold: AtomicU64,
     group: Mutex<Group>,
 }
@@ -74,13 +71,11 @@ struct Sampler {
 struct Group {
     /// By hash of a sampled block: the position of its last use.
     last_use: BTreeMap<u64, usize>,
-    /// Bytes by position.
     sums: Sums,
     /// Weights of look-ups, by reuse distance.
     reused: Vec<f64>,
     /// Weight of all look-ups.
     weight: f64,
-    /// Look-ups of the whole cache: their aged number, and the total at that time.
     requests: f64,
     aged_at: u64,
     /// The first position used since then.
@@ -188,13 +183,11 @@ impl Sampler {
     }
 }
 
-/// The sampled part of all blocks.
 fn rate(threshold: u64) -> f64 {
     (threshold as f64 / u64::MAX as f64) / GROUPS as f64
 }
 
 impl Group {
-    /// Forgets the blocks with hashes from `threshold` on.
     fn cut(&mut self, threshold: u64) {
         for (_, position) in self.last_use.split_off(&threshold) {
             self.sums.clear(position);
@@ -206,7 +199,6 @@ impl Group {
         self.noted += 1;
         let now = self.sums.push(bytes);
         if let Some(before) = self.last_use.insert(hash, now) {
-            // From its last use to just before this one.
             let distance = self.sums.total() - bytes - self.sums.before(before);
             self.sums.clear(before);
             self.reused[bucket(distance as f64 / rate)] += 1.0 / rate;
@@ -235,7 +227,6 @@ impl Group {
         self.requests + requests.saturating_sub(self.aged_at) as f64
     }
 
-    /// Renumbers last uses.
     fn squeeze(&mut self) {
         let mut uses: Vec<(usize, u64)> = self.last_use.iter().map(|(hash, at)| (*at, *hash)).collect();
         uses.sort_unstable();
@@ -258,7 +249,6 @@ impl Group {
     }
 }
 
-/// A float's exponent and the first bits of its mantissa.
 fn bucket(bytes: f64) -> usize {
     let steps = |bytes: f64| bytes.to_bits() >> (f64::MANTISSA_DIGITS - 1 - STEP_BITS);
     ((steps(bytes.max(1.0)) - steps(1.0)) as usize).min(BUCKETS - 1)
@@ -316,7 +306,6 @@ mod tests {
     fn what_was_long_ago_counts_less() {
         let live = LiveCurve::default();
         let mut requests = 0;
-        // First a scan without hits, then a small set over and over.
         for id in 0..2_000_000_u64 {
             requests += 1;
             live.note(id, 8192, || requests);

@@ -89,7 +89,6 @@ pub fn replay_with(trace: &Trace, name: PolicyName, capacity_bytes: u64, second:
     outcome
 }
 
-/// The blocks on a cache device.
 struct Ring {
     second: Second,
     held: FxHashSet<BlockId>,
@@ -106,7 +105,6 @@ impl Ring {
         Ring { second, held, oldest_first, held_bytes: 0, credit: second.bytes_per_s, credited_ns: 0 }
     }
 
-    /// Whether the device has a missed block. If not, it may be written now.
     fn reads(&mut self, access: &Access) -> bool {
         if self.held.contains(&access.id) {
             return true;

@@ -32,11 +32,9 @@ use crate::policy::{Access, BlockId, Class};
 
 /// Default block size; disk requests are cut into these.
 pub const BLOCK_BYTES: u32 = 4096;
-/// Most blocks of a request; more are an error.
 const MOST_BLOCKS: u64 = 1 << 20;
 /// Most requests of a trace; each takes 24 bytes of memory.
 const MOST_REQUESTS: usize = 200_000_000;
-/// The largest file, decompressed.
 const MOST_BYTES: usize = 8 << 30;
 /// Between requests without times: above the 62 ms of `ARC_MINTIME`.
 const STEP_NS: u64 = 63_000_000;
@@ -165,7 +163,6 @@ impl Trace {
 #[derive(Default)]
 struct Requests {
     all: Vec<Request>,
-    /// Of the next requests.
     class: Class,
     is_write: bool,
     devices: [Moved; 2],

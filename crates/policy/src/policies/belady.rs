@@ -10,7 +10,6 @@ use crate::policy::{Access, BlockId, Policy};
 /// Belady's optimum.
 #[derive(Debug)]
 pub struct Belady {
-    /// Next use and size of each resident block.
     resident: FxHashMap<BlockId, (u64, u32)>,
     by_next_use: BTreeSet<(u64, BlockId)>,
     bytes: u64,

@@ -11,7 +11,6 @@ const MAIN: usize = 1;
 const GHOSTS: usize = 2;
 /// Uses in the small queue for promotion to the main queue.
 const USES_TO_STAY: u32 = 2;
-/// Most uses counted.
 const MOST_USES: u32 = 3;
 
 /// S3-FIFO.

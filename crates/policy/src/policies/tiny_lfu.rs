@@ -27,7 +27,6 @@ pub struct WTinyLfu {
     sketch: Sketch,
     capacity_bytes: u64,
     mean_block_bytes: u64,
-    /// The largest block so far.
     largest_bytes: u64,
 }
 
@@ -139,7 +138,6 @@ struct Sketch {
     sample: u64,
 }
 
-/// Counters saturate here.
 const MOST_COUNTED: u64 = 15;
 
 impl Sketch {

@@ -165,7 +165,6 @@ impl Arc2014 {
         self.capacity_bytes / 4 * self.switches.metadata_quarters
     }
 
-    /// Adapts the target to a ghost hit (`arc_adapt`).
     fn adapt(&mut self, bytes: u64, was_recent: bool) {
         let (recent, frequent) = (self.ghosts_of(RECENT), self.ghosts_of(FREQUENT));
         let (own, other) = if was_recent { (recent, frequent) } else { (frequent, recent) };
@@ -205,7 +204,6 @@ impl Arc2014 {
         }
     }
 
-    /// Demotes a list's oldest blocks, at least `bytes`, to ghosts. Returns the bytes.
     fn evict(&mut self, list: usize, bytes: u64, evicted: &mut Vec<BlockId>) -> u64 {
         let mut done = 0;
         while done < bytes {
@@ -249,7 +247,6 @@ impl Arc2014 {
         self.forget_both(FREQUENT, ghosts.saturating_sub(self.capacity_bytes));
     }
 
-    /// Drops a list's oldest ghosts. Returns the bytes.
     fn forget(&mut self, list: usize, bytes: u64) -> u64 {
         let mut done = 0;
         while done < bytes {

@@ -6,7 +6,6 @@ use super::Requests;
 const RECORD_BYTES: usize = 24;
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Reads a whole file.
 pub(super) fn read(content: &[u8], requests: &mut Requests) -> Result<(), String> {
     let (records, rest) = content.as_chunks::<RECORD_BYTES>();
     if !rest.is_empty() {

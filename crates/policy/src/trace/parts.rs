@@ -37,7 +37,6 @@ pub struct Part {
 }
 
 impl Parts {
-    /// Counts a hit or miss.
     pub(super) fn add(&mut self, dataset: u64, class: Class, was_hit: bool, bytes: u64) {
         let key = (dataset, class == Class::Metadata);
         let key =
@@ -50,7 +49,6 @@ impl Parts {
         }
     }
 
-    /// The name of a dataset.
     pub(super) fn name(&mut self, dataset: u64, name: &str) {
         if self.names.len() < MOST_DATASETS {
             self.names.insert(dataset, name.to_owned());

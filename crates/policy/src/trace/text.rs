@@ -5,7 +5,6 @@ use std::path::Path;
 use super::{Requests, TraceError};
 use crate::policy::Class;
 
-/// The meaning of lines.
 enum Format {
     /// `first_block count 0 number`
     Arc,
@@ -16,7 +15,6 @@ enum Format {
     Blktrace,
 }
 
-/// Columns of a CSV file.
 struct Columns {
     id: usize,
     /// The id is a byte offset on a disk.
@@ -29,7 +27,6 @@ struct Columns {
     dataset: Option<usize>,
 }
 
-/// Reads a whole file.
 pub(super) fn read(path: &Path, content: &[u8], requests: &mut Requests) -> Result<(), TraceError> {
     let mut lines = content.split(|&byte| byte == b'\n').enumerate();
     let text = |line: &[u8]| String::from_utf8_lossy(line).trim().to_owned();
