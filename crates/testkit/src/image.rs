@@ -64,7 +64,6 @@ pub fn save(images: &[Image], folder: &Path) {
 
 type Piece = (usize, std::ops::Range<usize>, std::ops::Range<usize>);
 
-/// Splits a range by page: the range in the page, and in the whole.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -92,7 +92,6 @@ pub fn fixture_images(folder: &str) -> PathBuf {
 /// Name prefix of pools made by OpenZFS 2.4.
 const OF_2_4: &str = "24-";
 
-/// Folders of golden pools, with name prefixes.
 fn pool_folders() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let own = Some(("", workspace().join("golden/pools")));
     let shared = |prefix, folder| shared().map(|shared| (prefix, shared.join(folder)));
