@@ -19,7 +19,7 @@ use cenote_format::objset::{
     OBJSET_FLAG_PROJECTQUOTA_COMPLETE, OBJSET_FLAG_USERACCOUNTING_COMPLETE,
     OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE, ObjsetType,
 };
-use cenote_format::props::SPA_COMPRESSBITS;
+use cenote_format::props::SPA_COMPRESSMASK;
 use cenote_format::units::{DatasetId, ObjectId, SPA_OLD_MAXBLOCKSIZE};
 use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::{NewZap, Result, ZapEdit, ZapValue};
@@ -29,8 +29,6 @@ use crate::engine::Engine;
 
 /// `ZIO_CHECKSUM_MASK`: above it is the flag to verify duplicates.
 const CHECKSUM_MASK: u64 = 0xff;
-/// Above it is the level.
-const COMPRESSION_MASK: u64 = (1 << SPA_COMPRESSBITS) - 1;
 /// Features that count more than bytes by user and group.
 const COUNTED: [(&str, u64); 2] = [
     ("userobj_accounting", OBJSET_FLAG_USEROBJACCOUNTING_COMPLETE),
@@ -255,7 +253,7 @@ pub fn feature_of(property: &str, number: u64) -> Option<&'static str> {
             Checksum::Blake3 => Some("blake3"),
             _ => None,
         },
-        "compression" => match Compression::try_from((number & COMPRESSION_MASK) as u8).ok()? {
+        "compression" => match Compression::try_from((number & SPA_COMPRESSMASK) as u8).ok()? {
             Compression::Zstd => Some("zstd_compress"),
             Compression::Lz4 => Some("lz4_compress"),
             _ => None,

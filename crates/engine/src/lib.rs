@@ -103,6 +103,7 @@ pub use room::Need;
 pub use second::L2arc;
 pub use space_check::{SpaceCheck, check_space};
 pub use state::Ownership;
+pub use store::policy::compression_now;
 pub use suspended::Suspension;
 pub use throttle::default_dirty_bytes_max;
 pub use touched::{Reach, Touch, Touched};

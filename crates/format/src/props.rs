@@ -14,7 +14,7 @@ mod index;
 mod pool;
 
 pub use dataset::ZFS_PROPS;
-pub use index::{SPA_COMPRESSBITS, ZIO_CHECKSUM_VERIFY};
+pub use index::{SPA_COMPRESSBITS, SPA_COMPRESSMASK, ZIO_CHECKSUM_VERIFY};
 pub use pool::ZPOOL_PROPS;
 
 /// Key suffix of a received value, `ZPROP_RECVD_SUFFIX`.

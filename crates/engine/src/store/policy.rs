@@ -7,16 +7,16 @@ use std::sync::Arc;
 use cenote_cache::Caching;
 use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::{Compression, ZstdLevel};
-use cenote_dataset::Dataset;
+use cenote_dataset::{Dataset, Mos};
 use cenote_format::dnode::ObjectType;
+use cenote_format::props::{SPA_COMPRESSBITS, SPA_COMPRESSMASK};
 use cenote_format::units::DatasetId;
 use cenote_object::Result;
 use cenote_pool::DatasetKey;
 
+use crate::store::features::Features;
 use crate::zil::policy::LogPolicy;
 
-/// Above these bits of property `compression` is the level.
-const SPA_COMPRESSBITS: u32 = 7;
 const ZIO_CHECKSUM_VERIFY: u64 = 1 << 8;
 /// `zfs_redundant_metadata_most_ditto_level`.
 const MOST_DITTO_LEVEL: u8 = 2;
@@ -39,6 +39,27 @@ pub(crate) struct StoragePolicy {
     pub(crate) log: LogPolicy,
     pub(crate) caching: Caching,
     pub(crate) dedup: Option<Dedup>,
+}
+
+/// Algorithm and level of a number of property `compression`.
+fn compression_of(number: u64) -> (Compression, ZstdLevel) {
+    let algorithm = match Compression::try_from((number & SPA_COMPRESSMASK) as u8) {
+        Ok(Compression::Inherit) | Err(_) => Compression::On,
+        Ok(compression) => compression,
+    };
+    let level = ZstdLevel::new((number >> SPA_COMPRESSBITS) as u8).unwrap_or(ZstdLevel::DEFAULT);
+    (algorithm, level)
+}
+
+/// The compression of a dataset's data that are written now; [`Compression::On`] is resolved.
+///
+/// # Errors
+/// Properties or features are unreadable.
+pub async fn compression_now(mos: &Mos, dataset: &Dataset) -> Result<(Compression, ZstdLevel)> {
+    let [number] = dataset.numbers(["compression"]).await?;
+    let (compression, level) = compression_of(number);
+    let is_on = compression == Compression::On;
+    Ok((if is_on { Features::of(mos).await?.compression } else { compression }, level))
 }
 
 /// Property `dedup`: how equal blocks are recognized.
@@ -138,19 +159,15 @@ impl StoragePolicy {
             secondary,
             prefetch,
         ] = dataset.numbers(names).await?;
-        let algorithm = (compression & ((1 << SPA_COMPRESSBITS) - 1)) as u8;
-        let level = (compression >> SPA_COMPRESSBITS) as u8;
+        let (compression, zstd_level) = compression_of(compression);
         Ok(StoragePolicy {
             dataset: dataset.id(),
             checksum: match Checksum::try_from(checksum as u8) {
                 Ok(Checksum::Inherit | Checksum::On) | Err(_) => Checksum::Fletcher4,
                 Ok(checksum) => checksum,
             },
-            compression: match Compression::try_from(algorithm) {
-                Ok(Compression::Inherit) | Err(_) => Compression::On,
-                Ok(compression) => compression,
-            },
-            zstd_level: ZstdLevel::new(level).unwrap_or(ZstdLevel::DEFAULT),
+            compression,
+            zstd_level,
             copies: copies.clamp(1, 3) as u8,
             redundant_metadata: match redundant_metadata {
                 1 => RedundantMetadata::Most,

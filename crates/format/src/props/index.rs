@@ -6,6 +6,8 @@ use super::IndexValue;
 
 /// Algorithm bits of a compression property, `SPA_COMPRESSBITS`; the level is above.
 pub const SPA_COMPRESSBITS: u32 = 7;
+/// `SPA_COMPRESSMASK`.
+pub const SPA_COMPRESSMASK: u64 = (1 << SPA_COMPRESSBITS) - 1;
 /// `ZIO_CHECKSUM_VERIFY`: dedup with byte comparison.
 pub const ZIO_CHECKSUM_VERIFY: u64 = 1 << 8;
 
