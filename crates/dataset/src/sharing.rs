@@ -14,6 +14,7 @@
 pub mod ddt;
 
 use cenote_boxed::boxed;
+use cenote_format::blkptr::Blkptr;
 use cenote_format::brt::{BRT_OBJECT_VDEV_PREFIX, BrtEntry, BrtVdevPhys};
 use cenote_format::bytes::Endian;
 use cenote_format::units::{ObjectId, VdevId};
@@ -102,6 +103,20 @@ impl Brt {
             Some(zap) => Ok(zap.lookup_words(&[offset_bytes]).await?.is_some()),
             None => Ok(false),
         }
+    }
+
+    /// Whether a block has been cloned, by the tables of all vdevs.
+    ///
+    /// # Errors
+    /// A damaged table.
+    pub async fn any_has(tables: &[Brt], bp: &Blkptr) -> Result<bool> {
+        let Some(dva) = bp.dvas().next() else { return Ok(false) };
+        for table in tables.iter().filter(|table| table.vdev == dva.vdev) {
+            if table.has(dva.offset_bytes).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// All entries in unordered batches.

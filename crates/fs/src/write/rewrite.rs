@@ -157,12 +157,6 @@ impl Rewrite {
         {
             return Ok(false);
         }
-        let Some(dva) = bp.dvas().next() else { return Ok(true) };
-        for table in self.cloned.iter().filter(|table| table.vdev == dva.vdev) {
-            if table.has(dva.offset_bytes).await? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        Ok(!Brt::any_has(&self.cloned, &bp).await?)
     }
 }
