@@ -136,6 +136,30 @@ pub struct BlockUse {
     pub special_small_blocks: u64,
 }
 
+impl BlockUse {
+    /// The class that suits the block in a pool with or without special and dedup vdevs.
+    pub fn class(
+        &self,
+        has_special: bool,
+        has_dedup: bool,
+        special_used_percent: impl FnOnce() -> u64,
+    ) -> AllocClass {
+        let metadata = if has_special { AllocClass::Special } else { AllocClass::Normal };
+        if self.object_type == ObjectType::DDT_ZAP {
+            return if has_dedup { AllocClass::Dedup } else { metadata };
+        }
+        if self.level > 0 || self.object_type.is_metadata() {
+            return metadata;
+        }
+        let small = self.psize.0 <= self.special_small_blocks;
+        if small && special_used_percent() < 100 - SPECIAL_RESERVE_PERCENT {
+            metadata
+        } else {
+            AllocClass::Normal
+        }
+    }
+}
+
 /// A metaslab's changes in a sync pass. Apply `allocated` first: a range may be in both.
 #[derive(Debug, Clone)]
 pub struct MetaslabChanges {
@@ -286,24 +310,10 @@ impl Allocator {
     /// The class for a block (`spa_preferred_class`); intent logs request [`AllocClass::Log`].
     pub fn preferred_class(&self, block: &BlockUse) -> AllocClass {
         let vdevs = self.vdevs.read();
-        let special = &vdevs.classes[AllocClass::Special as usize];
-        let metadata = match special.groups.is_empty() {
-            true => AllocClass::Normal,
-            false => AllocClass::Special,
-        };
-        if block.object_type == ObjectType::DDT_ZAP {
-            let dedup = &vdevs.classes[AllocClass::Dedup as usize];
-            return if dedup.groups.is_empty() { metadata } else { AllocClass::Dedup };
-        }
-        if block.level > 0 || block.object_type.is_metadata() {
-            return metadata;
-        }
-        let small = block.psize.0 <= block.special_small_blocks;
-        if small && special.used_percent() < 100 - SPECIAL_RESERVE_PERCENT {
-            metadata
-        } else {
-            AllocClass::Normal
-        }
+        let class = |class: AllocClass| &vdevs.classes[class as usize];
+        let has = |of: AllocClass| !class(of).groups.is_empty();
+        let used_percent = || class(AllocClass::Special).used_percent();
+        block.class(has(AllocClass::Special), has(AllocClass::Dedup), used_percent)
     }
 
     /// Undoes an allocation of an unsynced txg.

@@ -8,20 +8,17 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use cenote_codec::compress::{Compression, ZstdLevel};
 use cenote_dataset::{Dataset, Mos};
+use cenote_engine::compression_now;
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use cenote_format::units::{PhysicalBirth, Txg, VdevId};
 use cenote_object::Result;
+use cenote_pool::alloc::{AllocClass, BlockUse};
 use cenote_pool::{Pool, VdevClass};
 
 use super::{Aim, Fill};
 
-/// Above these bits of property `compression` is the level.
-const SPA_COMPRESSBITS: u32 = 7;
 /// A vdev gives blocks away if it is fuller than the average by more than this part of its size.
 const UNEVEN: f64 = 0.02;
-/// Small data blocks go to special vdevs up to this fill: the rest is for metadata
-/// (`zfs_special_class_metadata_reserve_pct`).
-const SPECIAL_FULL_PERCENT: u64 = 75;
 
 /// Bytes that each overfull vdev should give away.
 #[derive(Debug, Clone, Default)]
@@ -66,10 +63,9 @@ impl Surplus {
 pub(super) struct Choice {
     pool: Pool,
     aims: Vec<Aim>,
-    /// Special vdevs take metadata.
-    special: bool,
-    /// And data blocks up to this size.
-    small_bytes: u64,
+    /// Fill of the special vdevs, if there are any.
+    special_used_percent: Option<u64>,
+    special_small_blocks: u64,
     /// The compression that a block gets, unless it does not shrink.
     pub(super) compression: Option<(Compression, ZstdLevel)>,
     /// Stored compressions that a rewrite does not improve.
@@ -92,29 +88,17 @@ impl Choice {
         fills: &[Fill],
         surplus: Surplus,
     ) -> Result<Choice> {
-        let [compression, small_bytes] = dataset.numbers(["compression", "special_small_blocks"]).await?;
+        let [special_small_blocks] = dataset.numbers(["special_small_blocks"]).await?;
         let special = || fills.iter().filter(|fill| fill.class == VdevClass::Special);
-        let has_room = special().any(|fill| {
-            u128::from(fill.allocated_bytes) * 100
-                < u128::from(fill.size_bytes) * u128::from(SPECIAL_FULL_PERCENT)
-        });
-        let level = ZstdLevel::new((compression >> SPA_COMPRESSBITS) as u8).unwrap_or(ZstdLevel::DEFAULT);
-        let compression = match Compression::try_from((compression & ((1 << SPA_COMPRESSBITS) - 1)) as u8) {
-            Ok(Compression::On | Compression::Inherit) | Err(_) => {
-                match mos.enabled_features().await?.contains("lz4_compress") {
-                    true => Some(Compression::Lz4),
-                    false => Some(Compression::Lzjb),
-                }
-            }
-            Ok(Compression::Off) => None,
-            Ok(compression) => Some(compression),
-        };
+        let sum = |of: fn(&Fill) -> u64| special().map(|fill| u128::from(of(fill))).sum::<u128>();
+        let used = (sum(|fill| fill.allocated_bytes) * 100).checked_div(sum(|fill| fill.size_bytes));
+        let compression = compression_now(mos, dataset).await?;
         Ok(Choice {
             pool: mos.pool().clone(),
             aims: aims.to_vec(),
-            special: special().next().is_some(),
-            small_bytes: if has_room { small_bytes } else { 0 },
-            compression: compression.map(|compression| (compression, level)),
+            special_used_percent: used.map(|percent| percent as u64),
+            special_small_blocks,
+            compression: Some(compression).filter(|(compression, _)| *compression != Compression::Off),
             keeps: Vec::new(),
             surplus,
             now: PhysicalBirth::in_txg(Txg(mos.uberblock().txg.0 + 1)),
@@ -138,9 +122,7 @@ impl Choice {
     fn serves(&self, aim: Aim, bp: &Blkptr) -> bool {
         let is_data = bp.level() == 0 && !bp.object_type().is_metadata();
         match aim {
-            Aim::Special if !self.special || !self.lies_on_normal(bp) => false,
-            Aim::Special if !is_data => true,
-            Aim::Special => bp.psize().0 <= self.small_bytes,
+            Aim::Special => self.belongs_on_special(bp) && self.lies_on_normal(bp),
             _ if !is_data => false,
             Aim::NewWidth => self.bytes_now(bp) < bp.asize().0,
             Aim::Compression => self.compression.is_some_and(|(compression, _)| {
@@ -148,6 +130,14 @@ impl Choice {
             }),
             Aim::NewVdevs => bp.dvas().next().is_some_and(|dva| self.surplus.has(dva.vdev)),
         }
+    }
+
+    fn belongs_on_special(&self, bp: &Blkptr) -> bool {
+        let Some(used_percent) = self.special_used_percent else { return false };
+        let (object_type, level, psize) = (bp.object_type(), bp.level(), bp.psize());
+        let special_small_blocks = self.special_small_blocks;
+        let block = BlockUse { object_type, level, psize, special_small_blocks };
+        block.class(true, false, || used_percent) == AllocClass::Special
     }
 
     fn lies_on_normal(&self, bp: &Blkptr) -> bool {

@@ -150,7 +150,7 @@ impl Walk<'_> {
 
     async fn count(&mut self, bp: &Blkptr, place: &Zbookmark) -> Result<()> {
         let Some(aim) = self.choice.aim(bp) else { return Ok(()) };
-        let is_held = self.choice.is_held(bp) || is_cloned(&self.cloned, bp).await?;
+        let is_held = self.choice.is_held(bp) || Brt::any_has(&self.cloned, bp).await?;
         if aim == Aim::Compression {
             self.samples.meet(place.object, place.block, bp, is_held);
             return Ok(());
@@ -174,14 +174,4 @@ pub(super) fn of_head(mos: &Mos, dataset: &Dataset, from: Position, met: &mut Ve
     let phys = dataset.phys();
     let part = Part { dataset: dataset.id(), root: phys.bp, head: true, born_after: Txg(0), from };
     Tree::of_objset(mos.pool(), &part, met)
-}
-
-async fn is_cloned(tables: &[Brt], bp: &Blkptr) -> Result<bool> {
-    let Some(dva) = bp.dvas().next() else { return Ok(false) };
-    for table in tables.iter().filter(|table| table.vdev == dva.vdev) {
-        if table.has(dva.offset_bytes).await? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }

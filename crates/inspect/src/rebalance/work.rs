@@ -96,10 +96,7 @@ pub async fn rebalance(engine: &Engine, plans: Vec<Plan>, options: &Options, wor
         if work.is_stopped() {
             break;
         }
-        // Freed blocks count as free from the third txg on.
-        for _ in 0..3 {
-            engine.sync_all().await?;
-        }
+        engine.sync_all().await?;
     }
     Ok(())
 }
@@ -119,8 +116,6 @@ enum Part {
     Wanted(Range<u64>),
     /// Any one of them, for the indirect blocks above it.
     One(Range<u64>),
-    /// Blocks of a directory.
-    Directory(Range<u64>),
     /// The dnode of one of the objects from this on.
     Dnode,
 }
@@ -195,10 +190,11 @@ impl Rewriting<'_> {
                 let object = ObjectId(block.checked_mul(DNODES_PER_BLOCK)?);
                 return Some(Task { object, part: Part::Dnode, bytes });
             }
-            (ObjectType::PLAIN_FILE_CONTENTS | ObjectType::ZVOL, 0) => Part::Wanted(block..block + 1),
-            (ObjectType::DIRECTORY_CONTENTS, 0) => Part::Directory(block..block + 1),
             (ObjectType::PLAIN_FILE_CONTENTS | ObjectType::ZVOL | ObjectType::DIRECTORY_CONTENTS, level) => {
-                Part::One(leaves(block, level, bp.lsize().0)?)
+                match level {
+                    0 => Part::Wanted(block..block + 1),
+                    _ => Part::One(leaves(block, level, bp.lsize().0)?),
+                }
             }
             _ => return None,
         };
@@ -235,7 +231,6 @@ impl Rewriting<'_> {
                 self.blocks(object, blocks.clone(), how(Some(self.wanted()), false)).await
             }
             Part::One(blocks) => self.blocks(object, blocks.clone(), how(None, true)).await,
-            Part::Directory(blocks) => self.blocks(object, blocks.clone(), how(None, false)).await,
             Part::Dnode => {
                 let Writer::Files(fs) = &self.writer else { return Ok(()) };
                 let objects = object.0..object.0 + DNODES_PER_BLOCK;
@@ -299,8 +294,7 @@ fn leaves(block: u64, level: u8, indirect_bytes: u64) -> Option<Range<u64>> {
 /// Adds a task, to the last one if it goes on there.
 fn join(tasks: &mut Vec<Task>, task: Task) {
     if let Some(last) = tasks.last_mut().filter(|last| last.object == task.object)
-        && let (Part::Wanted(blocks), Part::Wanted(more)) | (Part::Directory(blocks), Part::Directory(more)) =
-            (&mut last.part, &task.part)
+        && let (Part::Wanted(blocks), Part::Wanted(more)) = (&mut last.part, &task.part)
         && blocks.end == more.start
     {
         blocks.end = more.end;
