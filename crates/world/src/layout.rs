@@ -2,9 +2,10 @@
 
 use cenote_control::zfs::properties::settings::Setting;
 use cenote_control::zpool::layout::{self, Layout as Vdevs};
+use cenote_control::zpool::whole::create::Create;
 use cenote_runtime::Rng;
 
-use crate::machine::path_of;
+use crate::machine::{POOL, path_of};
 
 /// Disks of a machine: those of the widest layout, and some to replace them.
 pub const DISKS: usize = 8;
@@ -69,14 +70,6 @@ impl Layout {
         Layout { words, sectors_bytes, key }
     }
 
-    /// Its vdevs.
-    ///
-    /// # Errors
-    /// The words are wrong.
-    pub fn vdevs(&self) -> Result<Vdevs, String> {
-        vdevs(&self.words)
-    }
-
     /// Properties of the root file system; `key_file` is a path.
     pub fn settings(&self, key_file: &str) -> Vec<Setting> {
         let mut all = vec![("canmount", "off".into()), ("atime", "off".into())];
@@ -97,6 +90,23 @@ impl Layout {
     }
 }
 
+/// The request for the pool, on vdevs in words.
+///
+/// # Errors
+/// The words are wrong.
+pub fn new_pool(words: &str, root_properties: Vec<Setting>) -> Result<Create, String> {
+    Ok(Create {
+        pool: POOL.into(),
+        layout: vdevs(words)?,
+        properties: Vec::new(),
+        no_features: false,
+        root_properties,
+        altroot: None,
+        force: true,
+        dry_run: false,
+    })
+}
+
 /// Vdevs, in words, with numbers for disks.
 ///
 /// # Errors
@@ -115,10 +125,8 @@ mod tests {
 
     #[test]
     fn all_layouts_are_valid_and_leave_disks_to_spare() {
-        let (sectors_bytes, key) = (vec![512; DISKS], None);
         for words in LAYOUTS {
-            let layout = Layout { words: words.into(), sectors_bytes: sectors_bytes.clone(), key };
-            let vdevs = layout.vdevs().unwrap_or_else(|why| panic!("{words}: {why}"));
+            let vdevs = vdevs(words).unwrap_or_else(|why| panic!("{words}: {why}"));
             assert!(vdevs.devices().len() + 2 <= DISKS, "{words}");
         }
     }

@@ -11,7 +11,7 @@ use futures::future::{Either, join_all, select};
 
 use crate::client::trouble::{self, Pace};
 use crate::client::{self, Of, Stage, Swarm, admin};
-use crate::layout::Layout;
+use crate::layout::{Layout, new_pool};
 use crate::less::Clients;
 use crate::look::look;
 use crate::machine::daemon::Daemon;
@@ -288,16 +288,7 @@ impl Life<'_> {
     }
 
     async fn create_pool(&self, daemon: &Daemon, layout: &Layout) -> Result<(), String> {
-        let create = zpool::whole::create::Create {
-            pool: POOL.into(),
-            layout: layout.vdevs()?,
-            properties: Vec::new(),
-            no_features: false,
-            root_properties: layout.settings(KEY),
-            altroot: None,
-            force: true,
-            dry_run: false,
-        };
+        let create = new_pool(&layout.words, layout.settings(KEY))?;
         let (created, said) = daemon.run(create).await;
         created.map(drop).map_err(|error| format!("the pool can't be created: {error} {said}"))
     }

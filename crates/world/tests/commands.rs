@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use cenote_control::files::rm::Rm;
-use cenote_control::{Outcome, zfs, zpool};
+use cenote_control::{Outcome, zfs};
 use cenote_runtime::{Runtime, SimConfig};
-use cenote_world::layout::vdevs;
+use cenote_world::layout::new_pool;
 use cenote_world::machine::daemon::Daemon;
 use cenote_world::machine::kernel::{How, Kernel, Mount};
 use cenote_world::machine::{Machine, POOL};
@@ -21,16 +21,7 @@ fn on_a_mount(seed: u64, work: impl AsyncFn(&Runtime, &Daemon, &Arc<Mount>)) {
         let _bay = machine.power_on(&runtime);
         let kernel = Kernel::new(&runtime, false);
         let daemon = Daemon::start(&runtime, machine, kernel).await.unwrap();
-        let pool = zpool::whole::create::Create {
-            pool: POOL.into(),
-            layout: vdevs("0").unwrap(),
-            properties: Vec::new(),
-            no_features: false,
-            root_properties: Vec::new(),
-            altroot: None,
-            force: true,
-            dry_run: false,
-        };
+        let pool = new_pool("0", Vec::new()).unwrap();
         assert_eq!(daemon.run(pool).await.0.unwrap().outcome, Outcome::Done);
         let create = zfs::tree::create::Create {
             name: format!("{POOL}/f"),

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use cenote_control::{Outcome, zfs, zpool};
+use cenote_control::{Outcome, zfs};
 use cenote_device::{Fault, Op};
 use cenote_runtime::{Runtime, SimConfig};
-use cenote_world::layout::vdevs;
+use cenote_world::layout::new_pool;
 use cenote_world::machine::daemon::Daemon;
 use cenote_world::machine::kernel::Kernel;
 use cenote_world::machine::{Machine, POOL};
@@ -14,16 +14,7 @@ use cenote_world::machine::{Machine, POOL};
 const DISK_BYTES: u64 = 64 << 20;
 
 async fn create(daemon: &Daemon, layout: &str) {
-    let create = zpool::whole::create::Create {
-        pool: POOL.into(),
-        layout: vdevs(layout).unwrap(),
-        properties: Vec::new(),
-        no_features: false,
-        root_properties: Vec::new(),
-        altroot: None,
-        force: true,
-        dry_run: false,
-    };
+    let create = new_pool(layout, Vec::new()).unwrap();
     assert_eq!(daemon.run(create).await.0.unwrap().outcome, Outcome::Done);
 }
 
