@@ -87,6 +87,7 @@ impl Sample {
     }
 }
 
+/// Spreads block numbers evenly (the last step of SplitMix64).
 pub(crate) fn hash(id: u64) -> u64 {
     let mut hash = id.wrapping_add(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -113,7 +113,7 @@ const MAY_BE_CROWDED: [&str; 8] = [
 /// Clauses that hide their actor, in 1,000 words of comments of a crate; help texts are comments, too.
 const MOST_CLAUSES: f64 = 1.0;
 /// Words of comments for 1,000 lines of code, in all crates together; 1,150 is the goal.
-const MOST_COMMENTS: f64 = 1167.0;
+const MOST_COMMENTS: f64 = 1165.0;
 /// Clauses that hide their actor, in 1,000 words of a document.
 const MOST_IN_DOCUMENTS: f64 = 1.0;
 
