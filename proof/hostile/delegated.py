@@ -486,6 +486,8 @@ class Walk:
                                     ["change-key", "-l"], ["change-key", "-i"],
                                     ["change-key", "-o", f"keylocation=file://{self.file}"],
                                     ["change-key", "-o", "org.cenote:serve=on"]])
+        if words[0] == "unload-key":
+            place = []
         needs = [(head, "head", "change-key" if words[0] == "change-key" else "load-key")]
         takes_file = any(self.file in word for word in words + place)
         # With -r there may be no key to load; `inspect` sees whether one was.
@@ -493,8 +495,6 @@ class Walk:
             # The key lies in a file that users can't read, unless one of them has changed it.
             is_known = self.is_key_known and words[0] == "load-key" and head.startswith("tank/home")
             needs = [(head, "head", "load-key" if is_known and "pass:" in " ".join(place) else NEVER)]
-        if words[0] == "unload-key":
-            place = []
         note = ("key",) if words[0] == "change-key" and "pass:" in " ".join(place) else None
         return ["zfs", *words, *[word for word in place if words[0] == "load-key" or word != "-L"], head], needs, note
 
