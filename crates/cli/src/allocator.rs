@@ -10,7 +10,8 @@
 //! several for each size, and a page with one cached block in it is not returned.
 //!
 //! A verb that a daemon runs needs two megabytes here, for a few milliseconds. A quarter of that time went
-//! into zeroing huge pages ([`small_pages`]).
+//! into zeroing huge pages, and into returning memory that the exit returns anyway. So the same file turns off
+//! both, and makes the first arena small; [`for_long`] turns on huge pages for the others.
 #![allow(unsafe_code)] // An option of a C library is set.
 
 use cenote_host::memory::Freed;
@@ -20,8 +21,15 @@ use rustix::thread::disable_transparent_huge_pages;
 const SOON_MS: std::ffi::c_long = 10;
 /// The delay when there is memory to spare: one or two more txgs (`zfs_txg_timeout` is 5 s).
 const KEPT_MS: std::ffi::c_long = 10_000;
-/// `mi_option_purge_delay`, which the crate does not name.
+// Options that the crate does not name.
+/// `mi_option_purge_delay`.
 const PURGE_DELAY: std::ffi::c_int = 15;
+/// `mi_option_arena_reserve`, in KiB.
+const ARENA_RESERVE: std::ffi::c_int = 23;
+/// `mi_option_allow_thp`.
+const ALLOW_THP: std::ffi::c_int = 43;
+/// mimalloc's default.
+const ARENA_KIB: std::ffi::c_long = 1 << 20;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -32,10 +40,15 @@ pub fn give_back_soon() {
     unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, SOON_MS) };
 }
 
-/// Whether the kernel gives memory by pages of 4 KiB only, as is best for a process that soon ends.
-pub fn small_pages(small: bool) {
+/// Uses huge pages from now on, for a process that does not soon end. Call it before any thread starts.
+pub fn for_long() {
+    // SAFETY: the options exist and take numbers; setting them is not thread-safe, but no thread runs yet.
+    unsafe {
+        libmimalloc_sys::mi_option_set(ALLOW_THP, 1);
+        libmimalloc_sys::mi_option_set(ARENA_RESERVE, ARENA_KIB);
+    }
     // Kernels without huge pages refuse.
-    disable_transparent_huge_pages(small).ok();
+    disable_transparent_huge_pages(false).ok();
 }
 
 /// Sets the delay from now on. Unless it is `KEPT_MS`, memory already freed is returned at once.

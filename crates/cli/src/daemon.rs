@@ -78,7 +78,7 @@ fn is_for_daemon(cli: &Cli) -> bool {
     table::row(&cli.verb).is_some_and(|row| match (row.runs, &cli.command) {
         (Runs::InDaemon | Runs::AtTerminal, _) => true,
         (Runs::OnOpenPools, _) => !names_disks,
-        (Runs::AsWordsSay, Command::Zpool(Deferred(Zpool::Import(import)))) => !import.is_for_disks(),
+        (Runs::AsWordsSay, Command::Zpool(Deferred(Zpool::Import(import)))) => !import.0.is_for_disks(),
         (Runs::AsWordsSay, Command::Lab(Deferred(Lab::Advise(advise)))) => {
             !names_disks && advise.is_for_daemon()
         }

@@ -24,7 +24,6 @@ use session::Session;
 
 fn main() -> ExitCode {
     allocator::give_back_soon();
-    allocator::small_pages(true);
     limits::raise_open_files();
     if let Err(error) = streams::take_own() {
         // No other channel is left for the error.
@@ -62,7 +61,7 @@ fn main() -> ExitCode {
         Err(error) => return report(&error),
     };
     if daemon.is_none() {
-        allocator::small_pages(false);
+        allocator::for_long();
     }
     let session = match Session::new(cli.common, command, daemon) {
         Ok(session) => session,

@@ -121,7 +121,10 @@ pub fn with_common(mut command: Command) -> Command {
             });
         }
     }
-    command.mut_subcommands(with_common)
+    // Commands without options are described later, and get the common ones then.
+    command.mut_subcommands(
+        |below| if below.get_arguments().next().is_some() { with_common(below) } else { below },
+    )
 }
 
 fn letters(option: &Arg) -> impl Iterator<Item = char> {

@@ -12,10 +12,14 @@ use super::common::with_common;
 #[derive(Debug)]
 pub struct Deferred<T>(pub T);
 
-/// Keeps the one-line summary from the parent's list, not the one from the deferred description.
+/// Keeps the one-line summary and the examples from the parent's list, not those of the deferred description.
 fn described(command: Command, describe: fn(Command) -> Command) -> Command {
-    let about = command.get_about().cloned();
-    with_common(describe(command)).about(about.unwrap_or_default())
+    let (about, after) = (command.get_about().cloned(), command.get_after_help().cloned());
+    let mut command = describe(command).about(about.unwrap_or_default());
+    if let Some(after) = after {
+        command = command.after_help(after);
+    }
+    with_common(command)
 }
 
 impl<T: FromArgMatches> FromArgMatches for Deferred<T> {

@@ -19,6 +19,7 @@ fn every_command_says_what_it_is_for_and_has_an_example() {
             return;
         }
         assert!(has_example(), "{}", command.get_name());
+        assert!(command.get_arguments().any(|option| option.get_id() == "threads"), "{}", command.get_name());
         if command.get_name() != "dump" {
             command.get_subcommands().for_each(look);
         }
@@ -168,7 +169,7 @@ fn capital_f_rewinds_unless_it_is_a_value_or_of_diff() {
     }
     let diff = parse("zfs diff -F a@b");
     assert!(!diff.common.rewind);
-    assert!(matches!(diff.command, Command::Zfs(Deferred(Zfs::Diff(diff))) if diff.classify));
+    assert!(matches!(diff.command, Command::Zfs(Deferred(Zfs::Diff(Deferred(diff)))) if diff.classify));
     let find = parse("cenote find --size -F tank:/");
     assert!(!find.common.rewind);
     assert!(matches!(find.command, Command::Find(Deferred(find)) if find.size.as_deref() == Some("-F")));

@@ -33,6 +33,7 @@ use self::shown::userspace;
 use super::form::TableForm;
 use super::not_yet;
 use super::running::version::Version;
+use crate::args::Deferred;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 
@@ -45,80 +46,80 @@ use crate::session::Session;
     cenote zfs list -t all -o name,used,refer -r tank")]
 pub enum Zfs {
     /// Create a file system or volume
-    Create(create::Create),
+    Create(Deferred<create::Create>),
     /// Destroy datasets, snapshots or bookmarks
-    Destroy(destroy::Destroy),
+    Destroy(Deferred<destroy::Destroy>),
     /// Take snapshots, all at the same moment
     #[command(visible_alias = "snap")]
-    Snapshot(snapshot::Snapshot),
+    Snapshot(Deferred<snapshot::Snapshot>),
     /// Return a dataset to the state of a snapshot
-    Rollback(rollback::Rollback),
+    Rollback(Deferred<rollback::Rollback>),
     /// Create clones of snapshots; with -r, of a whole tree
-    Clone(clone::Clone),
+    Clone(Deferred<clone::Clone>),
     /// Make a clone the owner of the snapshots it depends on
-    Promote(rollback::Promote),
+    Promote(Deferred<rollback::Promote>),
     /// Rename a dataset or snapshot
-    Rename(rename::Rename),
+    Rename(Deferred<rename::Rename>),
     /// Bookmark a snapshot, to send changes since then even after it is destroyed
-    Bookmark(hold::Bookmark),
+    Bookmark(Deferred<hold::Bookmark>),
     /// Bookmark a snapshot with a list of blocks that redacted streams leave out
-    Redact(hold::Redact),
+    Redact(Deferred<hold::Redact>),
     /// Set properties
-    Set(set::Set),
+    Set(Deferred<set::Set>),
     /// Clear properties, so that inherited values apply
-    Inherit(set::Inherit),
+    Inherit(Deferred<set::Inherit>),
     /// Delegate permissions to users, or show delegated permissions
-    Allow(allow::Allow),
+    Allow(Deferred<allow::Allow>),
     /// Revoke delegated permissions
-    Unallow(allow::Unallow),
+    Unallow(Deferred<allow::Unallow>),
     /// Hold snapshots, so that they can't be destroyed
-    Hold(hold::Hold),
+    Hold(Deferred<hold::Hold>),
     /// Remove holds
-    Release(hold::Release),
+    Release(Deferred<hold::Release>),
     /// Change the key of an encrypted dataset
-    ChangeKey(key::ChangeKey),
+    ChangeKey(Deferred<key::ChangeKey>),
     /// Load keys of encrypted datasets into the daemon, or check them
-    LoadKey(key::LoadKey),
+    LoadKey(Deferred<key::LoadKey>),
     /// Discard keys from the daemon's memory
-    UnloadKey(key::UnloadKey),
+    UnloadKey(Deferred<key::UnloadKey>),
     /// Mount file systems of the daemon's pools, or list mounts
-    Mount(mount::Mount),
+    Mount(Deferred<mount::Mount>),
     /// Unmount file systems
     #[command(visible_alias = "umount")]
-    Unmount(mount::Unmount),
+    Unmount(Deferred<mount::Unmount>),
     /// List datasets, snapshots, bookmarks and their sizes
-    List(List),
+    List(Deferred<List>),
     /// Show properties and the source of each value
-    Get(Get),
+    Get(Deferred<Get>),
     /// List files that differ between two snapshots, or between a snapshot and now
-    Diff(Diff),
+    Diff(Deferred<Diff>),
     /// Write streams of snapshots to standard output
-    Send(send::Send),
+    Send(Deferred<send::Send>),
     /// Create snapshots from a stream on standard input
     #[command(visible_alias = "recv")]
-    Receive(receive::Receive),
+    Receive(Deferred<receive::Receive>),
     /// List user holds of snapshots
-    Holds(Holds),
+    Holds(Deferred<Holds>),
     /// Show the space and quota of users in a file system
-    Userspace(userspace::OwnersSpace),
+    Userspace(Deferred<userspace::OwnersSpace>),
     /// Show the space and quota of groups
     #[command(after_help = userspace::GROUP_HELP)]
-    Groupspace(userspace::OwnersSpace),
+    Groupspace(Deferred<userspace::OwnersSpace>),
     /// Show the space and quota of projects
-    Projectspace(userspace::ProjectSpace),
+    Projectspace(Deferred<userspace::ProjectSpace>),
     /// Show, check or set the projects of files in mounted file systems
-    Project(project::Project),
+    Project(Deferred<project::Project>),
     /// Store files again, with the present properties and vdevs
-    Rewrite(rewrite::Rewrite),
+    Rewrite(Deferred<rewrite::Rewrite>),
     /// Run a Lua script that changes many datasets in one transaction group
-    Program(program::Program),
+    Program(Deferred<program::Program>),
     /// Raise the version of file systems, or list older ones
-    Upgrade(upgrade::Upgrade),
+    Upgrade(Deferred<upgrade::Upgrade>),
     /// Wait until removed files are freed
-    Wait(wait::Wait),
+    Wait(Deferred<wait::Wait>),
     /// Show the version of this program
     #[command(after_help = "Example: cenote zfs version -j")]
-    Version(Version),
+    Version(Deferred<Version>),
     /// Any other verb
     #[command(external_subcommand)]
     Other(Vec<OsString>),
@@ -224,41 +225,41 @@ impl Zfs {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         match self {
-            Zfs::Create(create) => create.run(session).await,
-            Zfs::Destroy(destroy) => destroy.run(session).await,
-            Zfs::Snapshot(snapshot) => snapshot.run(session).await,
-            Zfs::Rollback(rollback) => rollback.run(session).await,
-            Zfs::Clone(clone) => clone.run(session).await,
-            Zfs::Promote(promote) => promote.run(session).await,
-            Zfs::Rename(rename) => rename.run(session).await,
-            Zfs::Bookmark(bookmark) => bookmark.run(session).await,
-            Zfs::Redact(redact) => redact.run(session).await,
-            Zfs::Set(set) => set.run(session).await,
-            Zfs::Inherit(inherit) => inherit.run(session).await,
-            Zfs::Allow(allow) => allow.run(session).await,
-            Zfs::Unallow(unallow) => unallow.run(session).await,
-            Zfs::Hold(hold) => hold.run(session).await,
-            Zfs::Release(release) => release.run(session).await,
-            Zfs::ChangeKey(change) => change.run(session).await,
-            Zfs::LoadKey(load) => load.run(session).await,
-            Zfs::UnloadKey(unload) => unload.run(session).await,
-            Zfs::Mount(mount) => mount.run(session).await,
-            Zfs::Unmount(unmount) => unmount.run(session).await,
-            Zfs::List(list) => list.run(session).await,
-            Zfs::Get(get) => get.run(session).await,
-            Zfs::Diff(diff) => diff.run(session).await,
-            Zfs::Send(send) => send.run(session).await,
-            Zfs::Receive(receive) => receive.run(session).await,
-            Zfs::Holds(holds) => holds.run(session).await,
-            Zfs::Userspace(owners) => owners.run(session, userspace::By::User).await,
-            Zfs::Groupspace(owners) => owners.run(session, userspace::By::Group).await,
-            Zfs::Projectspace(owners) => owners.run(session).await,
-            Zfs::Project(project) => project.run(session).await,
-            Zfs::Rewrite(rewrite) => rewrite.run(session).await,
-            Zfs::Program(program) => program.run(session).await,
-            Zfs::Upgrade(upgrade) => upgrade.run(session).await,
-            Zfs::Wait(wait) => wait.run(session).await,
-            Zfs::Version(version) => version.run(session, OfZfs {}).await,
+            Zfs::Create(Deferred(create)) => create.run(session).await,
+            Zfs::Destroy(Deferred(destroy)) => destroy.run(session).await,
+            Zfs::Snapshot(Deferred(snapshot)) => snapshot.run(session).await,
+            Zfs::Rollback(Deferred(rollback)) => rollback.run(session).await,
+            Zfs::Clone(Deferred(clone)) => clone.run(session).await,
+            Zfs::Promote(Deferred(promote)) => promote.run(session).await,
+            Zfs::Rename(Deferred(rename)) => rename.run(session).await,
+            Zfs::Bookmark(Deferred(bookmark)) => bookmark.run(session).await,
+            Zfs::Redact(Deferred(redact)) => redact.run(session).await,
+            Zfs::Set(Deferred(set)) => set.run(session).await,
+            Zfs::Inherit(Deferred(inherit)) => inherit.run(session).await,
+            Zfs::Allow(Deferred(allow)) => allow.run(session).await,
+            Zfs::Unallow(Deferred(unallow)) => unallow.run(session).await,
+            Zfs::Hold(Deferred(hold)) => hold.run(session).await,
+            Zfs::Release(Deferred(release)) => release.run(session).await,
+            Zfs::ChangeKey(Deferred(change)) => change.run(session).await,
+            Zfs::LoadKey(Deferred(load)) => load.run(session).await,
+            Zfs::UnloadKey(Deferred(unload)) => unload.run(session).await,
+            Zfs::Mount(Deferred(mount)) => mount.run(session).await,
+            Zfs::Unmount(Deferred(unmount)) => unmount.run(session).await,
+            Zfs::List(Deferred(list)) => list.run(session).await,
+            Zfs::Get(Deferred(get)) => get.run(session).await,
+            Zfs::Diff(Deferred(diff)) => diff.run(session).await,
+            Zfs::Send(Deferred(send)) => send.run(session).await,
+            Zfs::Receive(Deferred(receive)) => receive.run(session).await,
+            Zfs::Holds(Deferred(holds)) => holds.run(session).await,
+            Zfs::Userspace(Deferred(owners)) => owners.run(session, userspace::By::User).await,
+            Zfs::Groupspace(Deferred(owners)) => owners.run(session, userspace::By::Group).await,
+            Zfs::Projectspace(Deferred(owners)) => owners.run(session).await,
+            Zfs::Project(Deferred(project)) => project.run(session).await,
+            Zfs::Rewrite(Deferred(rewrite)) => rewrite.run(session).await,
+            Zfs::Program(Deferred(program)) => program.run(session).await,
+            Zfs::Upgrade(Deferred(upgrade)) => upgrade.run(session).await,
+            Zfs::Wait(Deferred(wait)) => wait.run(session).await,
+            Zfs::Version(Deferred(version)) => version.run(session, OfZfs {}).await,
             Zfs::Other(words) => Err(not_yet::verb::<Zfs>("zfs", &words)),
         }
     }

@@ -32,6 +32,7 @@ use clap::{Args, Subcommand};
 use super::form::{Form, TableForm};
 use super::not_yet;
 use super::running::version::Version;
+use crate::args::Deferred;
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 use shown::{iostat, repeat};
@@ -45,75 +46,75 @@ use shown::{iostat, repeat};
     cenote zpool scrub -w tank")]
 pub enum Zpool {
     /// Create a pool on devices or files
-    Create(create::Create),
+    Create(Deferred<create::Create>),
     /// Close pools and mark them as exported
-    Export(manage::Export),
+    Export(Deferred<manage::Export>),
     /// Destroy a pool; its devices may then be reused
-    Destroy(manage::Destroy),
+    Destroy(Deferred<manage::Destroy>),
     /// Save the pool's state to rewind to, or discard the saved state
-    Checkpoint(checkpoint::Checkpoint),
+    Checkpoint(Deferred<checkpoint::Checkpoint>),
     /// Write a txg
-    Sync(manage::Sync),
+    Sync(Deferred<manage::Sync>),
     /// Remove a pool's labels from a device
-    Labelclear(manage::LabelClear),
+    Labelclear(Deferred<manage::LabelClear>),
     /// Add vdevs to a pool
-    Add(devices::Add),
+    Add(Deferred<devices::Add>),
     /// Attach a device to a disk or mirror, or expand a RAID-Z by one device
-    Attach(devices::Attach),
+    Attach(Deferred<devices::Attach>),
     /// Detach a device from a mirror, end a replacement, or return a spare
-    Detach(devices::Detach),
+    Detach(Deferred<devices::Detach>),
     /// Replace a device by another one or by a hot spare
-    Replace(replace::Replace),
+    Replace(Deferred<replace::Replace>),
     /// Replace a device that still works but may soon fail
-    Evacuate(replace::Evacuate),
+    Evacuate(Deferred<replace::Evacuate>),
     /// Remove hot spares, cache devices, logs, and disks or mirrors with data
-    Remove(remove::Remove),
+    Remove(Deferred<remove::Remove>),
     /// Split one device off each mirror to form a new pool
-    Split(split::Split),
+    Split(Deferred<split::Split>),
     /// Take devices out of use
-    Offline(leaves::Offline),
+    Offline(Deferred<leaves::Offline>),
     /// Bring devices back into use
-    Online(leaves::Online),
+    Online(Deferred<leaves::Online>),
     /// Reset error counts and bring faulted devices back
-    Clear(leaves::Clear),
+    Clear(Deferred<leaves::Clear>),
     /// Look again for missing devices
-    Reopen(leaves::Reopen),
+    Reopen(Deferred<leaves::Reopen>),
     /// Verify every block and repair damaged copies
-    Scrub(scan::Scrub),
+    Scrub(Deferred<scan::Scrub>),
     /// Write the blocks that devices lack
-    Resilver(scan::Resilver),
+    Resilver(Deferred<scan::Resilver>),
     /// Write to all free space once
-    Initialize(passes::Initialize),
+    Initialize(Deferred<passes::Initialize>),
     /// Discard free space on devices
-    Trim(passes::Trim),
+    Trim(Deferred<passes::Trim>),
     /// Set a property or enable a feature
-    Set(set::Set),
+    Set(Deferred<set::Set>),
     /// Load the deduplication and block-cloning tables into memory
-    Prefetch(prefetch::Prefetch),
+    Prefetch(Deferred<prefetch::Prefetch>),
     /// Take the oldest blocks with one reference out of the deduplication tables
-    Ddtprune(ddtprune::Ddtprune),
+    Ddtprune(Deferred<ddtprune::Ddtprune>),
     /// Give a pool a new guid
-    Reguid(reguid::Reguid),
+    Reguid(Deferred<reguid::Reguid>),
     /// Enable all features, or list the missing ones
-    Upgrade(upgrade::Upgrade),
+    Upgrade(Deferred<upgrade::Upgrade>),
     /// Import pools into the daemon; list, check, rewind or rename pools on disks
-    Import(Import),
+    Import(Deferred<Import>),
     /// Show the state of pools and devices, with reasons
-    Status(Status),
+    Status(Deferred<Status>),
     /// List pools with their size, allocated and free space, and fragmentation
-    List(List),
+    List(Deferred<List>),
     /// Show properties and features
-    Get(Get),
+    Get(Deferred<Get>),
     /// Show the commands run on pools
-    History(History),
+    History(Deferred<History>),
     /// Show the daemon's events, or those recorded on the disks
-    Events(Events),
+    Events(Deferred<Events>),
     /// Show I/O statistics of the daemon's pools and devices
-    Iostat(iostat::Iostat),
+    Iostat(Deferred<iostat::Iostat>),
     /// Wait for background work in the daemon's pools
-    Wait(wait::Wait),
+    Wait(Deferred<wait::Wait>),
     /// Show the version of this program
-    Version(Version),
+    Version(Deferred<Version>),
     /// Any other verb
     #[command(external_subcommand)]
     Other(Vec<OsString>),
@@ -378,41 +379,41 @@ impl Zpool {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
         match self {
-            Zpool::Create(create) => create.run(session).await,
-            Zpool::Export(export) => export.run(session).await,
-            Zpool::Destroy(destroy) => destroy.run(session).await,
-            Zpool::Checkpoint(checkpoint) => checkpoint.run(session).await,
-            Zpool::Sync(sync) => sync.run(session).await,
-            Zpool::Labelclear(clear) => clear.run(session).await,
-            Zpool::Add(add) => add.run(session).await,
-            Zpool::Attach(attach) => attach.run(session).await,
-            Zpool::Detach(detach) => detach.run(session).await,
-            Zpool::Replace(replace) => replace.run(session).await,
-            Zpool::Evacuate(evacuate) => evacuate.run(session).await,
-            Zpool::Remove(remove) => remove.run(session).await,
-            Zpool::Split(split) => split.run(session).await,
-            Zpool::Offline(offline) => offline.run(session).await,
-            Zpool::Online(online) => online.run(session).await,
-            Zpool::Clear(clear) => clear.run(session).await,
-            Zpool::Reopen(reopen) => reopen.run(session).await,
-            Zpool::Scrub(scrub) => scrub.run(session).await,
-            Zpool::Resilver(resilver) => resilver.run(session).await,
-            Zpool::Initialize(initialize) => initialize.run(session).await,
-            Zpool::Trim(trim) => trim.run(session).await,
-            Zpool::Set(set) => set.run(session).await,
-            Zpool::Prefetch(prefetch) => prefetch.run(session).await,
-            Zpool::Ddtprune(ddtprune) => ddtprune.run(session).await,
-            Zpool::Reguid(reguid) => reguid.run(session).await,
-            Zpool::Upgrade(upgrade) => upgrade.run(session).await,
-            Zpool::Import(import) => import.run(session).await,
-            Zpool::Status(status) => status.run(session).await,
-            Zpool::List(list) => list.run(session).await,
-            Zpool::Get(get) => get.run(session).await,
-            Zpool::History(history) => history.run(session).await,
-            Zpool::Events(events) => events.run(session).await,
-            Zpool::Iostat(iostat) => iostat.run(session).await,
-            Zpool::Wait(wait) => wait.run(session).await,
-            Zpool::Version(version) => version.run(session, OfZpool {}).await,
+            Zpool::Create(Deferred(create)) => create.run(session).await,
+            Zpool::Export(Deferred(export)) => export.run(session).await,
+            Zpool::Destroy(Deferred(destroy)) => destroy.run(session).await,
+            Zpool::Checkpoint(Deferred(checkpoint)) => checkpoint.run(session).await,
+            Zpool::Sync(Deferred(sync)) => sync.run(session).await,
+            Zpool::Labelclear(Deferred(clear)) => clear.run(session).await,
+            Zpool::Add(Deferred(add)) => add.run(session).await,
+            Zpool::Attach(Deferred(attach)) => attach.run(session).await,
+            Zpool::Detach(Deferred(detach)) => detach.run(session).await,
+            Zpool::Replace(Deferred(replace)) => replace.run(session).await,
+            Zpool::Evacuate(Deferred(evacuate)) => evacuate.run(session).await,
+            Zpool::Remove(Deferred(remove)) => remove.run(session).await,
+            Zpool::Split(Deferred(split)) => split.run(session).await,
+            Zpool::Offline(Deferred(offline)) => offline.run(session).await,
+            Zpool::Online(Deferred(online)) => online.run(session).await,
+            Zpool::Clear(Deferred(clear)) => clear.run(session).await,
+            Zpool::Reopen(Deferred(reopen)) => reopen.run(session).await,
+            Zpool::Scrub(Deferred(scrub)) => scrub.run(session).await,
+            Zpool::Resilver(Deferred(resilver)) => resilver.run(session).await,
+            Zpool::Initialize(Deferred(initialize)) => initialize.run(session).await,
+            Zpool::Trim(Deferred(trim)) => trim.run(session).await,
+            Zpool::Set(Deferred(set)) => set.run(session).await,
+            Zpool::Prefetch(Deferred(prefetch)) => prefetch.run(session).await,
+            Zpool::Ddtprune(Deferred(ddtprune)) => ddtprune.run(session).await,
+            Zpool::Reguid(Deferred(reguid)) => reguid.run(session).await,
+            Zpool::Upgrade(Deferred(upgrade)) => upgrade.run(session).await,
+            Zpool::Import(Deferred(import)) => import.run(session).await,
+            Zpool::Status(Deferred(status)) => status.run(session).await,
+            Zpool::List(Deferred(list)) => list.run(session).await,
+            Zpool::Get(Deferred(get)) => get.run(session).await,
+            Zpool::History(Deferred(history)) => history.run(session).await,
+            Zpool::Events(Deferred(events)) => events.run(session).await,
+            Zpool::Iostat(Deferred(iostat)) => iostat.run(session).await,
+            Zpool::Wait(Deferred(wait)) => wait.run(session).await,
+            Zpool::Version(Deferred(version)) => version.run(session, OfZpool {}).await,
             Zpool::Other(words) => Err(not_yet::verb::<Zpool>("zpool", &words)),
         }
     }
