@@ -113,6 +113,7 @@ impl Drop for Aside<'_> {
 /// Where and how a dataset was mounted.
 struct Former {
     place: Place,
+    mounted: Mounted,
     /// As of the last change that the mount followed; the place may be another one.
     plan: Plan,
     temporary: Temporary,
@@ -432,7 +433,8 @@ impl Mounts {
     #[boxed]
     pub async fn set_aside(&self, name: &str) -> Result<Aside<'_>, MountsError> {
         let _turn = self.turn().await?;
-        let before = self.former(name);
+        let meant = self.table().at_or_below(name);
+        let before = self.former(meant);
         let derived = match self.take_down_below(Some(name), false).await {
             Ok(derived) => derived,
             Err(error) => {
@@ -445,28 +447,31 @@ impl Mounts {
         Ok(Aside { mounts: self, ids, derived })
     }
 
-    /// The mounts at and below a dataset, in mounting order.
-    fn former(&self, name: &str) -> Vec<Former> {
+    /// The mounts of these datasets, in mounting order.
+    fn former(&self, ids: Vec<DatasetId>) -> Vec<Former> {
         let (table, moved) = (self.table(), self.moved.lock());
         let former = |place: Place| {
             let entry = table.get(place.id)?;
-            let (plan, temporary) = (entry.properties.plan.clone(), entry.temporary);
-            Some(Former { moved: moved.get(&place.id).cloned(), place, plan, temporary })
+            let (mounted, plan) = (entry.mounted.clone(), entry.properties.plan.clone());
+            let (temporary, moved) = (entry.temporary, moved.get(&place.id).cloned());
+            Some(Former { place, mounted, plan, temporary, moved })
         };
-        table.places(table.at_or_below(name)).into_iter().filter_map(former).collect()
+        table.places(ids).into_iter().filter_map(former).collect()
     }
 
-    /// Mounts again those that were taken down. Properties may name other mount points by now,
-    /// set by users not allowed to mount; a command that changes nothing moves nothing.
-    async fn put_back(&self, former: Vec<Former>) -> Result<(), MountsError> {
+    /// Mounts again those that are gone, where they were. Properties may name other mount points by now,
+    /// set by users not allowed to mount; a command that changes none moves nothing. Returns the failures.
+    async fn put_back(&self, former: Vec<Former>) -> Result<Vec<MountsError>, MountsError> {
         let mos = self.engine.mos().await?;
-        for Former { place: Place { id, dir, .. }, plan, temporary, moved } in former {
+        let mut failures = Vec::new();
+        for Former { place: Place { id, dir, .. }, plan, temporary, moved, .. } in former {
             if self.mounted_on(id).is_some() {
                 continue;
             }
             let Ok(dataset) = mos.dataset_by_id(id).await else { continue };
             let there = Plan { dir, ..plan.clone() };
-            if self.mount_planned(&dataset, there, temporary).await.is_err() {
+            if let Err(failure) = self.mount_planned(&dataset, there, temporary).await {
+                failures.push(failure);
                 continue;
             }
             if let Some(entry) = self.table().get_mut(id) {
@@ -476,7 +481,7 @@ impl Mounts {
                 self.moved.lock().insert(id, moved);
             }
         }
-        Ok(())
+        Ok(failures)
     }
 
     /// Mounts datasets that were set aside and still exist, at their current mount points.
@@ -544,7 +549,7 @@ impl Mounts {
         let _turn = self.turn().await?;
         let Some(files) = self.files(head.id()) else { return Ok(work().await) };
         let failed = |source| MountsError::Files { name: head.name().into(), source };
-        let below = self.below(head.id());
+        let below = self.former(self.below(head.id()));
         let done = files.replace_tree(to, work).await.map_err(failed)?;
         match self.mount_lost(below).await?.pop() {
             Some(failure) if done.is_ok() => Err(failure),
@@ -552,25 +557,23 @@ impl Mounts {
         }
     }
 
-    fn below(&self, above: DatasetId) -> Vec<(DatasetId, Mounted)> {
+    fn below(&self, above: DatasetId) -> Vec<DatasetId> {
         let table = self.table();
         let Some(dir) = table.get(above).map(|entry| entry.mounted.dir()) else { return Vec::new() };
-        let below = table.in_dir(dir).filter(|(id, _)| *id != above);
-        below.map(|(id, entry)| (id, entry.mounted.clone())).collect()
+        table.in_dir(dir).map(|(id, _)| id).filter(|id| *id != above).collect()
     }
 
     /// Repeats mounts that the kernel detached because a rollback removed their directories. Returns the
     /// failures.
-    async fn mount_lost(&self, below: Vec<(DatasetId, Mounted)>) -> Result<Vec<MountsError>, MountsError> {
-        let lost = below.into_iter().filter(|(_, mounted)| !mounted.is_there());
-        let lost: Vec<DatasetId> = lost.map(|(id, _)| id).collect();
+    async fn mount_lost(&self, mut below: Vec<Former>) -> Result<Vec<MountsError>, MountsError> {
+        below.retain(|former| !former.mounted.is_there());
         for _ in 0..LOOKS_LOST {
-            if lost.iter().all(|id| self.mounted_on(*id).is_none()) {
+            if below.iter().all(|former| self.mounted_on(former.place.id).is_none()) {
                 break;
             }
             self.engine.runtime().sleep(LOOK).await;
         }
-        self.mount_each(self.plans_of(lost).await?).await
+        self.put_back(below).await
     }
 
     async fn plans_of(&self, ids: Vec<DatasetId>) -> Result<Vec<(Plan, Dataset)>, MountsError> {

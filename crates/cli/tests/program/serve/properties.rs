@@ -270,6 +270,23 @@ fn a_refused_rename_leaves_mounts_where_they_are() {
     assert!(before.iter().any(|line| line.contains("mnt/old/x") && line.ends_with(" ro")), "{before:?}");
 }
 
+/// The directory of the mount below is younger than the snapshot, so the kernel detaches the mount.
+#[test]
+fn a_rollback_leaves_mounts_where_they_are() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    bench.done(&format!("zpool create -m {} tank a", bench.text("mnt")));
+    bench.done("zfs snapshot tank@s");
+    bench.done("zfs create tank/old");
+    bench.done("zfs rename -u tank/old tank/new");
+    fs::write(bench.path("mnt/old/file"), "of old").unwrap();
+    bench.done("zfs rollback tank@s");
+    assert_eq!(fs::read(bench.path("mnt/old/file")).unwrap(), b"of old");
+    assert!(!bench.path("mnt/new").exists());
+}
+
 #[test]
 fn parents_that_a_rename_makes_hide_nothing() {
     if !can_mount() {
