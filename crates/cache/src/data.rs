@@ -21,7 +21,6 @@ pub struct Looked {
     pub late: bool,
 }
 
-/// A missing block and the index of its request.
 struct Missing {
     index: usize,
     block: Option<Identity>,

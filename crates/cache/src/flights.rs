@@ -18,7 +18,6 @@ type Table<K, V> = Mutex<HashMap<K, Arc<OnceCell<V>>>>;
 
 pub(crate) struct Flights<K, V>(Table<K, V>);
 
-/// A waiting reader.
 struct Waiting<'a, K: Eq + Hash, V> {
     table: &'a Table<K, V>,
     key: K,

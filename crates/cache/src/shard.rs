@@ -42,7 +42,6 @@ impl Resident {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Marks {
-    /// A cache device may take it.
     pub(crate) is_l2_eligible: bool,
     /// Read ahead, and not used yet.
     pub(crate) is_read_ahead: bool,
@@ -50,7 +49,6 @@ pub(crate) struct Marks {
     pub(crate) uses: u8,
 }
 
-/// A use of a resident block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     /// The first use of a block read ahead.

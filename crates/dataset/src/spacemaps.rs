@@ -257,7 +257,6 @@ impl Mos {
         Ok((0..count).map(place).collect())
     }
 
-    /// Metaslab per its own map.
     async fn own_map(&self, vdev: &VdevConfig, place: MetaslabPlace) -> Result<Metaslab> {
         let (allocated, overlaps) = (Ranges::default(), Vec::new());
         let mut metaslab = Metaslab { place, allocated, own_map_bytes: 0, overlaps };

@@ -82,7 +82,6 @@ struct Node {
     place: Zbookmark,
     born_after: Txg,
     holds: Holds,
-    /// Fanout of indirect blocks.
     fanout_shift: u8,
 }
 
@@ -107,7 +106,6 @@ pub struct Tree {
     opened: OpenedBlocks,
 }
 
-/// Scope of a traversal.
 #[derive(Clone, Copy)]
 enum Scope {
     /// Everything below the root, including datasets.

@@ -136,7 +136,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Pointer to a piece of that many sectors.
     fn piece(sectors: u64) -> Blkptr {
         let mut words = [0; BLKPTR_BYTES / 8];
         (words[0], words[1], words[6], words[10]) = (1, 8, (sectors - 1) << 16, 5);

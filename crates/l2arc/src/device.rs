@@ -161,7 +161,6 @@ async fn read_header(device: &dyn Device, shape: &Shape) -> Option<DeviceHeader>
     DeviceHeader::decode_any(&sector).ok()
 }
 
-/// A block's log entry.
 fn log_entry(bp: &Blkptr, stored: &[u8], is_ahead: bool) -> LogEntry {
     let is_metadata = bp.level() > 0 || bp.object_type().is_metadata();
     let compression = bp.compression_id();

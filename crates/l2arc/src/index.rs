@@ -24,11 +24,9 @@ pub(crate) const MAX_DEVICE_BYTES: u64 = 1 << (64 - ROUND_BITS - DEVICE_BITS - L
 /// A slot of the table, with its control byte.
 const SLOT_BYTES: u64 = 17;
 
-/// A block's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BlockName(u64);
 
-/// A block's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) device: u8,

@@ -12,7 +12,6 @@ use crate::device::CacheDevice;
 use crate::index::{BlockName, Index, Place};
 use crate::stats::L2Counters;
 
-/// The end of a rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rebuilt {
     /// At the oldest valid log block.

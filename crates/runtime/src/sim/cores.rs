@@ -6,7 +6,6 @@
 use crate::work::WorkKind;
 
 pub(super) struct Cores {
-    /// When each core is free.
     free_at_ns: Vec<u64>,
     busy_ns: [u64; WorkKind::ALL.len()],
 }
