@@ -1,7 +1,7 @@
 //! The caller of a verb: identity, location, rights and console.
 //!
 //! Idea: rights fail closed. A caller gets its [`Rights`] at creation from the code that checked the other
-//! end of the connection. No part of this crate derives a caller's identity from a thread or process.
+//! end of the connection, never from a thread or process.
 //!
 //! Locking: none here; a [`Console`] may be called from any thread.
 

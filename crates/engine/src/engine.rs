@@ -281,9 +281,9 @@ impl Engine {
         &self.0.runtime
     }
 
-    /// The pool as of the last txg on disk. While it is held, freed blocks are not reused, so that its tree
-    /// can be walked. Long-lived holders that do not walk release this claim ([`Objset::not_keeping`]); a
-    /// pool short of space revokes it ([`Pool::has_whole_tree`]).
+    /// The pool as of the last txg on disk. While it is held, freed blocks are not reused, so its tree can be
+    /// walked. Holders that do not walk release this claim ([`Objset::not_keeping`]); a pool short of space
+    /// revokes it ([`Pool::has_whole_tree`]).
     ///
     /// # Errors
     /// Damaged object directory.

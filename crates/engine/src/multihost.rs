@@ -11,11 +11,11 @@
 //! follow: the task stops the engine when nothing landed for `fail_intervals` intervals, and the fence
 //! refuses writes from that moment on even if the task runs late.
 //!
-//! Time counts from the beginning of a heartbeat that landed: a process that is stopped right after one, and
-//! wakes up when another machine has the pool, finds its lease ended. OpenZFS counts from its completion.
+//! Time counts from the beginning of a heartbeat that landed: a process stopped right after one, which wakes
+//! up when another machine has the pool, finds its lease ended. OpenZFS counts from its completion.
 //!
-//! A pool that waits for its devices keeps its heartbeats. So it goes on without a check when they work again
-//! in time; OpenZFS stops heartbeats, and checks for other machines when the pool is resumed.
+//! A pool that waits for its devices keeps its heartbeats, and goes on without a check if they work again in
+//! time; OpenZFS stops heartbeats, and checks for other machines when the pool is resumed.
 //!
 //! Storage with locks of its own (RBD) tells the fence that another machine has broken one. The engine then
 //! stops in the same way, with or without heartbeats.

@@ -8,8 +8,8 @@
 //!   POOL/objset-0xID                        an open dataset
 //! ```
 //!
-//! Idea: all of OpenZFS's names in its order, with 0 for counters that Cenote lacks, so that programs that
-//! read these files find every name.
+//! Idea: all of OpenZFS's names in its order, with 0 for counters that Cenote lacks, so programs find every
+//! name.
 //!
 //! Source: OpenZFS `dmu_zfetch.c`, `dataset_kstats.c`, `spa_stats.c`; `spl-kstat.c` for the text.
 

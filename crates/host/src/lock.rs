@@ -7,9 +7,9 @@
 //!              └─ holder was killed, or is ending ──> abort its connections; wait until it is gone
 //! ```
 //!
-//! Idea: the kernel releases a lock with the last thread of its process, so a dead daemon's lock never
-//! remains. A killed daemon may have a thread waiting for its own mounts: aborting its connections lets that
-//! end. Usually its guard (`cenote_fuse::guard`) does so, but a service manager may have killed both.
+//! Idea: the kernel releases a lock with the last thread of its process. A killed daemon may have a thread
+//! waiting for its own mounts: aborting its connections ends that. Usually its guard (`cenote_fuse::guard`)
+//! does so, but a service manager may have killed both.
 //!
 //! Layout of `daemon.lock`: the holder's process id, followed by ` ending` once it has been asked to end.
 

@@ -11,8 +11,8 @@
 //! (`cenote_fuse::mount::hand`). A mount is known by its id: foreign mounts over it stay.
 //!
 //! Locking: `table` and `aside` are locked for one look or change. Code that mounts, unmounts or compares
-//! takes `turn` before it reads the datasets, lest a command judge another's new mount by an older state. A
-//! dataset set aside by one command is not mounted by another.
+//! takes `turn` before it reads the datasets, lest a command judge another's new mount by an older state.
+//! Other commands do not mount a dataset set aside by one.
 //!
 //! Source: OpenZFS `libzfs_mount.c` (order, canmount, overlay, `remove_mountpoint`), zfsprops(7).
 

@@ -17,9 +17,9 @@
 //! ```
 //!
 //! Locking: any thread may call any method, but only the task that syncs a txg calls `take_changes`, then
-//! `finish`. Order: the lock on the list of vdevs (for reading, except while a vdev is added), a class's
-//! rotor, one metaslab group. No two groups and no two classes are locked at once. Between calls every byte
-//! of a metaslab is in exactly one state (see `metaslab`).
+//! `finish`. Order: the list of vdevs (for reading, except while a vdev is added), a class's rotor, one
+//! metaslab group; never two groups or two classes. Between calls every byte of a metaslab is in exactly one
+//! state (see `metaslab`).
 //!
 //! This module does no I/O: the engine loads space maps into [`NewMetaslab`]s and writes [`MetaslabChanges`]
 //! to space maps. The engine also manages reserved space (slop).
@@ -452,9 +452,9 @@ impl Allocator {
         self.each_group(|group| group.finish(txg, &held, trims));
     }
 
-    /// Keeps the last synced tree from reuse, so that it can be walked while the pool changes. Unless firm,
-    /// the keep is revoked when space runs short. Firm keeps are for callers that write to the blocks they
-    /// find, for seconds.
+    /// Keeps the last synced tree from reuse, so it can be walked while the pool changes. Unless firm, the
+    /// keep is revoked when space runs short. Firm keeps are for callers that write to found blocks, for
+    /// seconds.
     pub fn keep_freed(&self, is_firm: bool) -> KeptSpace {
         self.keeper.keep(is_firm)
     }

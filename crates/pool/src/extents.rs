@@ -1,8 +1,8 @@
 //! Extents: many small ranges read as few large ones.
 //!
 //! Idea: blocks written together lie together, and RAID-Z cuts each into columns that lie together on every
-//! child. So ranges are collected, sorted by device and offset, and merged if reading the gap costs less than
-//! a second request.
+//! child. So ranges are sorted by device and offset, and merged if reading the gap costs less than a second
+//! request.
 //!
 //! Bounds: an extent has at most [`MAX_EXTENT_BYTES`], or one range if that is longer. At most
 //! [`MAX_GAP_BYTES`] per range are read in vain. The caller bounds the number of ranges.

@@ -1,8 +1,8 @@
 //! The four labels of a device: configuration and uberblocks, each verified.
 //!
-//! Idea: a device carries its pool's configuration four times, two copies at each end, so that no single
-//! overwrite destroys them all. Labels are written in pairs, so one pair may be a txg older. This module
-//! keeps every valid copy; discovery chooses.
+//! Idea: a device carries its pool's configuration four times, twice at each end, so no single overwrite
+//! destroys all. Labels are written in pairs, so one pair may be a txg older. This module keeps every valid
+//! copy; discovery chooses.
 //!
 //! ```text
 //!   device   | L0 | L1 | boot 3.5 MiB | allocatable space ... | L2 | L3 |     labels: 256 KiB each

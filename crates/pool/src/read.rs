@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Invariant: no byte is interpreted before its checksum has been verified. If another machine or the kernel
-//! writes to the pool, a block may be reused between reading its pointer and its bytes. So if the pool was
-//! left active, all copies are read once more before the block is called damaged.
+//! writes to the pool, a block may be reused after its pointer is read. So if the pool was left active, all
+//! copies are read once more before the block is called damaged.
 //!
 //! Damage found on the way (`mismatch`) is noted (`read_errors`) and repaired later.
 

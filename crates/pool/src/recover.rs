@@ -493,9 +493,9 @@ impl Gathered<'_> {
         Some(block)
     }
 
-    /// What differs from a block. Its checksum does not cover the filler behind its data, which may be wrong
-    /// like any other byte: zeros are right, unless other bytes leave fewer faults to explain.
-    /// Otherwise honest leaves' parity would be accused, and replaced by that of a wrong filler.
+    /// Differences from a block. Its checksum does not cover the filler behind its data, which may be wrong,
+    /// too: zeros are right, unless other bytes leave fewer faults to explain. Otherwise honest leaves'
+    /// parity would be accused, and replaced by that of a wrong filler.
     fn faults_of_filled(&self, vdevs: &VdevTree, block: &[u8], psize: usize) -> Vec<ColumnFault> {
         let as_read = self.faults(vdevs, block);
         let is_zero = block.get(psize..).is_none_or(|filler| filler.iter().all(|byte| *byte == 0));

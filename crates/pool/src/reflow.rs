@@ -108,7 +108,7 @@ impl Expansion<'_> {
     }
 
     /// Copies the first rows by way of the scratch area. Afterwards the last txg's uberblocks record this,
-    /// and the next txg's must too ([`Expansion::uberblock_info`]). No txg may be synced meanwhile.
+    /// and the next txg's must, too ([`Expansion::uberblock_info`]). No txg may be synced meanwhile.
     ///
     /// Memory: a few MiB for each child.
     ///

@@ -239,8 +239,8 @@ impl Pool {
     }
 
     /// Whether the block may overwrite the previous one of this txg. Not if deduplicated, because other
-    /// pointers may lead to it; nor if encrypted, because a copy of the disk could then hold two blocks under
-    /// one key at one address.
+    /// pointers may lead to it; nor if encrypted, because copies of the disk could hold two blocks under one
+    /// key at one address.
     fn may_overwrite(&self, bp: &Blkptr, psize: Psize, props: &WriteProps, txg: Txg) -> bool {
         let previous = &props.previous;
         props.sync_pass >= SYNC_PASS_REWRITE

@@ -1,9 +1,9 @@
 //! Runs and measures loads, each on a pool and in a simulator of its own.
 //!
-//! Idea: all runs of a study begin with the same seed, so differences between two runs come from the study's
-//! parameters alone. A pool is created on memory devices, which take no time, then opened on modelled devices
-//! ([`Bench`]). Clients work in virtual time while a [`Meter`] counts operations of the disk and the cache. A
-//! run uses no disk of the machine, and one thread throughout.
+//! Idea: all runs of a study have the same seed, so runs differ only by the study's parameters. A pool is
+//! created on memory devices, which take no time, then opened on modelled devices ([`Bench`]). Clients work
+//! in virtual time while a [`Meter`] counts operations of the disk and the cache. A run uses no real disk,
+//! and one thread.
 
 mod clients;
 mod files;

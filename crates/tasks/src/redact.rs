@@ -3,8 +3,8 @@
 //! Layout: the bookmark names an object of the MOS. Its bonus, or its spill block if the bonus has no room,
 //! holds the guids of the redaction snapshots; its content the runs of blocks, in order.
 //!
-//! Idea: the caller has computed all runs (`cenote_stream::send`), so the list is written in one txg, and is
-//! complete or does not exist. OpenZFS writes it in steps, and can resume it.
+//! Idea: the caller has computed all runs (`cenote_stream::send`), so the list is written in one txg. OpenZFS
+//! writes it in steps, and can resume it.
 //!
 //! Source: OpenZFS `dmu_redact.c`, `dsl_bookmark.c` (`dsl_bookmark_create_redacted_sync`).
 

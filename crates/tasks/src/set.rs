@@ -1,7 +1,7 @@
 //! Sets and inherits properties: `zfs set`, `zfs inherit`.
 //!
-//! Idea: a setting is an entry in the property table of the dataset's directory, or of the snapshot itself.
-//! Limits are also copied to the object that enforces them; reservations count as used space.
+//! Idea: a setting is an entry in the property table of the dataset's directory, or of the snapshot. Limits
+//! are also copied to the object that enforces them; reservations count as used space.
 //!
 //! Source: OpenZFS `dsl_prop.c` (`dsl_prop_set_sync_impl`), `dsl_dir.c` and `dsl_dataset.c` (`*_set_quota`,
 //! `*_set_reservation`), `zfs_ioctl.c` (`zfs_check_settable`).

@@ -1,7 +1,6 @@
 //! Takes snapshots of one or more datasets at one instant: `zfs snapshot`.
 //!
-//! Idea: tasks run after the txg's datasets are written, so a snapshot only keeps the existing tree. All
-//! snapshots of one task show the same instant.
+//! Idea: tasks run after the txg's datasets are written, so a snapshot only keeps the existing tree.
 //!
 //! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_snapshot_check`, `dsl_dataset_snapshot_sync`).
 

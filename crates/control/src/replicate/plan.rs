@@ -1,8 +1,7 @@
 //! The plan for a dataset: the streams that bring its copy up to date.
 //!
-//! Idea: names change, guids do not. Each side lists its snapshots and bookmarks, and the newest guid that
-//! both have is where the next stream begins. The plan is a value, made from two lists; the client's program
-//! moves the streams.
+//! Idea: names change, guids do not. Each side lists its snapshots and bookmarks; the next stream begins at
+//! the newest common guid.
 //!
 //! ```text
 //!   source     @1    #2    @3    @4            copy  @1  @2            the bookmark #2 has the guid of @2

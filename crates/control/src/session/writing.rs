@@ -2,8 +2,8 @@
 //!
 //! Idea: without a daemon a pool is in use only while a command runs. The command leaves it exported, so the
 //! kernel and other machines import it without force. A pool last used by another machine and not exported
-//! may still be in use there: it is refused until the administrator overrides this (`zpool export -f`). A
-//! refused command leaves the pool byte for byte unchanged ([`Engine::take`]).
+//! may still be in use there: it is refused, unless the administrator insists (`zpool export -f`). A refused
+//! command leaves the pool byte for byte unchanged ([`Engine::take`]).
 
 use std::fmt::Display;
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //!
 //! Idea: an entry that is looked up moves into memory and out of the statistics. At the end of the pass it
 //! goes to the ZAP for its count, unique or duplicate; without references, its block is free. So an entry is
-//! written once a pass, however often it changes.
+//! written once a pass.
 //!
 //! Tables of feature `fast_dedup` collect changes in a log before the ZAPs. This module starts no log, and
 //! empties an existing one with the first change.

@@ -9,10 +9,10 @@
 //!   txg 10: flush b; now map 5 is obsolete
 //! ```
 //!
-//! Idea: frees are scattered, so a txg may change hundreds of metaslabs. Appending to each one's map costs a
-//! block per metaslab; one log costs a few sequential blocks. Metaslabs are flushed in turn, before the log
-//! becomes too long to read at import. Until then memory holds the changes that their own maps lack, where an
-//! allocation and its free cancel out.
+//! Idea: frees are scattered, so a txg may change hundreds of metaslabs. Appending to each map costs a block;
+//! one log costs a few sequential blocks. Metaslabs are flushed in turn, before the log becomes too long to
+//! read at import. Until then memory holds the changes that their own maps lack, where an allocation and its
+//! free cancel out.
 //!
 //! Source: OpenZFS `spa_log_spacemap.c`, `metaslab.c` (`metaslab_flush`, `metaslab_unflushed_bump`). The
 //! number of flushes per txg is simpler here: enough to go round before the log is full at its present rate.

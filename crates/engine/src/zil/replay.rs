@@ -1,7 +1,7 @@
 //! Replay of a log before its dataset may change.
 //!
-//! Idea: file systems and volumes interpret the records; this module tracks progress. Each txg on disk has
-//! the number of the last record in its tree, so an interrupted replay resumes there.
+//! Idea: file systems and volumes interpret the records; this module tracks progress. Each txg has the number
+//! of the last record in its tree, so an interrupted replay resumes there.
 //!
 //! Source: OpenZFS `zil.c` (`zil_replay`, `zil_replaying`).
 

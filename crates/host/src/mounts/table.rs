@@ -1,6 +1,6 @@
 //! The mounts of a pool, by dataset, by name and by directory.
 //!
-//! Idea: a command looks only at the mounts that it concerns, however many there are.
+//! Idea: a command looks only at the mounts that it concerns.
 //!
 //! ```text
 //!   entries   dataset             --> mount

@@ -1,6 +1,6 @@
 //! The walk through a tree: folders one by one, the files in each concurrently.
 //!
-//! Locking: one task walks and owns the stack; it spawns tasks that each copy one file and share the tree
+//! Locking: one task walks and owns the stack; it spawns a task for each file, which share the tree
 //! read-only. Names of the same file meet in [`super::links`]. A folder's metadata is set when the walker
 //! holds its last reference.
 

@@ -1,8 +1,8 @@
 //! The names of all datasets.
 //!
 //! Idea: names come from the tables of the newest tree. If a table is lost, older trees know the names, and
-//! the directories themselves, which know their parent, still lead to the newest content. A directory without
-//! a name in any tree is named by its number.
+//! the directories, which know their parent, still lead to the newest content. A directory without a name in
+//! any tree is named by its number.
 
 use std::collections::{BTreeMap, BTreeSet};
 

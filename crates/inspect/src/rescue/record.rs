@@ -12,7 +12,7 @@
 //! Memory: all rows.
 //!
 //! Locking: one mutex guards rows and file, so both agree between calls. Any task may call; the lock is held
-//! while a row is written, never across an await. No other lock is taken under it.
+//! while a row is written, never across an await or with another lock under it.
 
 use std::collections::BTreeMap;
 use std::fs::File;

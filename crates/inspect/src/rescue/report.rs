@@ -1,4 +1,4 @@
-//! The report's rows: one for everything at the destination that differs from the pool or is missing.
+//! The report's rows: one for each difference between destination and pool.
 //!
 //! The tab-separated form, `rescue-report.tsv`, has the columns `fate dataset path what ranges elsewhere
 //! why`. Bytes of names and paths outside printable ASCII, and the backslash, are written as `\xNN`; ranges

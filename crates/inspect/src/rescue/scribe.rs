@@ -4,8 +4,7 @@
 //! or a snapshot) are kept until the dataset is copied; a better row then replaces the first.
 //!
 //! Locking: the copy's tasks call the [`Account`] methods concurrently. `told` is locked before the report,
-//! never after it, and is held while a row is written, so the row and the kept loss agree. `before` never
-//! changes.
+//! and held while a row is written, so the row and the kept loss agree. `before` never changes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};

@@ -2,8 +2,7 @@
 //!
 //! Idea: a range is one `u128` whose order is disk order, so a set is a sorted list of numbers and every
 //! operation is a merge. New ranges are collected unsorted; when there are as many as merged ones (at least
-//! [`FRESH`]), they are sorted and merged in. Adding therefore costs a share of a sort, and adjacent ranges
-//! are joined.
+//! [`FRESH`]), they are sorted and merged in, adjacent ones joined.
 //!
 //! ```text
 //!   u128   | vdev (24) | first sector (52) | sectors (52) |      sectors of 512 bytes

@@ -63,9 +63,9 @@ async fn survive(cut: Cut<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the new half exists. While the txg of the split writes its first labels, some devices may have
-/// theirs and others not: that is no pool yet, and the split is not acknowledged. From its uberblock on, or
-/// once all devices have their labels, all of it must be there.
+/// Whether the new half exists. While the split's txg writes its first labels, some devices may lack theirs:
+/// that is no pool yet, and the split is not acknowledged. From its uberblock on, or once all devices have
+/// their labels, all of it must be there.
 fn is_there(layout: &Layout, old: &FoundPool, new: &FoundPool) -> bool {
     let all = layout.vdevs.iter().filter(|(.., class)| *class != Log).count();
     new.devices.len() == all || new.uberblocks[0].txg >= old.uberblocks[0].txg

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Each resource gets a part with its numbers ([`parts`]); [`Limits::verdict`] is the one conclusion they
-//! allow. A resource that was not sampled is named and never counts as free. Processor time used by other
-//! processes is never the work's own limit.
+//! allow. A resource not sampled is named and never counts as free. Processor time of other processes is
+//! never the work's own limit.
 
 mod parts;
 

@@ -1,7 +1,7 @@
 //! Compares results with each other: before and after, here and there.
 //!
-//! Different work does not compare storage: tests of the same name that did different work are listed with
-//! the differences, and results without a common test are not compared at all.
+//! Different work does not compare storage: tests of one name that did different work are listed with the
+//! differences, and results without a common test are not compared.
 
 use super::across::{compare_targets, fill_against_speed, is_worse};
 use super::compare::judge;

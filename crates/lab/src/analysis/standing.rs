@@ -1,7 +1,6 @@
-//! Ranking of targets in a figure: the best, and all others that the repeats cannot separate from it.
+//! Ranking of targets in a figure: the best, and all that the repeats cannot separate from it.
 //!
-//! A difference that may be chance makes no winner: a target wins only if the data show that every other one
-//! is worse.
+//! A target wins only if the data show that every other one is worse.
 
 use super::{Comparison, Verdict};
 use crate::load::result::FigureSummary;

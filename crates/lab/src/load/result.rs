@@ -15,11 +15,10 @@
 //!   summary.json              figures with median and interval, for other programs ([`Summary`])
 //! ```
 //!
-//! A run appears by one rename of its folder, complete and on disk. Any interruption therefore leaves only
-//! complete runs, and a [`Recorder`] that resumes can tell from the folder alone which runs are done.
-//! Invariants: there is one writer at a time (a lock on `plan.json`); runs never change; only derived files
-//! (the merged tables, the summary) are rewritten. Data read back equal those written, bit for bit; damage is
-//! detected by digest.
+//! A run appears by one rename of its folder, complete and on disk, so a [`Recorder`] that resumes can tell
+//! from the folder which runs are done. Invariants: one writer at a time (a lock on `plan.json`); runs never
+//! change; only derived files (the merged tables, the summary) are rewritten. Data read back equal those
+//! written, bit for bit; damage is detected by digest.
 
 mod failure;
 mod file;

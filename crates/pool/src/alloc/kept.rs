@@ -9,9 +9,8 @@
 //!   freed in        <=8: allocatable 9, 10: waits for verify, if the block was in tree 8
 //! ```
 //!
-//! A freed block waits only for trees that contain it: those after its birth and before its free. So a reader
-//! that takes hours keeps at most the blocks that existed when it began, and short readers delay reuse
-//! briefly.
+//! A freed block waits only for trees that contain it, those after its birth and before its free. So a reader
+//! of hours keeps at most the blocks that existed when it began.
 //!
 //! If a pool runs short of space, it revokes the kept space ([`Keeper::give_up`]), because clients' writes
 //! come first. The reader then knows that a mismatch may not be damage. Only scrubs and resilvers, which

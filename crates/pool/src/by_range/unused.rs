@@ -8,7 +8,7 @@
 //!
 //! Idea: a free range of a top-level vdev maps to ranges on each leaf without any part of a block: the same
 //! range where leaves hold copies, whole sectors of a column on a RAID-Z, whole rows of redundancy groups on
-//! a dRAID. A RAID-Z that is being expanded has no such ranges, since the geometry changes.
+//! a dRAID. A RAID-Z under expansion has no such ranges: the geometry changes.
 //!
 //! Source: OpenZFS `vdev_initialize.c`, `vdev_trim.c`, `vdev_raidz.c` (`vdev_raidz_xlate`), `vdev_draid.c`
 //! (`vdev_draid_xlate`).

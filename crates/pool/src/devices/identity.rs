@@ -2,10 +2,9 @@
 //!
 //! Idea: a file may be truncated or overwritten while the pool has it open, or a disk reassigned; reads and
 //! writes still succeed. A device belongs to its leaf while one of its labels names it, unless it was cut
-//! short and its data is gone. Without any readable label it still does if it holds an uberblock that this
-//! pool wrote with the devices it has now: then a torn or lost write cost the configurations alone. A device
-//! no longer at its path may come back. It is then compared with its siblings, because it may have been used
-//! elsewhere.
+//! short and its data is gone. Without a readable label it still does if it holds an uberblock that this pool
+//! wrote with its present devices: a torn or lost write then cost only the configurations. A device that
+//! comes back to its path is compared with its siblings, because it may have been used elsewhere.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_validate`), which `vdev_reopen` calls.
 

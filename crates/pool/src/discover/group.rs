@@ -197,8 +197,8 @@ fn top_level_vdevs(members: &Members) -> BTreeMap<u64, &Member> {
 }
 
 /// A leaf lags if its labels are older, or if it lacks more than its siblings' newest uberblock. It may lack
-/// only that one after an interrupted write. Older labels beside the newest uberblock are no sign of an
-/// absence: opening a pool marks its labels, and may be interrupted between two devices.
+/// only that one after an interrupted write. Older labels beside the newest uberblock are no sign of absence:
+/// opening a pool marks its labels, perhaps interrupted between two devices.
 fn lag(members: &Members, siblings: &[Guid], leaf: Guid) -> Option<String> {
     let (guid, leaf) = (leaf, members.get(&leaf)?);
     let siblings = || siblings.iter().filter_map(|guid| members.get(guid));

@@ -1,4 +1,4 @@
-//! The claim of an importer, and the stake that the first change puts down.
+//! The claim of an importer, and the stake before the first change.
 //!
 //! A claim goes to label 0 of all leaves and keeps the uberblock's time, so the owner's heartbeats outrank
 //! it. A stake goes to all labels and has the present time: no claim can hide it.
@@ -27,7 +27,7 @@ pub struct Stake {
 }
 
 /// The right to change a pool that needed no watch, or, once claimed, of one that was watched. May be dropped
-/// at any time: a claim that is not taken back uses up sequence numbers of its second, and nothing else.
+/// at any time: a claim not taken back only uses up sequence numbers of its second.
 ///
 /// # Errors
 /// [`MultihostError::Active`]; [`MultihostError::LegsMissing`], [`MultihostError::LegsFailed`].

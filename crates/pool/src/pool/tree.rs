@@ -7,8 +7,7 @@
 //! ```
 //!
 //! Idea: all views of a pool, including those of idle datasets, share one current vdev tree. Every operation
-//! takes that tree when it begins. Once a device leaves, no new operation can reach it, and it is closed when
-//! the last operation under way ends.
+//! takes that tree when it begins. A device that leaves is closed when the last operation under way ends.
 //!
 //! Locking: a lock guards the current tree. It is held to read or replace the tree, never across an await.
 //! Error counters and missed txgs have their own synchronisation (`vdev::leaf`, `vdev::missed`).

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A block fills whole rows of its group; the rest is zeros, covered by parity and never read. At the end of
-//! a group it continues at the start of the next: two rows of columns.
+//! a group it continues in the next: two rows of columns.
 //!
 //! Source: OpenZFS `vdev_draid.c` (theory comment, `vdev_draid_logical_to_physical`,
 //! `vdev_draid_map_alloc_row`).

@@ -3,8 +3,8 @@
 //! An operation that has begun runs to its end and keeps its permit, even if its future is dropped
 //! ([`Patience`]). An operation still in the queue leaves it.
 //!
-//! A leaf owns its flush state ([`Unflushed`]), because the system reports an error of a flush or a
-//! write-through only once, perhaps to a caller that lost nothing.
+//! A leaf owns its flush state ([`Unflushed`]), because the system reports a failed flush or write-through
+//! only once, perhaps to a caller that lost nothing.
 //!
 //! Locking: counters are relaxed atomics and all methods may be called concurrently. `flushing` admits one
 //! flush at a time, because the system would report an error to only one of two. Write-throughs hold

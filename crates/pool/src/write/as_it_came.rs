@@ -1,7 +1,7 @@
-//! Writes blocks that arrive ready to be stored: compressed, perhaps encrypted, by the sender.
+//! Writes blocks that the sender compressed, and perhaps encrypted.
 //!
-//! Idea: a pointer states its block's compression and encryption, so the sender's form can be kept. Only the
-//! place and the checksum are this pool's.
+//! Idea: a pointer states its block's compression and encryption, so the sender's form can be kept. Only
+//! place and checksum are this pool's.
 //!
 //! Source: OpenZFS `zio.c` (`zio_write_compress` for `ZIO_FLAG_RAW`), `dmu_recv.c`
 //! (`flush_write_batch_impl`).

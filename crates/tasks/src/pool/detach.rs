@@ -7,8 +7,8 @@
 //!   spare     -> replacing -> a, b; s                       when b is complete, a and s leave
 //! ```
 //!
-//! Idea: the tree and the DTLs alone tell which leaves can go. It does not matter which engine ended the
-//! resilver, or whether power failed before the old device left.
+//! Idea: the tree and the DTLs alone tell which leaves can go, whichever engine ended the resilver, and even
+//! if power failed before the old device left.
 //!
 //! Source: OpenZFS `spa.c` (`spa_vdev_detach`, `spa_vdev_resilver_done`).
 

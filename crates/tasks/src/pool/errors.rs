@@ -6,8 +6,8 @@
 //!   known errors scrubbed -> leave errlog_last; those that remain go to errlog_scrub
 //! ```
 //!
-//! Idea: damage that a complete scrub no longer finds is gone. Repaired files therefore leave the log with
-//! the next scrub; `zpool clear` only resets counters.
+//! Idea: damage that a complete scrub no longer finds is gone: repaired files leave the log with the next
+//! scrub. `zpool clear` only resets counters.
 //!
 //! Source: OpenZFS `spa_errlog.c` (`spa_log_error`, `spa_errlog_sync`, `spa_errlog_rotate`,
 //! `spa_delete_dataset_errlog`).

@@ -10,8 +10,8 @@
 //!
 //! Idea: the uberblock holds the progress, and so the place of every block (pool/vdev/reflow). A txg must not
 //! overwrite anything that the uberblock on disk still reads, so a slice covers only part of the distance
-//! already reflowed, and a txg ends it. An expansion continues after an export or power cut, here or in
-//! OpenZFS, whichever began it. It cannot be undone.
+//! already reflowed, and a txg ends it. An expansion begun here or in OpenZFS continues in either after an
+//! export or power cut. It cannot be undone.
 //!
 //! Copies are not verified. If a disk of the vdev is missing or incomplete, the expansion waits for its
 //! resilver.

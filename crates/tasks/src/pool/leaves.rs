@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Idea: a leaf out of use stays in the tree without a device; its DTL collects the txgs it misses. It can
-//! come back with its old data, and a resilver adds the rest. Its device is closed, so that it can be
-//! unplugged. No leaf goes out of use whose data the others lack.
+//! come back with its old data, and a resilver adds the rest. Its device is closed, so it can be unplugged.
+//! No leaf goes out of use whose data the others lack.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_offline`, `vdev_fault`, `vdev_online`, `vdev_clear`), `vdev_reopen`.
 

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Idea: such blocks are unlikely to be found again, and their entries cost space and lookups. A block
-//! without an entry has one owner, which frees it as any other block. An entry that has changed since it was
-//! read is left alone. Only tables of feature `fast_dedup` know the age of their entries.
+//! without an entry has one owner, which frees it as any other block. An entry changed since it was read is
+//! left alone. Only tables of feature `fast_dedup` know the age of their entries.
 //!
 //! Memory: the candidates of a txg.
 //!

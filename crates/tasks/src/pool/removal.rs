@@ -10,10 +10,9 @@
 //! ```
 //!
 //! Idea: until the end, blocks are read at their old place, and each copied range is allocated twice. The
-//! mapping is the record of progress: a removal continues after an export or power cut, here or in OpenZFS,
-//! whichever began it. A block freed meanwhile is freed on the vdev, and at its copy if the mapping has it
-//! (pool/alloc/moved). A block freed while being copied is detected when the mapping grows: its copy is freed
-//! at once.
+//! mapping records the progress: a removal begun here or in OpenZFS continues in either after an export or
+//! power cut. A block freed meanwhile is freed on the vdev, and at its copy if the mapping has it
+//! (pool/alloc/moved). If a block is freed while being copied, its copy is freed when the mapping grows.
 //!
 //! If a device can't be read, or no other one has room, the removal is canceled.
 //!

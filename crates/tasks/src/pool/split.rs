@@ -6,9 +6,9 @@
 //!   new   txg 9                           b, d, hole
 //! ```
 //!
-//! Idea: two txgs, one on each half. With the first, devices leave the pool as by `zpool detach`: they hold a
+//! Idea: two txgs, one on each half. With the first, devices leave the pool as by `zpool detach`, with a
 //! complete copy of the previous txg. The second is written to them alone and makes the copy a new pool, with
-//! its own name, guid and tree, without the devices of the other half.
+//! its own name, guid and tree.
 //!
 //! After a crash between the two, the pool is intact and the devices count as detached. The same holds during
 //! the second txg's label writes: some labels may name a new pool that is still incomplete. Attaching them

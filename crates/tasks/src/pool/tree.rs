@@ -1,4 +1,4 @@
-//! Edits of the vdev tree: a vdev is put above another, or removed when it has one child left.
+//! Edits the vdev tree: puts a vdev above another, or removes one with a single child left.
 //!
 //! ```text
 //!   put_above        a                 ->  mirror | replacing | spare -> a

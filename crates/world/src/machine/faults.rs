@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Idea: an honest budget. At most as many disks of a vdev are guilty as it can do without, until a scrub and
-//! a rewrite of all labels have replaced all that is wrong on them. Cache devices may always be guilty.
+//! a rewrite of all labels have repaired them. Cache devices may always be guilty.
 //!
 //! The ledger remembers what each guilty disk did, so that nobody else is accused:
 //!

@@ -2,7 +2,7 @@
 //!
 //! A dataset's name gives the path of its copy: `tank/home/ann` becomes `home/ann` below the copy of
 //! `tank:/`. If a snapshot is copied, each dataset contributes its snapshot of the same name. The deepest
-//! come first, so that each folder's times are set after its contents are complete.
+//! come first, so each folder's times are set after its contents.
 
 use std::path::Path;
 

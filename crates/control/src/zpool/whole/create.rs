@@ -1,7 +1,7 @@
 //! `zpool create`: a new pool on devices or files.
 //!
-//! Without a daemon the pool is left exported, since nothing keeps it imported. Its root file system is
-//! created by the code for all file systems, so that the kernel can mount it.
+//! Without a daemon the pool is left exported. The code for all file systems creates its root, so that the
+//! kernel can mount it.
 
 use std::path::PathBuf;
 

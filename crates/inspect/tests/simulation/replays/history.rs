@@ -1,7 +1,7 @@
 //! A random history of one file system: all operations, commits in between.
 //!
 //! Rules come and go with them: flags, inherited projects, quotas, properties. Many operations are refused,
-//! which this test ignores; many others are accepted only because a rule has just been removed.
+//! which this test ignores; many are accepted only because a rule was just removed.
 
 use bytes::Bytes;
 use cenote_dataset::Value;

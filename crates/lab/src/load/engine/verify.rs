@@ -1,8 +1,7 @@
 //! Reads back and checks a worker's writes.
 //!
 //! Writes are not remembered: the workload yields the same operations again. The last write at an offset
-//! counts. They are read in offset order, in windows of the file, so that memory stays bounded (about 60 MiB)
-//! however long the job ran.
+//! counts. They are read in offset order, in windows of the file, so memory stays bounded (about 60 MiB).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Whether a block device is in use, and whether it holds data.
+//! Whether a block device is in use or holds data.
 //!
 //! In use: the kernel refuses `O_EXCL` on a device that is mounted, is swap, or belongs to an array, to LVM
 //! or to an imported pool; on a whole disk also if a partition does. Data: any non-zero byte in the first or

@@ -7,8 +7,8 @@
 //!   a count beyond OUTLIER_LIMIT: that child sits out for vdev_read_sit_out_secs
 //! ```
 //!
-//! Idea: any disk is slow at times, but a sick one is slow again and again, by orders of magnitude. Outliers
-//! that change from disk to disk cancel each other out, since all counts fall together.
+//! Idea: any disk is slow at times, but a sick one repeatedly, by orders of magnitude. Outliers that change
+//! from disk to disk cancel out, since all counts fall together.
 //!
 //! Source: OpenZFS 2.4 `vdev_raidz.c` (`vdev_child_slow_outlier`).
 

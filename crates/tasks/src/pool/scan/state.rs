@@ -1,8 +1,7 @@
 //! The recorded state of the last scan: start, progress, pause, end.
 //!
 //! Idea: the state is OpenZFS's `dsl_scan_phys_t`, plus a queue of datasets. A slice records changes rather
-//! than a new state, since tasks may have changed it meanwhile: a queued dataset may be destroyed, or have a
-//! new snapshot.
+//! than a new state, since tasks may change it meanwhile: a queued dataset may be destroyed, or snapshotted.
 //!
 //! Source: OpenZFS `dsl_scan.c` (`dsl_scan_setup_sync`, `dsl_scan_done`, `dsl_scan_ds_destroyed`,
 //! `dsl_scan_ds_snapshotted`), `vdev.c` (`vdev_dtl_should_excise`).
