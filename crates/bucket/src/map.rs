@@ -1,7 +1,7 @@
 //! The map of a disk: which part of which segment has the newest bytes of each range.
 //!
 //! Idea: a tree of extents by their place on the disk. Consecutive writes lie consecutively in their segment
-//! and become one extent. A new extent cuts those below it, and their segments learn how much they lost.
+//! and become one extent. A new extent cuts those below it, and their segments count the loss.
 //!
 //! Units: sectors of 512 bytes. A segment is named by a slot, a number of this opening of the disk.
 //!

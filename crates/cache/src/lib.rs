@@ -12,9 +12,9 @@
 //!   ahead   so do blocks read ahead (`data`, `prefetch`)
 //! ```
 //!
-//! Blocks of metadata are always cached, blocks of files and volumes if [`CacheOptions::data`] is set: a
-//! program that reads each file once keeps its memory for metadata, a daemon serves from it. The dataset's
-//! properties restrict both ([`caching`]).
+//! Metadata are always cached, blocks of files and volumes if [`CacheOptions::data`] is set: a program that
+//! reads each file once keeps its memory for metadata, a daemon serves from it. The dataset's properties
+//! restrict both ([`caching`]).
 //!
 //! Locking: all methods may be called concurrently. The policy has a mutex, each shard a lock that look-ups
 //! share, the table of flights another mutex. Order: the policy's, or one of the miss-ratio curve's, before a

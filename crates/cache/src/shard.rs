@@ -4,8 +4,7 @@
 //! reader that notes the [`BATCH`]th passes them all to the policy.
 //!
 //! Locking: only the notes have a mutex, held for a push; the cache keeps each shard behind a lock. Look-ups
-//! share that lock, so concurrent hits on a block do not wait; they change only atomics, which are
-//! independent.
+//! share it, so concurrent hits on a block do not wait; they change only independent atomics.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 

@@ -1,10 +1,10 @@
 //! Traversal of every live block pointer of a pool, each block once.
 //!
 //! Idea: below the uberblock all metadata form one tree: object sets contain dnodes, dnodes and indirect
-//! blocks contain pointers, and dataset objects in the meta object set (MOS) lead to further object sets. One
-//! stack therefore holds all metadata blocks still to open. Each step takes a batch from its top, reads it in
-//! disk order and yields every pointer found; only pointers to metadata go back on the stack. A small file's
-//! pointers are in its dnode, so its data cost no read here.
+//! blocks contain pointers, and dataset objects in the meta object set (MOS) lead to further object sets. So
+//! one stack holds all metadata blocks to open. Each step takes a batch from its top, reads it in disk order
+//! and yields every pointer found; only those to metadata go on the stack. A small file's pointers are in its
+//! dnode, so its data cost no read here.
 //!
 //! ```text
 //!   uberblock --> MOS head --> meta dnode's tree --> dnodes --+--> indirect blocks --> pointers

@@ -22,7 +22,7 @@
 //! the path that the kernel's client gives it; where such a block device exists, the path means that one.
 //!
 //! Secrets: user names and passwords are refused, so no label, history or message can hold them. Errors
-//! contain no part of an address except its scheme and the names of its parameters.
+//! contain only an address's scheme and the names of its parameters.
 //!
 //! Source: the NBD project's `doc/uri.md`; OpenZFS `vdev_disk.c` (`vdev_disk_open`: absolute paths); Ceph's
 //! `ceph-rbdnamer` (names below `/dev/rbd`).

@@ -1,8 +1,8 @@
 //! Block pointer: the address, checksum and encoding of a block, in 128 bytes.
 //!
-//! Idea: a pointer keeps its sixteen words, so it returns to disk bit for bit; methods read its fields.
-//! Decoding validates nothing: any 128 bytes are a block pointer, and every accessor is total. Callers must
-//! check offsets and sizes against the vdev.
+//! Idea: a pointer keeps its sixteen words, so it returns to disk bit for bit; methods read its fields. Any
+//! 128 bytes are a block pointer, and every accessor is total. Callers must check offsets and sizes against
+//! the vdev.
 //!
 //! Layout (64-bit words; bit 0 of the property word is at the right):
 //!

@@ -5,7 +5,7 @@
 //! salted with the block's address and birth; the layer that knows these verifies it.
 //!
 //! A header has 512 bytes or, with feature `dynamic_gang_header`, the smallest allocation of its vdevs. Only
-//! the checksum, at the end of either, tells the two apart.
+//! the checksum at the end tells them apart.
 //!
 //! Layout of a header of S bytes:
 //!

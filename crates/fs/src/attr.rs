@@ -1,9 +1,8 @@
 //! A file's attributes, decoded straight from its dnode: everything in `stat`, and ZFS's own.
 //!
 //! Idea: nearly every file's attributes are in the bonus of its dnode, so decoding needs neither I/O nor
-//! allocation: a scan passes in millions of dnodes and gets millions of plain values. There are two forms.
-//! The bonus type selects the form, not the file system's version, since an upgraded file system contains
-//! both:
+//! allocation: a scan passes in millions of dnodes and gets millions of plain values. The bonus type selects
+//! one of two forms, not the file system's version, since an upgraded file system contains both:
 //!
 //! ```text
 //!   bonus type SA (ZPL 5)         header + values in the order of a layout, see `cenote_format::sa`

@@ -1,9 +1,8 @@
 //! Changes between a snapshot and a later state of the same file system, like `zfs diff`.
 //!
-//! Idea: a block pointer carries the txg in which anything below it last changed. So only those parts of the
-//! tree of dnodes are read that are younger than the earlier snapshot. In the dnode blocks found this way,
-//! each object is compared with its former version: generation (same object, or its number reused), change
-//! time, path, links.
+//! Idea: a block pointer carries the txg in which anything below it last changed. So only parts of the tree
+//! of dnodes younger than the earlier snapshot are read. In these, each object is compared with its former
+//! version: generation (same object, or its number reused), change time, path, links.
 //!
 //! ```text
 //!   in both     same generation  change time equal: nothing; links differ: M (+n); path differs: R; else M

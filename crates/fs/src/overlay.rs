@@ -2,8 +2,8 @@
 //!
 //! Idea: a log can't be replayed onto a read-only pool, but the pool can be *shown* as if it had been. For
 //! each object that the log changed, the overlay holds the differences: attributes, names, content, extended
-//! attributes. `Filesystem` and `Volume` consult the overlay first and the disk for the rest, so everything
-//! above them (listing, hashing, copying) works on a replayed view unchanged.
+//! attributes. `Filesystem` and `Volume` consult the overlay first, so everything above them (listing,
+//! hashing, copying) works unchanged.
 //!
 //! Memory: bounded by the log's own records. Blocks that a record only references are kept as pointers and
 //! read on demand.

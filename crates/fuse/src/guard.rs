@@ -13,8 +13,8 @@
 //!
 //! A service manager may kill both, so a file can list the connections, too: the next daemon aborts them.
 //!
-//! The signal comes when the guard's parent thread ends, even if others live on. That thread is therefore
-//! dedicated; it also restarts the guard.
+//! The signal comes when the guard's parent thread ends, even if others live on. So that thread is dedicated;
+//! it also restarts the guard.
 //!
 //! Shared state: [`STATE`], locked for one change and its message.
 //!

@@ -8,8 +8,8 @@
 //!
 //! Idea: of thousands of sessions few are busy. An idle one costs an entry of an epoll.
 //!
-//! Events are edges: each new request announces its session to one thread. A thread leaves a session when it
-//! has no request, so no edge is lost; or after its share, when it asks for an event itself.
+//! Events are edges: each new request announces its session to one thread. A thread leaves a session without
+//! requests, so no edge is lost; or after its share, when it asks for an event itself.
 //!
 //! A session with too many operations is left alone until it has room again ([`Unread`]).
 //!

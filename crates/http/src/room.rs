@@ -3,7 +3,7 @@
 //! Idea: a client that does not read blocks its command. That is harmless while there is room (people pause
 //! downloads), so it has the full patience of [`Patient`](crate::patient::Patient). When room runs out, a new
 //! command waits up to [`WAIT`], and the client that has stalled longest, and at least [`GRACE`], is
-//! disconnected. A user of this machine, or an address, gets at most half of the room. One at that limit can
+//! disconnected. A user of this machine, or an address, gets at most half of the room, and at that limit can
 //! only displace its own commands.
 //!
 //! Locking: `inside` is a leaf lock.

@@ -8,8 +8,8 @@
 //! connection. Unsolicited data excepted, R2T is sent only after memory for the data has been granted.
 //!
 //! A task that its own initiator aborts sends no response; one that another initiator aborts ends with TASK
-//! ABORTED, since its own would otherwise wait until it times out. The task that aborts it waits until it has
-//! ended, so its changes cannot land after later commands of the initiator.
+//! ABORTED, since its own would otherwise wait until it times out. The aborting task waits for its end, so
+//! its changes cannot land after later commands of the initiator.
 //!
 //! Locking: the table is locked for one lookup or change.
 

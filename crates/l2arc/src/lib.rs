@@ -9,9 +9,8 @@
 //!
 //! Idea: stored blocks pass by on their way from the pool into memory (`cenote_pool::SecondLevel`):
 //! compressed, encrypted, just verified. A sample of them is written to the devices, at a steady rate. So
-//! nothing is compressed or encrypted twice, and memory holds only a name and a place for each ([`index`]). A
-//! device is never trusted: each block is verified by its pointer. A failing device is dropped; the pool has
-//! everything.
+//! nothing is compressed or encrypted twice, and memory holds only a name and a place for each ([`index`]).
+//! Each block is verified by its pointer. A failing device is dropped; the pool has everything.
 //!
 //! OpenZFS instead feeds from the tails of its lists (blocks about to be evicted), and includes blocks
 //! written by txgs. Here, a written block gets to a device once it is read again.

@@ -5,9 +5,9 @@
 //!     | this round         |  nothing   | the round before          |
 //! ```
 //!
-//! Idea: arithmetic only. Room is made before blocks are placed: blocks in that room are gone from then on,
-//! so no reader gets a block that is about to be overwritten. Placed blocks become entries of the open log
-//! block; once full, it goes into the ring behind them.
+//! Idea: arithmetic only. Room is made before blocks are placed: blocks there are gone from then on, so no
+//! reader gets a block about to be overwritten. Placed blocks become entries of the open log block; once
+//! full, it goes into the ring behind them.
 //!
 //! Invariants: `start <= hand <= end`; unless this is the first round, `hand <= evict <= end`.
 //!

@@ -1,9 +1,9 @@
 //! The interpreter: Lua with OpenZFS's libraries and limits alone.
 //!
-//! Idea: everything is taken away that is not listed here, so that a new function of an interpreter's release
-//! does not appear by itself. Every hundred instructions a hook looks at the limit and at the caller. Lua
-//! refuses memory beyond the limit, its own included. A script can't catch an error: `pcall` is missing. A
-//! coroutine can, but the hook strikes again.
+//! Idea: everything not listed here is taken away, so that no function of a new interpreter appears by
+//! itself. Every hundred instructions a hook looks at the limit and at the caller. Lua refuses memory beyond
+//! the limit, its own included. A script can't catch an error: `pcall` is missing. A coroutine can, but the
+//! hook strikes again.
 //!
 //! Source: OpenZFS `zcp.c` (`zcp_eval`, `zcp_eval_impl`, `zcp_lua_counthook`), `lbaselib.c`, including the
 //! wording.

@@ -3,8 +3,7 @@
 //!
 //! Idea: the signal handler maps zeros over the lost page and marks its region as lost. The access succeeds,
 //! and the connection ends soon after ([`crate::device`]). Faults elsewhere end the program as before. A
-//! process per socket would also contain the fault, but would copy all data between processes, which
-//! vhost-user avoids.
+//! process per socket would also contain the fault, but copy all data between processes.
 //!
 //! Locking: none. The handler only reads [`REGIONS`]. A region is entered end first, start last, and removed
 //! start first. [`Watched`] owns the memory, so it stays mapped while entered.

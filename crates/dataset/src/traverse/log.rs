@@ -1,9 +1,9 @@
 //! Blocks of intent logs.
 //!
 //! Idea: a log is a chain whose blocks are allocated before they are written; it ends at the first block that
-//! does not verify. The last pointer leads to a block that was never written, or was torn by a power cut.
-//! This block counts as live and is no error. The power cut may also have hit any copy of a block, so one
-//! readable copy suffices.
+//! does not verify. The last pointer leads to a block never written, or torn by a power cut. This block
+//! counts as live and is no error. The power cut may have hit any copy of a block, so one readable copy
+//! suffices.
 //!
 //! The live blocks depend on whether the log was claimed, that is, whether the pool was opened for writing
 //! after the log's last write. In an unclaimed log, blocks born after the uberblock's txg are not allocated

@@ -12,8 +12,8 @@
 //!   file              /dev/loop0  open with O_EXCL        nothing on it is mounted or otherwise in use
 //! ```
 //!
-//! Two loop devices on one file, each with partitions in use, are not detected. Files whose path is not
-//! visible (another mount namespace, removed) cannot be claimed, nor can they be opened by that path.
+//! Two loop devices on one file, each with partitions in use, are not detected. Files with an invisible path
+//! (another mount namespace, removed) cannot be claimed, nor opened by that path.
 //!
 //! Source: `Documentation/ABI/stable/sysfs-block` (`holders`, `slaves`), `loop(4)`, `proc(5)` (`swaps`,
 //! `mountinfo`).

@@ -11,9 +11,9 @@
 //! a read takes one thread switch. A thread for the ring would make it three, each of which costs tens of
 //! microseconds if an idle core has to be woken first (in a virtual machine).
 //!
-//! The kernel finishes a thread's transfers in that thread's context. When the thread ends, it cancels those
-//! not yet started, and copies from the page cache fail (`EFAULT`). Threads of commands do end, so such
-//! transfers are submitted again ([`is_to_repeat`]).
+//! The kernel finishes a thread's transfers in its context. When the thread ends, it cancels those not yet
+//! started, and copies from the page cache fail (`EFAULT`). Threads of commands do end, so such transfers are
+//! submitted again ([`is_to_repeat`]).
 //!
 //! Ownership: from submission to completion the kernel has the request (buffer, data, file), in a box whose
 //! address is the entry's user data. A dropped task loses only the reply; the memory that the kernel may

@@ -2,8 +2,8 @@
 //!
 //! Idea: a file without names stays in the queue until it is freed, so a crash leaks nothing: the next
 //! opening of the file system drains the queue. Large files are freed in steps, from their end, to limit the
-//! work of each txg. A file that can't be freed (damage, or it has names after all) stays in the queue and
-//! blocks neither the others nor a mount.
+//! work of each txg. A file that can't be freed (damaged, or it has names after all) stays in the queue and
+//! blocks no other and no mount.
 //!
 //! The queue may also have hidden directories of extended attributes: the module frees a file before its
 //! hidden directory, which is an entry of its own until then.

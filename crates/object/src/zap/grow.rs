@@ -10,8 +10,8 @@
 //!   c is split       [aaaaeeeebbbbcfdd]     needs shift 4
 //! ```
 //!
-//! OpenZFS doubles a large table one block per change; here it is one step, rare and as cheap as the splits
-//! since the last. A table that OpenZFS left half copied is finished.
+//! OpenZFS doubles a large table one block per change; here it is one step, as cheap as the splits since the
+//! last. A table that OpenZFS left half copied is finished.
 
 use bytes::BytesMut;
 use cenote_format::units::BlockId;

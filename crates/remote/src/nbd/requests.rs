@@ -6,8 +6,8 @@
 //!              +------- the session ended ------+      after DEADLINE without a session: errors, for good
 //! ```
 //!
-//! Idea: one table of requests by cookie outlives connections. A session has a number, and so every call of a
-//! connection says for which session it speaks: the rest of an ended one changes nothing.
+//! Idea: one table of requests by cookie outlives connections. A connection's calls name their session's
+//! number: the rest of an ended one changes nothing.
 //!
 //! Invariants: `unsent` and `again` are cookies in `waiting`. While `again_left` is not 0, only `again` is
 //! sent: repeated writes come before all other requests, which may depend on them.

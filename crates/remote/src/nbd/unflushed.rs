@@ -10,8 +10,7 @@
 //! before other requests. A write counts as newer once it is answered: until then the older one may be all
 //! that the disk has.
 //!
-//! Each kept write has a number. A flush covers the writes answered before it was made: those up to the
-//! number at that time.
+//! Each kept write has a number. A flush covers those up to the number when it was made.
 
 use std::collections::BTreeMap;
 

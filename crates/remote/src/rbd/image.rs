@@ -4,8 +4,8 @@
 //!   Image --> Pool --> Cluster        closed in this order; each image has a connection of its own
 //! ```
 //!
-//! Idea: Ceph fences connections, not images: a blocklisted one loses all its images. So each image has its
-//! own, and an image of another pool is never fenced with it.
+//! Idea: Ceph fences connections: a blocklisted one loses all its images. So each image has its own, lest
+//! another pool's be fenced with it.
 //!
 //! An operation begins with a call that does not block. A thread of the library ends it: it calls
 //! [`completed`], which wakes the operation's future. Memory of an operation belongs to the library from the

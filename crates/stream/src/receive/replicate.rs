@@ -3,7 +3,7 @@
 //!
 //! Idea: a snapshot's guid identifies it everywhere, so local datasets are compared with the package's list
 //! one by one. Names may collide, and a rename may need a parent that only the streams create. So passes
-//! repeat as long as one makes progress and leaves work; a dataset whose name is taken gets a temporary one,
+//! repeat while one makes progress and leaves work; a dataset whose name is taken gets a temporary one,
 //! `recv-PID-N`.
 //!
 //! Source: OpenZFS `libzfs_sendrecv.c` (`recv_incremental_replication`, `recv_rename`, `recv_destroy`,

@@ -1,8 +1,8 @@
 //! `zfs redact`: the blocks of a snapshot that all of its redaction snapshots have changed or freed.
 //!
 //! Idea: redaction snapshots belong to clones in which secrets were overwritten or removed. A block that
-//! differs in every one of them is secret. Each clone's walk over its changes yields ranges in order; the
-//! ranges that all walks have in common are cut to the objects of the snapshot. Metadata is never redacted.
+//! differs in every one of them is secret. Each clone's walk over its changes yields ranges in order; those
+//! common to all walks are cut to the objects of the snapshot. Metadata is never redacted.
 //!
 //! ```text
 //!   walk of clone 1   [=====]      [==]
