@@ -301,7 +301,7 @@ impl Engine {
         self.mos_keeping(true).await
     }
 
-    /// The same for a command that looks: a device that does not answer fails its reads after some seconds.
+    /// The same for a command that looks: an unresponsive device fails its reads after some seconds.
     ///
     /// # Errors
     /// The object directory is damaged, or does not come in time.

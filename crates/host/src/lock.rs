@@ -148,8 +148,8 @@ enum Holder {
     Runs,
     /// It is dead except for stuck threads.
     Killed,
-    /// It may be alive in another container. Or it has ended since the lock was tried, or a child that it had
-    /// just forked has the lock still: then the lock is free in a moment.
+    /// It may be alive in another container. Or it has ended since the lock was tried, or a child just forked
+    /// still has the lock, which is free in a moment.
     Unseen,
 }
 

@@ -133,7 +133,7 @@ pub struct Mounts {
     /// [`Mounts::is_open`], when all mounts last followed it.
     was_open: AtomicBool,
     /// Mount points chosen by users not allowed to mount (`None`: not to be mounted). These file systems stay
-    /// where they are until unmounted, or moved by an authorized user.
+    /// until unmounted, or moved by an authorized user.
     moved: Mutex<BTreeMap<DatasetId, Option<PathBuf>>>,
     numbers: AtomicU64,
     turn: tokio::sync::Mutex<()>,
@@ -456,8 +456,8 @@ impl Mounts {
         table.places(table.at_or_below(name)).into_iter().filter_map(former).collect()
     }
 
-    /// Mounts again those that were taken down. Properties may name other mount points by now,
-    /// set by users not allowed to mount; a command that changes nothing moves nothing.
+    /// Mounts again those taken down, at their former mount points: properties may name others by now, set by
+    /// users not allowed to mount.
     async fn put_back(&self, former: Vec<Former>) -> Result<(), MountsError> {
         let mos = self.engine.mos().await?;
         for Former { place: Place { id, dir, .. }, plan, temporary, moved } in former {

@@ -75,8 +75,8 @@ pub struct Survey {
     pub gains: Vec<Gain>,
     /// Vdevs that store data.
     pub vdevs: Vec<Fill>,
-    /// Files with more than one block whose block size is not the `recordsize` of their file system. A
-    /// rewrite does not change it; a copy of the file has the new one.
+    /// Files with several blocks whose size is not the `recordsize` of their file system. A rewrite does not
+    /// change it; a copy of the file has the new one.
     pub other_record_sizes: u64,
 }
 

@@ -33,7 +33,7 @@ pub enum Reach {
     Extreme,
 }
 
-/// The newest state that opens. Unless its blocks are kept, it is unknown whether it is intact.
+/// The newest state that opens. Unless its blocks are kept, it may not be intact.
 ///
 /// # Errors
 /// None opens; or this program can't write to the pool.

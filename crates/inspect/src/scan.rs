@@ -82,8 +82,7 @@ where
     scan_below(target, target.filesystem.root(), needs, render, sink).await
 }
 
-/// Like [`scan`], for one folder and everything below it. Paths are relative to this folder, which itself is
-/// `.`.
+/// Like [`scan`], for one folder and everything below it. Paths are relative to this folder, `.`.
 ///
 /// # Errors
 /// The folder can't be read, or `sink` failed.

@@ -207,7 +207,7 @@ impl<'a> Run<'a> {
     }
 
     /// Whether the run is over: it was stopped, or the pool in use ran short of space and may have
-    /// overwritten blocks freed since the run began, so a mismatch proves nothing.
+    /// overwritten blocks freed since, so a mismatch proves nothing.
     fn is_stopped(&self) -> bool {
         self.options.stop.is_stopped() || self.is_overtaken()
     }

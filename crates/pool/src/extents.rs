@@ -18,8 +18,8 @@ use std::sync::Arc;
 const MAX_GAP_BYTES: u64 = 64 << 10;
 const MAX_EXTENT_BYTES: u64 = 1 << 20;
 
-/// Ranges from this size on get their own memory, so that keeping one needs no copy out of a merged read. On
-/// a busy device the queue still joins neighbours.
+/// Ranges from this size on get their own memory, so keeping one needs no copy. On a busy device the queue
+/// still joins neighbours.
 const LEAST_LARGE_BYTES: usize = 64 << 10;
 
 /// A claim to a range.

@@ -50,7 +50,7 @@ impl Limited {
 }
 
 /// Fails if adding datasets (a number per directory) exceeds a limit, there or above, that binds the task's
-/// user. The walk stops at the ancestor `up_to`: a move within it leaves its count as it was.
+/// user. The walk stops at the ancestor `up_to`, whose count a move within it does not change.
 pub(crate) async fn check_count(
     context: &SyncContext,
     what: Limited,

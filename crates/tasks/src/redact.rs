@@ -94,7 +94,7 @@ async fn redact_sync(
 }
 
 /// The list of a bookmark of a redacted snapshot: guids without blocks. Without it, an increment from the
-/// bookmark would not fit the redacted copy that it is for. 0: the snapshot is complete.
+/// bookmark would not fit its redacted copy. 0: the snapshot is complete.
 pub(crate) async fn list_of_redacted(
     context: &mut SyncContext,
     snapshot: &Dataset,

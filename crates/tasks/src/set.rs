@@ -236,8 +236,8 @@ pub(crate) async fn follow_setting(
     }
 }
 
-/// Records, in the same txg, the unprivileged user that sets a mount point; administrators are not recorded.
-/// The daemon mounts at such a place only on a request for that dataset by name.
+/// Records, in the same txg, an unprivileged user that sets a mount point. The daemon mounts there only on a
+/// request for that dataset by name.
 async fn note_who_placed(context: &SyncContext, settings: &ZapEdit<'_>) -> Result<()> {
     match context.delegated() {
         Some(who) => settings.update(PLACED_BY_PROPERTY, &ZapValue::from_text(&who.uid.to_string())).await,

@@ -60,8 +60,8 @@ impl Session {
         self.watch(found).await
     }
 
-    /// Claims a watched pool. Then its first change may follow. A fenced one needs no claim: no other machine
-    /// could write its own.
+    /// Claims a watched pool for its first change. A fenced one needs no claim: no other machine could write
+    /// its own.
     ///
     /// # Errors
     /// Another machine has the pool, or would not see the claim; the caller cancels.

@@ -197,8 +197,8 @@ impl DedupTables {
         Ok(true)
     }
 
-    /// Forgets a block with one reference, whose entry is that old and was just read. The block stays, with
-    /// its owner alone. Returns `false` if the entry has changed meanwhile.
+    /// Forgets a block with one reference, whose entry is that old and was just read. The block stays with
+    /// its owner. Returns `false` if the entry has changed meanwhile.
     pub(crate) fn prune(&mut self, pool: &Pool, found: Found, before_s: u64) -> bool {
         let Some(table) = self.0.get_mut(&found.checksum_id) else { return false };
         let is_old = |value: &DdtValue| match value {

@@ -112,8 +112,7 @@ impl SpaceLog {
     }
 
     /// Notes a change. Returns whether this is the first txg that the metaslab's own map lacks: earlier
-    /// changes are in there, or cancel out. Those of this txg may cancel out with earlier ones: all count
-    /// together.
+    /// changes are in there, or cancel out, perhaps with this txg's.
     pub(crate) fn begins_anew(&mut self, id: MetaslabId, txg: Txg, start_bytes: u64) -> bool {
         let known = self.metaslabs.get(&id);
         let begins = known.is_none_or(|metaslab| metaslab.is_clean() && metaslab.changed != txg);

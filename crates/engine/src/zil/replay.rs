@@ -29,8 +29,8 @@ impl PendingReplay {
         PendingReplay { name, dataset, records, log }
     }
 
-    /// Replays or skips a record: `change` and the progress are part of one txg. It needs no room, as users
-    /// were promised it before the crash. A failure records no progress.
+    /// Replays or skips a record: `change` and the progress are part of one txg. It needs no room, promised
+    /// before the crash. A failure records no progress.
     ///
     /// # Errors
     /// Those of `change`; [`DatasetError::Stopped`].

@@ -78,8 +78,8 @@ impl Files {
         }
     }
 
-    /// Makes the kernel drop a file's name and content. It has done so on return, unless its locks are held
-    /// long, perhaps by operations waiting for this one.
+    /// Makes the kernel drop a file's name and content, before this returns unless its locks are held long,
+    /// perhaps by operations waiting for this one.
     pub(super) async fn forget_names(&self, node: Node, object: ObjectId) {
         let view = self.head().view();
         if let (Ok(attr), Ok(path)) = (view.attr(object).await, view.path_of(object).await)

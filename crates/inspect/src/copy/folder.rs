@@ -43,7 +43,7 @@ impl Name {
     }
 
     /// The stand-in for a name that is too long or not a single component: as much of it as fits, `~`, and a
-    /// hash of the whole name. Equal names have equal stand-ins.
+    /// hash of the whole name.
     pub fn stand_in(bytes: &[u8]) -> Name {
         // SHA-256 needs no salt, so this does not fail.
         let [hash, ..] = Checksum::Sha256.compute(bytes, Endian::Big, None).unwrap_or_default();
@@ -128,8 +128,8 @@ impl Folder {
         Ok(Folder(rustix::io::fcntl_dupfd_cloexec(&self.0, 0)?))
     }
 
-    /// Creates a file under `name` with `make`. If an existing file is replaced, a temporary name is used
-    /// first, so that the old file remains until the new one is complete.
+    /// Creates a file under `name` with `make`. A file to replace remains until the new one, under a
+    /// temporary name, is complete.
     pub(super) fn place(
         &self,
         name: &Name,

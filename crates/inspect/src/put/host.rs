@@ -1,7 +1,6 @@
 //! Local files, held open: attributes, names and extended attributes.
 //!
-//! Everything below the path the user named is opened relative to its folder and never through a symbolic
-//! link.
+//! Everything below the user's path is opened relative to its folder, never through a symbolic link.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! Rows as text: tab-separated values and JSON lines.
 //!
 //! Rendering is most of a scan's work, so it runs on the workers, a batch at a time, and formats numbers
-//! without the standard formatting machinery.
+//! itself.
 
 use std::io::Write as _;
 

@@ -1,7 +1,6 @@
 //! A dataset and its other versions, each opened once and only when a finding needs it.
 //!
-//! Locking: one task looks up owners at a time. The once-cells let shared references open versions on demand;
-//! nothing is reset.
+//! Locking: one task looks up owners at a time. The once-cells let shared references open versions on demand.
 
 use cenote_dataset::{Dataset, Mos};
 use cenote_format::blkptr::Blkptr;

@@ -1,5 +1,5 @@
-//! Disks join a mirror under load and take over from the old ones: no write from before, meanwhile or
-//! afterwards may be missing from them. The same holds if the power is cut on the way.
+//! Disks join a mirror under load and take over from the old ones: they have all writes. The same holds if
+//! the power is cut on the way.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The expected content of a pool: datasets and snapshots in memory, and their state at the end of each txg.
 //!
-//! Copies share their common parts, so a copy is kept for each operation.
+//! Copies share parts, so one is kept for each operation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! The power fails at any moment of a split: the pool opens afterwards, with all its data, with or without
-//! the devices that leave; and once those are a pool of their own, that pool is whole, too.
+//! the devices that leave; once those are a pool, it is whole, too.
 
 use std::sync::Arc;
 

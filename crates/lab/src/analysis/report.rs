@@ -80,7 +80,7 @@ impl<'a> Study<'a> {
 }
 
 /// Writes the report into `folder`, as Markdown with plots and as an HTML page. It replaces an earlier
-/// report, since everything is derived from the files beside it.
+/// report: all is derived from the files beside it.
 ///
 /// # Errors
 /// A file cannot be written.

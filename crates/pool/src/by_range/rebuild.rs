@@ -52,7 +52,7 @@ impl ByRange<'_> {
     }
 
     /// Rebuilds [pieces](ByRange::rebuild_pieces) on every incomplete leaf in use; [`Pool::flush`] makes that
-    /// durable. The result counts unrecoverable pieces too. This view must have kept the space since before
+    /// durable. The result counts unrecoverable pieces, too. This view must have kept the space since before
     /// the used ranges were read.
     #[boxed]
     pub async fn rebuild(&self, vdev: VdevId, pieces: Vec<(u64, u64)>) -> Healed {

@@ -128,8 +128,8 @@ fn names(label: &PoolConfig, pool: Guid, leaf: Guid, is_top: bool) -> bool {
     label.pool_guid == pool && (is_leaf || is_top && label.top_guid == Some(leaf))
 }
 
-/// Whether an uberblock comes from the pool whose last one is `newest`. A sum of other guids may also be an
-/// earlier one of this pool, in which the device may have been another leaf.
+/// Whether an uberblock comes from the pool whose last one is `newest`. Another sum of guids may be an
+/// earlier one of this pool, in which the device was perhaps another leaf.
 fn wrote(newest: &Uberblock, uberblock: &Uberblock) -> bool {
     uberblock.guid_sum == newest.guid_sum && uberblock.txg <= newest.txg
 }

@@ -155,8 +155,8 @@ fn assemble(candidates: Candidates, mut notes: Vec<Problem>) -> Result<FoundPool
     let rank = |m: &&Member| (m.found.label_txg, m.config.state == PoolState::Active);
     let newest = members.values().max_by_key(rank).ok_or("no device")?;
     let tops = top_level_vdevs(&members);
-    // Pools older than version 19 do not record the number of vdevs. Then the labels' ids must do; the sum of
-    // all guids in the uberblock tells whether there are more.
+    // Pools older than version 19 do not record the number of vdevs. Then the labels' ids must do; the
+    // uberblock's sum of all guids tells whether there are more.
     let known = tops.keys().next_back().map_or(0, |&id| id + 1);
     let count = newest.config.vdev_children.filter(|&named| named > 0).unwrap_or(known);
     let vdev = |id: u64| match tops.get(&id) {

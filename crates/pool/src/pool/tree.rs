@@ -135,8 +135,8 @@ impl Tree {
         current.found.devices.values().any(|held| Arc::ptr_eq(&held.device, &device.device))
     }
 
-    /// Replaces the vdev tree, for operations that begin later. `joining` are devices of joining or returning
-    /// leaves. `lacking` is a leaf that lacks txgs, first to last. Unused devices are closed after their last
+    /// Replaces the vdev tree, for later operations. `joining` are devices of joining or returning leaves.
+    /// `lacking` is a leaf that lacks txgs, first to last. Unused devices are closed after their last
     /// operation.
     pub fn set_vdevs(
         &self,

@@ -475,8 +475,8 @@ impl Leaf {
         self.state.is_suspect.store(true, Ordering::Relaxed);
     }
 
-    /// Whether reads or writes have failed since the last call. Clearing the counters does not change it: a
-    /// device that is gone must be found even if its errors are cleared at once.
+    /// Whether reads or writes have failed since the last call. Cleared counters do not count: a device that
+    /// is gone must be found even then.
     pub(crate) fn take_suspicion(&self) -> bool {
         self.state.is_suspect.swap(false, Ordering::Relaxed)
     }

@@ -28,7 +28,7 @@ use crate::pool::expand::autoexpand;
 use crate::pool::take_tree::{drop_leaf, path_of, refuse_removal, take_tree};
 use crate::pool::tree::{holds_copies, number, parent_mut, parent_of, take_out_parent};
 
-/// Detaches a device from a mirror, replacing or spare vdev. If present, its labels are cleared, or it
+/// Detaches a device from a mirror, replacing or spare vdev. Its labels, if present, are cleared, or it
 /// becomes an available spare.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! Changes the vdev tree.
 //!
-//! Idea: a change of the tree is one task. All later writes use the new tree. Labels, the MOS's configuration
-//! and the uberblock change together, as in every txg.
+//! Idea: a change of the tree is one task. All later writes use it. Labels, the MOS's configuration and the
+//! uberblock change together, as in every txg.
 //!
 //! Source: OpenZFS `spa_misc.c` (`spa_vdev_exit`), `vdev.c`.
 

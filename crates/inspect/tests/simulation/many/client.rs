@@ -80,8 +80,8 @@ impl Record {
     }
 }
 
-/// Whether this file, or its absence, is possible after a power cut. Uncommitted changes may be in the log in
-/// part: names come in order, but content comes later, and in pieces.
+/// Whether this file, or its absence, is possible after a power cut. Uncommitted changes may be partly in the
+/// log: names come in order, but content later, and in pieces.
 fn could_be(states: &[(Moment, Tree)], name: &str, found: Option<&Arc<Vec<u8>>>) -> bool {
     let mut was = states.iter().map(|(_, tree)| tree.get(name));
     if was.clone().any(|was| was == found) {

@@ -3,7 +3,7 @@
 //! run            make the start gate ──> all ready? ──> open it ──> progress ... ──> join
 //! each worker    source, ring, buffers ──> (drop sender: ready) ──> gate ──> work ──> (drop sender: done)
 //! ```
-//! Workers report ready and done by dropping a sender, so that a worker that panics also reports.
+//! Workers report by dropping a sender, so that one that panics also reports.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError, RwLock};

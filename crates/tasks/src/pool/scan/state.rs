@@ -367,7 +367,7 @@ pub(crate) async fn destroyed(context: &mut SyncContext, id: ObjectId, next: Obj
 }
 
 /// The version to scan instead of one found in the tree of `txg`: the oldest with its blocks. Since then a
-/// head may have snapshots, and a snapshot or its whole file system may be gone.
+/// head may have new snapshots, and a snapshot or its file system may be gone.
 async fn now_instead(context: &SyncContext, found: &Waiting, txg: Txg) -> Result<Option<DatasetId>> {
     let is_there = match context.mos().await?.dataset_phys(found.dataset).await {
         // The number may be reused.

@@ -11,8 +11,8 @@ use crate::load::measurement::Tool;
 use crate::load::program::{self, Ran};
 use crate::{LabError, Result};
 
-/// `fd` with a `stat` of every entry, as run in report 000. It reports failure when it could not enter a
-/// folder; that is recorded, as for the lab's own walk.
+/// `fd` with a `stat` of every entry, as run in report 000. A folder that it could not enter is recorded, as
+/// for the lab's own walk.
 pub fn fd(root: &Path, list: &Path, control: &Control) -> Result<Attempt> {
     let Some(program) = program::find(&["fd", "fdfind"]) else {
         return Ok(Attempt::NotHere("fd is not installed (package fd-find)".into()));
