@@ -1,4 +1,4 @@
-//! A disk as a log of objects that are created once, never overwritten, and deleted when nothing needs them.
+//! A disk as a log of objects created once, never overwritten, and deleted when nothing needs them.
 //!
 //! ```text
 //!   write, discard   change the map and join the batch in memory      state
@@ -16,9 +16,9 @@
 //!
 //! Fence: to change a disk, a machine must first take it over: it creates the next commit with a higher
 //! epoch, and lists the commits again. A higher one means that it came too late, and it gives up. Takeovers
-//! and the newest commit are never deleted, and a writer's commits are consecutive. So a machine that was
-//! stopped and returns finds the number of its next commit taken, without any clock. A disk is taken over at
-//! its first change, not when opened: a refused import disturbs nobody.
+//! and the newest commit are never deleted, and a writer's commits are consecutive. So a stopped machine that
+//! returns finds the number of its next commit taken, without any clock. A disk is taken over at its first
+//! change, not when opened: a refused import disturbs nobody.
 //!
 //! A request without an answer is repeated with the same bytes, and "exists" is then compared with them.
 //! Names of segments and checkpoints include a random token of their writer, so late requests of a stopped
@@ -240,7 +240,7 @@ impl LogDevice {
         (state.stored_bytes(), state.map.live_sectors() * SECTOR_BYTES)
     }
 
-    /// Number of the newest commit that is known here.
+    /// Number of the newest commit known here.
     pub fn last_commit(&self) -> u64 {
         self.log.state.lock().last
     }
@@ -270,7 +270,7 @@ impl LogDevice {
         if let Some(over) = self.log.over() {
             return Io::done(Err(failed(over)));
         }
-        // Pieces that are no whole sectors are put together.
+        // Partial sectors are put together.
         let whole = pieces.iter().all(|piece| (piece.len() as u64).is_multiple_of(SECTOR_BYTES));
         let pieces = if whole { pieces } else { vec![pieces.concat().into()] };
         self.log.write(offset, pieces);
@@ -355,7 +355,7 @@ impl Log {
     async fn committed(&self, target: u64) -> Result<(), Over> {
         let mut watch = self.progress.watch();
         let reached = watch.until(|now| now.committed >= target || now.over.is_some()).await;
-        // A batch that is in a commit is safe, even if the disk was taken over later.
+        // A batch in a commit is safe, even if the disk was taken over later.
         match reached {
             Ok(now) if now.committed < target => now.over.clone().map_or(Ok(()), Err),
             _ => Ok(()),

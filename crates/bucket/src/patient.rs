@@ -1,4 +1,4 @@
-//! Requests to a store that are repeated until they are answered, or a deadline has passed.
+//! Requests to a store, repeated until answered, or a deadline has passed.
 //!
 //! Idea: a failing or busy store is asked again, at growing intervals with jitter. All requests of a disk
 //! share a number of places: a busy store halves it, and answers raise it again, as TCP does. A read much

@@ -191,7 +191,7 @@ impl BlockCache {
                 None => pool.read(bp, &ctx).await,
             }
         };
-        // The read that is joined may be one that waits.
+        // The joined read may be one that waits.
         pool.in_time(bp, ctx.place, joined).await
     }
 
@@ -267,7 +267,7 @@ impl BlockCache {
         }
     }
 
-    /// Drops a block that was freed, or read for the last time.
+    /// Drops a block freed, or read for the last time.
     pub fn forget(&self, bp: &Blkptr) {
         let Some(block) = Identity::of(bp) else { return };
         // Most freed blocks were never read: skip the policy's lock.
@@ -279,7 +279,7 @@ impl BlockCache {
         self.shard(block.id).write().remove(block.id);
     }
 
-    /// Drops all blocks that are encrypted on disk, since a key was unloaded: they are decrypted here.
+    /// Drops all blocks encrypted on disk, since a key was unloaded: they are decrypted here.
     pub fn forget_encrypted(&self) {
         let mut keeper = self.keeper.lock();
         for shard in &self.shards {
@@ -425,7 +425,7 @@ impl BlockCache {
         self.look_ups.note(|| LookUp { now_ns, id, bytes, class, wish, place });
     }
 
-    /// Waits for a block that is being read ahead; `None` if it is not, or the read failed.
+    /// Waits for a block being read ahead; `None` if it is not, or the read failed.
     async fn await_read_ahead(&self, pool: &Pool, block: &Identity, now_ns: u64) -> Option<Bytes> {
         if !unless_suspended(pool, self.under_way.wait(&block.key)).await? {
             return None;

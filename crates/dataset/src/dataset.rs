@@ -199,7 +199,7 @@ impl Dataset {
         self.open_objset(None).await
     }
 
-    /// Opens its object set, without a key if that is missing.
+    /// Opens its object set, without a key if missing.
     ///
     /// # Errors
     /// Damage.

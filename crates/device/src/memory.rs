@@ -11,7 +11,7 @@
 //! So a crash test is: write, cut, reopen. As with Linux's page cache, later flushes do not cover writes lost
 //! by a failed flush ([`Device::lose_unflushed`]): they are read as written until the power is cut.
 //!
-//! Memory: twice the size, plus unflushed writes, plus lost writes that were not overwritten.
+//! Memory: twice the size, plus unflushed writes, plus lost writes not overwritten.
 //!
 //! Locking: one mutex guards both images; every operation completes inside the call that starts it.
 

@@ -145,7 +145,7 @@ pub enum PlaceError {
         /// Its name.
         name: String,
     },
-    /// A parameter that is missing, given twice, or no absolute path.
+    /// A parameter missing, given twice, or no absolute path.
     #[error("{}: '{name}' must be given once, as an absolute path", begins(scheme))]
     NoPath {
         /// Kind of address.
@@ -452,7 +452,7 @@ fn parameter(
     Ok(found)
 }
 
-/// An error for a parameter that is not known, with the beginning of its name.
+/// An error for an unknown parameter, with the beginning of its name.
 fn unknown(scheme: &'static str, name: &str) -> PlaceError {
     PlaceError::Parameter { scheme, name: name.chars().take(32).collect() }
 }

@@ -29,7 +29,7 @@ impl SyncContext {
     /// Stores the open deadlists, and keeps none from now on.
     #[boxed]
     pub async fn store_deadlists(&self) -> Result<()> {
-        // Drops unused ones that were opened ahead.
+        // Drops unused ones opened ahead.
         let kept = std::mem::take(&mut *self.deadlists.lock());
         self.store_aside(kept.aside).await
     }

@@ -168,7 +168,7 @@ pub(crate) type ConfigListener = Box<dyn Fn() + Send + Sync>;
 pub(crate) struct LiveDataset {
     pub(crate) objset: LiveObjset,
     pub(crate) policy: Arc<StoragePolicy>,
-    /// None in a new dataset that was never opened.
+    /// None in a new dataset never opened.
     pub(crate) log: Option<Log>,
 }
 
@@ -292,7 +292,7 @@ impl Engine {
         self.mos_keeping(false).await
     }
 
-    /// [`Engine::mos`] with a claim that is never revoked, for short repairs.
+    /// [`Engine::mos`] with a claim never revoked, for short repairs.
     ///
     /// # Errors
     /// Damaged object directory.

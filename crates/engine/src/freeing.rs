@@ -48,12 +48,12 @@ impl Shared {
     }
 }
 
-/// Destroyed datasets that are still being freed.
+/// Destroyed datasets still being freed.
 #[derive(Clone, Copy)]
 pub struct Frees<'a>(&'a Engine);
 
 impl Engine {
-    /// Destroyed datasets that are still being freed.
+    /// Destroyed datasets still being freed.
     pub fn frees(&self) -> Frees<'_> {
         Frees(self)
     }

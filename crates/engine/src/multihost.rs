@@ -20,7 +20,7 @@
 //! Storage with locks of its own (RBD) tells the fence that another machine has broken one. The engine then
 //! stops in the same way, with or without heartbeats.
 //!
-//! A command that is refused changes nothing, so heartbeats begin with the first change. The stake
+//! A refused command changes nothing, so heartbeats begin with the first change. The stake
 //! (`cenote_pool::multihost`) finds changes that another machine made until then.
 //!
 //! Locking: one mutex, held for one look or change.

@@ -17,7 +17,7 @@ use cenote_dataset::Credentials;
 #[derive(Debug, Clone)]
 pub struct Names(Arc<AtomicU64>);
 
-/// A user with delegated permissions, and the names that were checked.
+/// A user with delegated permissions, and the checked names.
 #[derive(Debug, Clone)]
 pub(crate) struct Delegated {
     pub(crate) who: Credentials,

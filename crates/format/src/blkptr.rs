@@ -306,7 +306,7 @@ impl Blkptr {
         if self.is_rewritten() { self.physical_birth().txg() } else { self.logical_birth() }
     }
 
-    /// Level-0 blocks below this one that are not holes; for a dnode block, its used dnodes.
+    /// Level-0 blocks below this one, without holes; for a dnode block, its used dnodes.
     pub fn fill(&self) -> u64 {
         match self.kind() {
             BlkptrKind::Normal if self.is_encrypted() => self.words[FILL] & 0xffff_ffff,

@@ -9,9 +9,9 @@
 //!   bonus type ZNODE (ZPL 1-4)    znode_phys_t, all fields fixed, see `cenote_format::znode`
 //! ```
 //!
-//! In the SA form, attributes that were added later (device number, project, xattr directory) may be in the
-//! spill block. `Attr::decode` reports this where the missing one matters ([`Decoded::NeedsSpill`]); the
-//! caller reads the spill block and calls [`Attr::decode_with_spill`].
+//! In the SA form, attributes added later (device number, project, xattr directory) may be in the spill
+//! block. `Attr::decode` reports this where the missing one matters ([`Decoded::NeedsSpill`]); the caller
+//! reads the spill block and calls [`Attr::decode_with_spill`].
 //!
 //! Values are as stored on disk. Methods convert them to Linux's forms (`st_blocks`, device numbers,
 //! FS_IOC_GETFLAGS, 32-bit owners). Source: OpenZFS `zfs_znode.h`, `zfs_sa.h`, `zfs_znode_os.c`

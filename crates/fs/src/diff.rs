@@ -31,7 +31,7 @@ use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
 use crate::path::PathFinder;
 
-/// OpenZFS's placeholder for the path of a file that was unlinked while open.
+/// OpenZFS's placeholder for the path of a file unlinked while open.
 const ON_DELETE_QUEUE: &[u8] = b"(on_delete_queue)";
 
 /// Compares `from`, a snapshot created in `from_txg`, with `to`, a later snapshot (possibly of a clone), and

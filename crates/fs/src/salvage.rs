@@ -69,7 +69,7 @@ fn lost_master_node() -> MasterNode {
     }
 }
 
-/// The readable objects that were created with the file system.
+/// The readable objects created with the file system.
 async fn first_objects(objset: &Objset) -> Vec<(ObjectId, Dnode)> {
     let mut found = Vec::new();
     let mut dnodes = objset.dnodes(ObjectId(1), FIRST_OBJECTS);

@@ -63,7 +63,7 @@ struct Readers {
 
 static READERS: Mutex<(Option<Arc<Readers>>, usize)> = Mutex::new((None, 0));
 
-/// A session that was not read to its last request.
+/// A session not read to its last request.
 #[derive(Debug, Clone)]
 pub struct Unread {
     readers: Arc<Readers>,

@@ -80,7 +80,7 @@ pub struct Beat {
 }
 
 impl Beat {
-    /// EIO of one that failed, `MMP_FAIL_NOT_WRITABLE` of one that was skipped; 0: none.
+    /// EIO of one that failed, `MMP_FAIL_NOT_WRITABLE` of one skipped; 0: none.
     pub fn error(&self) -> u64 {
         const EIO: u64 = 5;
         if self.record.failed { EIO } else { u64::from(self.record.leaf.is_none()) }

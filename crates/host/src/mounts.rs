@@ -479,7 +479,7 @@ impl Mounts {
         Ok(())
     }
 
-    /// Mounts datasets that were set aside and still exist, at their current mount points.
+    /// Mounts datasets set aside that still exist, at their current mount points.
     ///
     /// # Errors
     /// The datasets can't be read.

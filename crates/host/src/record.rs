@@ -31,7 +31,7 @@ use crate::own;
 /// Contents of the record.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// Pools that were open, or waiting to be opened.
+    /// Pools open, or waiting to be opened.
     pub pools: Vec<NotedPool>,
 }
 

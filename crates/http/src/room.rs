@@ -42,7 +42,7 @@ pub struct Connection {
 const READING: u64 = u64::MAX;
 
 impl Connection {
-    /// Creates a connection. `stranger`: origin of a client that is limited to a share.
+    /// Creates a connection. `stranger`: origin of a client limited to a share.
     pub fn new(stranger: Option<Origin>) -> Arc<Connection> {
         let (stalled_ns, is_cut) = (READING.into(), false.into());
         Arc::new(Connection { stranger, stalled_ns, is_cut, waker: AtomicWaker::new() })

@@ -2,9 +2,9 @@
 //! every loss.
 //!
 //! Idea: the pool is read ahead, in parallel, without blocking; the destination is written by plain system
-//! calls relative to open folders. A file is written without a name (`O_TMPFILE`, or a temporary name where
-//! that is missing). Content, owner, extended attributes, mode and times are set in an order in which none
-//! undoes another; the name comes last. An interrupted copy therefore leaves no partial files.
+//! calls relative to open folders. A file is written without a name (`O_TMPFILE`, else a temporary name).
+//! Content, owner, extended attributes, mode and times are set in an order in which none undoes another; the
+//! name comes last. An interrupted copy therefore leaves no partial files.
 //!
 //! ```text
 //!   folders: depth first, one stack     files: up to FILES_AT_ONCE tasks,

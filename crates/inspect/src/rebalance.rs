@@ -36,7 +36,7 @@ pub enum Aim {
     NewWidth,
     /// Blocks are compressed as property `compression` says now.
     Compression,
-    /// Vdevs that are fuller than the average give blocks to the others.
+    /// Vdevs fuller than the average give blocks to the others.
     NewVdevs,
 }
 

@@ -1,4 +1,4 @@
-//! Finds the older state to which a pool can be rewound: the newest that is intact.
+//! Finds the older state to which a pool can be rewound: the newest intact one.
 //!
 //! Idea: the ring of uberblocks leads to as many states as it has slots. A state is refused if its space maps
 //! call blocks free that are in use: the next write would destroy them. In the last few states no block can
@@ -29,7 +29,7 @@ use crate::verify::{Finding, Progress, Severity, VerifyOptions, verify};
 pub enum Reach {
     /// Nothing (`zpool import -F`).
     Whole,
-    /// Blocks of files that were overwritten since, or are damaged (`zpool import -FX`).
+    /// Blocks of files overwritten since, or damaged (`zpool import -FX`).
     Extreme,
 }
 

@@ -298,7 +298,7 @@ impl<'a> Run<'a> {
         self.findings.add(Found::Unowned(finding));
     }
 
-    /// A list that is needed for comparing space can't be read.
+    /// A list needed for comparing space can't be read.
     fn unchecked(&mut self, what: String, why: String) {
         self.space.checked = false;
         if self.is_overtaken() {

@@ -22,7 +22,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Derives an identity from two numbers that are unique together.
+    /// Derives an identity from two numbers unique together.
     pub fn new(first: u64, second: u64, name: &str) -> Identity {
         let both = [first.to_be_bytes(), second.to_be_bytes()].concat();
         let hash = digest(&SHA256, &both);

@@ -338,7 +338,7 @@ impl Allocator {
         self.vdevs.read().free(dva, needed, txg)
     }
 
-    /// Frees a range that was kept for a checkpoint.
+    /// Frees a range kept for a checkpoint.
     ///
     /// # Errors
     /// It was not allocated.
@@ -372,7 +372,7 @@ impl Allocator {
         self.vdevs.write().moved.get_mut(&vdev).into_iter().for_each(|moved| moved.condense(mapping.clone()));
     }
 
-    /// Extends the mapping of a vdev that is being removed.
+    /// Extends the mapping of a vdev being removed.
     ///
     /// # Errors
     /// The entries do not follow the existing ones.
@@ -566,8 +566,8 @@ impl Allocator {
     }
 }
 
-/// Free space that is not allocatable until the last clone is dropped. Each operation holds a clone, because
-/// the device may outlast the waiter.
+/// Free space not allocatable until the last clone is dropped. Each operation holds a clone, because the
+/// device may outlast the waiter.
 #[derive(Clone)]
 pub struct BorrowedSpace(Arc<Borrowed>);
 

@@ -45,7 +45,7 @@ pub enum InLog {
 }
 
 impl ReadContext {
-    /// For a block that is not encrypted.
+    /// For an unencrypted block.
     pub fn new(place: Zbookmark) -> ReadContext {
         ReadContext { place, ..ReadContext::default() }
     }

@@ -4,8 +4,8 @@
 //! child. So ranges are sorted by device and offset, and merged if reading the gap costs less than a second
 //! request.
 //!
-//! Bounds: an extent has at most [`MAX_EXTENT_BYTES`], or one range if that is longer. At most
-//! [`MAX_GAP_BYTES`] per range are read in vain. The caller bounds the number of ranges.
+//! Bounds: an extent has at most [`MAX_EXTENT_BYTES`], or one longer range. At most [`MAX_GAP_BYTES`] per
+//! range are read in vain. The caller bounds the number of ranges.
 //!
 //! A failed extent fails all its ranges; the caller rereads them one by one.
 

@@ -58,7 +58,7 @@ pub struct Label {
     pub config: Option<Nvlist>,
     /// Valid uberblocks, in the ring's order.
     pub uberblocks: Vec<Uberblock>,
-    /// Slots that are neither valid nor empty.
+    /// Slots neither valid nor empty.
     pub broken_slots: Vec<BrokenSlot>,
     /// Why the label could not be read.
     pub unreadable: Option<DeviceError>,

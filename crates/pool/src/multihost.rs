@@ -22,9 +22,9 @@
 //! | `claim` | the claim of an importer, and the stake before the first change |
 //! | `label/beat` | heartbeats of an open pool |
 //!
-//! Beyond OpenZFS: writes of a machine that was stopped and woke up too late are refused by a
-//! [`cenote_device::Fence`], not only by the task that notices. A pool that was taken without a watch (this
-//! machine exported it) is checked, and staked out with a heartbeat on all labels, at its first change.
+//! Beyond OpenZFS: writes of a machine stopped and woken up too late are refused by a
+//! [`cenote_device::Fence`], not only by the task that notices. A pool taken without a watch (this machine
+//! exported it) is checked, and staked out with a heartbeat on all labels, at its first change.
 //!
 //! Source: OpenZFS `mmp.c` (theory comment), `spa.c` (`spa_activity_check_*`), `mmp.h`.
 

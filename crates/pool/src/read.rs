@@ -289,7 +289,7 @@ struct Copy {
     is_bad: bool,
 }
 
-/// Each column from its best leaf. On failure returns those non-empty columns that were read.
+/// Each column from its best leaf. On failure returns the non-empty columns read.
 async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Result<Bytes, Vec<Option<Version>>> {
     if let [row] = &map.rows[..]
         && let [column] = row.data()

@@ -6,7 +6,7 @@
 //! tried first, then all that differ from it in one unit, in two, up to three, so the fewest faults win.
 //!
 //! On an expanded RAID-Z, damage from one former child is spread over all children. So the children of that
-//! time ([`Former`]) are doubted like units: everything that was on one is rebuilt.
+//! time ([`Former`]) are doubted like units: everything on one is rebuilt.
 //!
 //! Every version that differs from the verified block is wrong, parity included. Its leaf is blamed, unless
 //! it was known to be behind when read, or the mismatch may be no damage (`mismatch`).

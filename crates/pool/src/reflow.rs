@@ -1,4 +1,4 @@
-//! Copies the data of a RAID-Z that is being expanded, as text flows into wider lines.
+//! Copies the data of a RAID-Z being expanded, as text flows into wider lines.
 //!
 //! ```text
 //!   child   0  1  2             0  1  2  3

@@ -78,7 +78,7 @@ pub struct WriteProps {
     pub fill: u64,
     /// Allocation class; `None`: by type, level and stored size ([`Allocator::preferred_class`]).
     pub class: Option<AllocClass>,
-    /// Data that is stored in at most this many bytes goes to special vdevs; 0: none.
+    /// Data stored in at most this many bytes goes to special vdevs; 0: none.
     pub special_small_blocks: u64,
     /// The dataset's key, if it is encrypted.
     pub key: Option<Arc<DatasetKey>>,

@@ -124,7 +124,7 @@ impl NbdDevice {
         let (order, claim): (Order, Arc<Mutex<Option<Claim>>>) = Default::default();
         let (driving, kept) = (requests.clone(), claim.clone());
         let driving = session::drive(driving, dial, export, first, runtime.clone());
-        // A disk that was given up may be opened anew, although a suspended pool still has this device.
+        // A disk given up may be opened anew, although a suspended pool still has this device.
         runtime.spawn(async move { (driving.await, kept.lock().take()) }).detach();
         let link = Link { requests, order, agreed, runtime: runtime.clone(), claim };
         Ok(NbdDevice { info, link: Arc::new(link) })

@@ -1,4 +1,4 @@
-//! Usable and available memory of a program: the machine's, or its control group's if that is less.
+//! Usable and available memory of a program: the machine's, or its control group's if less.
 //!
 //! Source: Linux `sysinfo(2)`, `proc(5)` (`MemAvailable`), `cgroups(7)` (both versions),
 //! `proc_pid_status(5)`.

@@ -2,7 +2,7 @@
 //!
 //! Idea: a dump shows damaged streams too, so it reads records itself: a wrong sum or an early end is shown,
 //! followed by the totals so far. zstream takes the sums of streams of the other byte order for damaged and
-//! does not find the defect of a stream that was cut short; this dump does.
+//! does not find the defect of a stream cut short; this dump does.
 //!
 //! Memory: one payload.
 //!

@@ -146,7 +146,7 @@ impl StreamReader {
         }
     }
 
-    /// The record that was read ahead.
+    /// The record read ahead.
     async fn within(&mut self) -> Result<Item> {
         let record = self.ahead.take().ok_or(StreamError::Incomplete)?;
         let payload = self.payload(&record).await?;

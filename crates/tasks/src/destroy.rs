@@ -37,7 +37,7 @@ use crate::set::{refreservation, set_reservation};
 use crate::touch::touch_gone;
 use crate::whole::readable;
 
-/// Destroys a file system or volume without snapshots or children that is not open.
+/// Destroys a file system or volume without snapshots or children, not open.
 ///
 /// # Errors
 /// It has snapshots or children or is open; an indirect block is unreadable.

@@ -500,7 +500,7 @@ async fn resume_sync(context: &mut SyncContext, new: &NewReceive) -> Result<Rece
     check_resumed(&found, &new.begin).await?;
     redacted::check_resumed(new, &found).await?;
     if new.raw.is_none() {
-        // The head may still be cached with a key that has been unloaded since.
+        // The head may still be cached with a key unloaded since.
         found.key().await?;
     }
     context.quiet(&found)?;

@@ -122,7 +122,7 @@ pub(crate) async fn check_inherit(
 ) -> Result<Dataset> {
     let dataset = readable(context.mos().await?.dataset(name).await?).await?;
     let inherits = match Prop::zfs(property) {
-        // `Received` also works for properties that are not inheritable.
+        // `Received` also works for noninheritable properties.
         Some(prop) => (prop.is_inheritable() || matches!(instead, Instead::Received)) && !prop.is_one_time(),
         None => property.contains(':'),
     };

@@ -37,7 +37,7 @@ pub(crate) async fn touch_setting(context: &mut SyncContext, name: &str) -> Resu
     }
 }
 
-/// Notes a dataset that has been destroyed.
+/// Notes a destroyed dataset.
 pub(crate) fn touch_gone(context: &mut SyncContext, gone: &Dataset) {
     context.touch(gone, Reach::Own);
 }

@@ -93,7 +93,7 @@ impl Driver {
         self.numbers
     }
 
-    /// Creates a device that is not visible yet.
+    /// Creates a device not visible yet.
     pub fn add(&self, queues: u16, depth: u16) -> io::Result<Info> {
         let flags = NEED_GET_DATA | self.features & CMD_IOCTL_ENCODE;
         let wanted = Info { queues, depth, device: u32::MAX, flags, owner: owner() };

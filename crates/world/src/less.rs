@@ -66,7 +66,7 @@ pub struct Less {
     pub admins: Option<usize>,
     /// Kinds of calls that nobody makes.
     pub kinds: BTreeSet<Kind>,
-    /// Choices that are not carried out.
+    /// Choices not carried out.
     pub choices: BTreeSet<Choice>,
 }
 
@@ -75,7 +75,7 @@ impl Less {
     pub const NOTHING: Less =
         Less { posix: None, volumes: None, admins: None, kinds: BTreeSet::new(), choices: BTreeSet::new() };
 
-    /// The clients that are left.
+    /// Remaining clients.
     pub fn clients(&self, all: Clients) -> Clients {
         let most = |count: usize, most: Option<usize>| most.map_or(count, |most| count.min(most));
         Clients {

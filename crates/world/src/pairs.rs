@@ -20,7 +20,7 @@ use crate::layout::Layout;
 use crate::model::verb::{DEVICE_VERBS, FIRST_OF_ADMINISTRATORS, FIRST_OF_VOLUMES, VERBS};
 use crate::record::{Life, Made, Record};
 
-/// Pairs that are shown as the rarest.
+/// Pairs shown as the rarest.
 const RAREST: usize = 12;
 
 /// How often a pair ran at once.

@@ -1,4 +1,4 @@
-//! Shrinking: from a world that is wrong to a smaller one that is wrong in the same way.
+//! Shrinking: from a wrong world to a smaller one, wrong in the same way.
 //!
 //! ```text
 //!   calls ... cuts ... clients ... kinds of calls and troubles ... single choices    repeated while it helps
@@ -15,13 +15,13 @@ use std::io::Result;
 use crate::less::{Choice, Less, Part};
 use crate::world::{Params, Report, run};
 
-/// A world that is wrong, and the number of worlds run to find it.
+/// A wrong world, and the number of worlds run to find it.
 pub struct Shrunk {
     /// The world.
     pub params: Params,
     /// What happens in it.
     pub report: Report,
-    /// Worlds that were run.
+    /// Worlds run.
     pub runs: u64,
 }
 

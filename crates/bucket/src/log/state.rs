@@ -119,7 +119,7 @@ impl State {
         }
     }
 
-    /// Adds a write. Returns segments that are full now.
+    /// Adds a write. Returns full segments.
     #[must_use]
     pub(crate) fn write(&mut self, mut start: u64, mut data: Bytes) -> Vec<Sealing> {
         let mut full = Vec::new();

@@ -348,7 +348,7 @@ fn volumes_come_out_whole_and_sparse() {
         compared += 1;
     }
     assert!(compared > 10, "only {compared} volumes");
-    // A terabyte that is almost entirely a hole.
+    // A terabyte, almost entirely a hole.
     expect(&pool, 0, &["volume", "cp", "gzvols/huge", &scratch.text("huge")]);
     let huge = fs::metadata(scratch.path("huge")).unwrap();
     assert!(huge.len() >= 1 << 40 && huge.blocks() * 512 < 1 << 24, "{} blocks", huge.blocks());

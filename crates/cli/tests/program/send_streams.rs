@@ -1,4 +1,4 @@
-//! `cenote stream`: as zstream does it, on all streams of OpenZFS that are here.
+//! `cenote stream`: as zstream does it, on all streams of OpenZFS here.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

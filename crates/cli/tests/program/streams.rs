@@ -23,7 +23,7 @@ enum Stream {
     Broken,
 }
 
-/// The combinations of standard output and error that are tried.
+/// The combinations of standard output and error tried.
 const WAYS: [(Stream, Stream); 4] = [
     (Stream::Kept, Stream::Full),
     (Stream::Full, Stream::Kept),

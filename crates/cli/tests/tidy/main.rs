@@ -245,7 +245,7 @@ fn no_circle_of_imports_is_large() {
     assert_none("at most 5 files of a crate import each other in a circle", broken);
 }
 
-/// The sources of crates that are divided into rooms.
+/// The sources of crates divided into rooms.
 fn sources_in_rooms() -> Vec<(String, String)> {
     let is_in = |path: &str| IN_ROOMS.iter().any(|name| path.starts_with(&format!("crates/{name}/src/")));
     all_sources().into_iter().filter(|(path, _)| is_in(path)).collect()

@@ -46,7 +46,7 @@ pub struct Rebalanced {
 /// What was done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Done {
-    /// Bytes of blocks that were rewritten, as they were stored.
+    /// Stored bytes of rewritten blocks.
     pub rewritten_bytes: u64,
     /// Objects left alone: immutable or unreadable.
     pub left: u64,

@@ -181,7 +181,7 @@ fn goal<'a>(source: &'a Listed, wishes: &Wishes) -> Result<&'a Point, String> {
     }
 }
 
-/// A receive takes only streams that begin at the copy's newest snapshot, unless that is forced.
+/// A receive takes only streams that begin at the copy's newest snapshot, unless forced.
 fn refuse_newer(copy: &Listed, common: &Point, wishes: &Wishes) -> Result<(), String> {
     let newer: Vec<&str> = copy
         .snapshots()

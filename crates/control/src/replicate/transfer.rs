@@ -182,7 +182,7 @@ pub fn content(mut command: Command, meter: &Meter) -> Result<Content, Failed> {
     content.map_err(|error| failed(error.to_string()))
 }
 
-/// A reader that blocks, on a thread where that is allowed.
+/// A reader that blocks, on a thread that may.
 struct Blocking<R>(R);
 
 impl<R: Read + Unpin> AsyncRead for Blocking<R> {

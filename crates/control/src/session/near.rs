@@ -7,7 +7,7 @@ use cenote_object::DatasetError;
 use crate::error::ControlError;
 use crate::text::quoted;
 
-/// Names of a folder that are compared; the rest of a larger folder is ignored.
+/// Compared names of a folder; the rest of a larger folder is ignored.
 const MOST_NAMES: usize = 20_000;
 
 /// Opens a file system, volume or snapshot by its full name.

@@ -95,7 +95,7 @@ impl Verb for Receive {
     type Answer = Taken;
 
     /// # Errors
-    /// Contradictory options; a stream that is invalid, or not for this target.
+    /// Contradictory options; an invalid stream, or not for this target.
     async fn carry_out(self, session: &Session) -> Result<Answered<Taken>, ControlError> {
         self.check()?;
         let pool = pool_of(&self.target).to_owned();

@@ -173,7 +173,7 @@ impl Verb for Send {
     }
 
     /// # Errors
-    /// Contradictory options; a snapshot that is missing or not earlier; unreadable data.
+    /// Contradictory options; a snapshot missing or not earlier; unreadable data.
     async fn carry_out(mut self, session: &Session) -> Result<Answered<Sent>, ControlError> {
         self.check()?;
         let mut sent = Sent::default();

@@ -59,7 +59,7 @@ pub(crate) struct Unflushed {
     pub(crate) start_bytes: u64,
     /// Earlier txgs are in its own map.
     pub(crate) since: Txg,
-    /// Last change that is in the log, if made by this engine.
+    /// Last change in the log, if made by this engine.
     changed: Txg,
     pub(crate) allocated: Ranges,
     pub(crate) freed: Ranges,
@@ -79,7 +79,7 @@ impl Unflushed {
         (self.allocated.len() + self.freed.len()) as u64 * RANGE_BYTES
     }
 
-    /// Adds a change; it cancels an opposite one that is not flushed either.
+    /// Adds a change; it cancels an opposite one not flushed either.
     pub(crate) fn note(&mut self, map_type: MapType, start: u64, end: u64) {
         let (into, against) = match map_type {
             MapType::Alloc => (&mut self.allocated, &mut self.freed),

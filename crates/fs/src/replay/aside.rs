@@ -20,7 +20,7 @@ const MOST_LISTED: usize = 100;
 pub struct ReplayReport {
     /// Records applied.
     pub applied: u64,
-    /// Records about objects that are gone.
+    /// Records about missing objects.
     pub skipped: u64,
     /// Records that could not be applied.
     pub set_aside: u64,

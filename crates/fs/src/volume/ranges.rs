@@ -1,4 +1,4 @@
-//! Ranges of a volume that are being changed.
+//! Ranges of a volume being changed.
 //!
 //! Idea: writers of whole blocks merely replace them and may run concurrently. A writer of a partial block
 //! reads it first, and must exclude others until the new block is in place. So a range is taken shared for

@@ -133,9 +133,8 @@ impl FsWriter {
         Ok(())
     }
 
-    /// Removes a name of a file that is not a directory. Returns the file if that was its last name: it is
-    /// then in the delete queue, and the caller frees it with [`FsWriter::free_unlinked`] once it is no
-    /// longer open.
+    /// Removes a name of a non-directory. Returns the file if that was its last name: it is then in the
+    /// delete queue, and the caller frees it with [`FsWriter::free_unlinked`] once it is no longer open.
     ///
     /// # Errors
     /// The name does not exist; it is a directory's; refusals of file or directory; damage.

@@ -69,7 +69,7 @@ struct Live {
 }
 
 impl Snapshots {
-    /// The tree and GUID of a snapshot that was looked up; no tree if its destruction has begun.
+    /// The tree and GUID of a snapshot looked up; no tree if its destruction has begun.
     fn tree(&self, dataset: DatasetId) -> Option<(Guid, Option<Tree>)> {
         let mut table = self.0.lock();
         let looked = table.get_mut(&dataset)?;

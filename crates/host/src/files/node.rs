@@ -360,7 +360,7 @@ mod tests {
         let newer = give(&references, 77, 3);
         assert!(newer != new && references.is_stale(new));
 
-        // A file keeps its number while that is held.
+        // A file keeps its number while held.
         references.drop(old, 1);
         assert_eq!(give(&references, 77, 3), newer);
         references.drop(newer, 2);

@@ -39,7 +39,7 @@ pub(super) enum Standing {
     Free,
     /// A file that stays.
     Stays,
-    /// A file that is replaced in any case.
+    /// A file replaced in any case.
     Replaced,
     /// A file that lacks this many bytes: replaced by a copy that is complete or lacks fewer.
     Improved(u64),

@@ -42,8 +42,8 @@ impl Name {
         Name::new(bytes).unwrap_or_else(|| Name::stand_in(bytes))
     }
 
-    /// The stand-in for a name that is too long or not a single component: as much of it as fits, `~`, and a
-    /// hash of the whole name.
+    /// The stand-in for a name too long or not a single component: as much of it as fits, `~`, and a hash of
+    /// the whole name.
     pub fn stand_in(bytes: &[u8]) -> Name {
         // SHA-256 needs no salt, so this does not fail.
         let [hash, ..] = Checksum::Sha256.compute(bytes, Endian::Big, None).unwrap_or_default();

@@ -24,7 +24,7 @@ use crate::copy::Reason;
 const LEAST_XATTR_BYTES: usize = 256;
 const MOST_XATTR_BYTES: usize = 64 << 10;
 
-/// Folders that are open at a time while bytes are counted.
+/// Folders open at a time while bytes are counted.
 const COUNTED_DEPTH: usize = 100;
 
 /// An open local file of any kind.

@@ -53,7 +53,7 @@ impl Form {
 /// The fate of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fate {
-    /// No tree that was tried has it.
+    /// No tree tried has it.
     Lost,
     /// It came from the tree of this txg, which is not the newest.
     FromTxg(Txg),
@@ -151,7 +151,7 @@ impl Row {
         }
     }
 
-    /// The same, for a file that is complete in a snapshot.
+    /// The same, for a file complete in a snapshot.
     pub fn in_snapshot(mut self, snapshot: &str) -> Row {
         self.elsewhere = Some(escaped(snapshot.as_bytes()));
         self
@@ -187,7 +187,7 @@ impl Row {
         [FILE, ENTRIES, CONTENT, NODE, NAME_TAKEN, DATASET].contains(&&self.what[..])
     }
 
-    /// The number of bytes that are zeros in the copy.
+    /// Bytes that are zeros in the copy.
     pub fn content_bytes(&self) -> Option<u64> {
         (self.what == CONTENT)
             .then(|| self.ranges.iter().fold(0u64, |sum, (_, len)| sum.saturating_add(*len)))

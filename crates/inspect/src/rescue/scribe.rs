@@ -37,14 +37,14 @@ struct Before {
     all: bool,
     /// These paths and everything below them, escaped.
     trees: HashSet<String>,
-    /// Paths that were copied from older trees.
+    /// Paths copied from older trees.
     older: HashMap<String, Txg>,
 }
 
 /// Losses kept until the dataset is copied.
 #[derive(Default)]
 pub(super) struct Told {
-    /// Content that is missing at the destination, entirely or in part.
+    /// Content missing at the destination, entirely or in part.
     pub losses: Vec<Loss>,
     /// Files that existed already.
     pub already_there: u64,
@@ -92,7 +92,7 @@ impl Scribe {
         }
     }
 
-    /// The txg of the tree from which an earlier run copied this path, if that was not the newest.
+    /// The txg of the tree from which an earlier run copied this path, if not the newest.
     pub fn older(&self, path: &[u8]) -> Option<Txg> {
         self.before.older.get(&escaped(path)).copied()
     }

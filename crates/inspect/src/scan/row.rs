@@ -36,7 +36,7 @@ pub struct Row {
     /// The allocation class of the vdev that holds this block; `None` if there is none (an embedded block) or
     /// it is unknown.
     pub class: Option<VdevClass>,
-    /// Additional data that was requested.
+    /// Requested additional data.
     pub extra: Option<Box<Extra>>,
 }
 

@@ -159,8 +159,7 @@ pub(super) async fn list(walk: &Walk, mut directories: Vec<Directory>, batches: 
     batches.send().await;
 }
 
-/// Reads the directories that are a single block (micro ZAPs) all at once; collects the larger ones in
-/// `large`.
+/// Reads directories of a single block (micro ZAPs) all at once; collects the larger ones in `large`.
 async fn read_small(
     walk: &Walk,
     directories: &[Directory],
@@ -321,7 +320,7 @@ fn decode(fs: &Filesystem, object: ObjectId, dnode: &Dnode) -> Result<Option<Att
     }
 }
 
-/// The directories among entries that are met for the first time.
+/// The directories among entries met for the first time.
 fn directories(
     walk: &Walk,
     entries: &Entries,

@@ -129,7 +129,7 @@ impl ExtentSet {
         *last = pack(vdev, last_start, end.max(last_end));
     }
 
-    /// Ranges that were added more than once, and their total bytes. Call after [`ExtentSet::settle`].
+    /// Ranges added more than once, and their total bytes. Call after [`ExtentSet::settle`].
     pub(crate) fn overlaps(&self) -> (&[Extent], u64) {
         (&self.overlaps, self.overlap_bytes)
     }
@@ -144,7 +144,7 @@ impl ExtentSet {
     }
 }
 
-/// The ranges in `left` that are not in `right`; both are sorted, without overlaps, on one vdev.
+/// The ranges in `left` not in `right`; both are sorted, without overlaps, on one vdev.
 pub(crate) fn subtract(
     left: impl Iterator<Item = Extent>,
     right: impl Iterator<Item = Extent>,

@@ -12,7 +12,7 @@ use cenote_object::object::SPILL_BLOCK;
 use cenote_pool::Zbookmark;
 use tokio::sync::OnceCell;
 
-/// Most clones of a snapshot that are examined.
+/// Most clones examined per snapshot.
 const MAX_CLONES: usize = 16;
 
 /// All versions in a dataset's DSL directory, oldest first.

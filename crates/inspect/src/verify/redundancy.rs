@@ -3,7 +3,7 @@
 //! Idea: all blocks can be intact although the next failure would lose data. So devices are judged, too: one
 //! is sound if it is present in full size, in use and up to date. A slot in a vdev is sound if any device in
 //! it is (a spare, a replacement). The vdev tolerates as many further failures as its parity or additional
-//! copies, less the slots that are not sound.
+//! copies, less the unsound slots.
 
 use std::fmt;
 

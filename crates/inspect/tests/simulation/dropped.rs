@@ -166,8 +166,8 @@ pub async fn check_tree(fs: &Filesystem) -> Result<(), String> {
     Err(format!("{found} objects, {} names, {} without; {owned} of {counted}", names.len(), unlinked.len()))
 }
 
-/// The targets of the operations: a directory with a file of two names, another file, an empty directory, one
-/// that is not empty, a file without a name and one in the delete queue.
+/// The targets of the operations: a directory with a file of two names, another file, an empty directory, a
+/// nonempty one, a file without a name and one in the delete queue.
 #[derive(Clone, Copy)]
 struct Ids {
     dir: ObjectId,

@@ -21,7 +21,7 @@ const STEPS: usize = 60;
 /// Power cuts of a run.
 const CUTS: usize = 16;
 
-/// The pool, and one more disk that is not part of it.
+/// The pool, and one more disk not part of it.
 async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
     Worker::on_new_pool(rt, layout, 1, STEPS).await
 }

@@ -85,7 +85,7 @@ impl History {
         History { states: vec![ModelState { earliest: txg, latest: txg, world }] }
     }
 
-    /// Records the pool after an operation that was part of one of these txgs.
+    /// Records the pool after an operation of one of these txgs.
     pub fn note(&mut self, earliest: Txg, latest: Txg, world: &World) {
         // If nothing changed, such a txg may never be synced.
         if self.states[self.last()].world != *world {

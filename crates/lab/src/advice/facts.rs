@@ -1,4 +1,4 @@
-//! Known facts about a machine and its pools, as plain values, with a list of the facts that are missing.
+//! Known facts about a machine and its pools, as plain values, with a list of the missing facts.
 //!
 //! Facts come from `zpool`, `zfs`, kstats and SMART records: read from this machine ([`Facts::gather`]), from
 //! Cenote's daemon on it ([`Facts::of_daemon`]), from recorded output ([`Facts::recorded`]) or from a result

@@ -95,7 +95,7 @@ pub enum Verdict {
     Unclear,
     /// Too small to matter.
     Equal,
-    /// A figure that is not judged.
+    /// A figure not judged.
     NotJudged,
 }
 

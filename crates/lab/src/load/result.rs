@@ -101,7 +101,7 @@ impl ResultFolder {
         self.path.file_name().map_or_else(|| "result".into(), |name| name.to_string_lossy().into_owned())
     }
 
-    /// Plan that was run.
+    /// Executed plan.
     pub fn plan(&self) -> &Plan {
         &self.head.plan
     }
@@ -173,7 +173,7 @@ impl ResultFolder {
         Summary::of(self, self.runs())
     }
 
-    /// Computes the summary from runs of this result that are in memory.
+    /// Computes the summary from runs of this result in memory.
     ///
     /// # Errors
     /// The failures cannot be read.

@@ -95,8 +95,8 @@ fn hills(bins: &[f64], least: f64) -> Vec<Hill> {
         }
         falls = height < before || (falls && height == before);
     }
-    // The valley between two hills, as a share of the lower hill; a hill that is too small gets a valley
-    // without depth.
+    // The valley between two hills, as a share of the lower hill; a hill too small gets a valley without
+    // depth.
     let depth = |pair: &[Hill]| {
         let floor = bins[pair[1].from].min(bins[pair[1].from - 1]);
         let is_small = pair[0].mass.min(pair[1].mass) < least;

@@ -10,7 +10,7 @@
 //! Memory: [`MOST_FREED`] blocks with freed slots; others are found when the set is opened again.
 //!
 //! Source: OpenZFS `dmu_object.c` (`dmu_object_alloc_impl`), which searches from the start at most once a txg
-//! and takes regions that are at most a quarter full; `dmu_traverse.c` (`td_realloc_possible`).
+//! and takes regions at most a quarter full; `dmu_traverse.c` (`td_realloc_possible`).
 
 use std::collections::BTreeMap;
 

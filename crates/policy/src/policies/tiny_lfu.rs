@@ -4,8 +4,7 @@
 //! of the main cache. A sketch of small counters, halved now and then so that old popularity fades, estimates
 //! popularity.
 //!
-//! The main cache is a segmented LRU: blocks on probation, and protected ones (four fifths) that were used
-//! again.
+//! The main cache is a segmented LRU: blocks on probation, and protected ones (four fifths) used again.
 //!
 //! Source: Einziger, Friedman and Manes, "TinyLFU: A Highly Efficient Cache Admission Policy", ACM ToS 2017.
 

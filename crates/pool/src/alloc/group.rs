@@ -329,7 +329,7 @@ impl Slabs {
         Some(offset)
     }
 
-    /// The best suitable metaslab, preferably none that is active for other copies.
+    /// The best suitable metaslab, preferably none active for other copies.
     fn best(&mut self, len: u64, suits: impl Fn(&Metaslab) -> bool) -> Option<usize> {
         if self.too_long_bytes != 0 && len >= self.too_long_bytes {
             return None;

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Initialize and trim may borrow free space while they work on it. With automatic trim, `untrimmed` records
-//! recently freed space that was not allocated since (`ms_trim`).
+//! recently freed space not allocated since (`ms_trim`).
 //!
 //! Freed space stays unavailable for two more txgs: the pool can be rewound by that many.
 //!

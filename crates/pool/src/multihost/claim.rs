@@ -26,8 +26,8 @@ pub struct Stake {
     original: Option<Uberblock>,
 }
 
-/// The right to change a pool that needed no watch, or, once claimed, of one that was watched. May be dropped
-/// at any time: a claim not taken back only uses up sequence numbers of its second.
+/// The right to change a pool that needed no watch, or, once claimed, of one watched. May be dropped at any
+/// time: a claim not taken back only uses up sequence numbers of its second.
 ///
 /// # Errors
 /// [`MultihostError::Active`]; [`MultihostError::LegsMissing`], [`MultihostError::LegsFailed`].

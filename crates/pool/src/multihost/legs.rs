@@ -55,7 +55,7 @@ struct Leg {
 enum Need {
     /// Logs: none, since a pool opens without them.
     None,
-    /// Mirrors and single disks: all that are not known to be out of use.
+    /// Mirrors and single disks: all not known to be out of use.
     All,
     /// RAID-Z, dRAID: parity + 1.
     AtLeast(usize),

@@ -475,8 +475,8 @@ impl Leaf {
         self.state.is_suspect.store(true, Ordering::Relaxed);
     }
 
-    /// Whether reads or writes have failed since the last call. Cleared counters do not count: a device that
-    /// is gone must be found even then.
+    /// Whether reads or writes have failed since the last call. Cleared counters do not count: a missing
+    /// device must be found even then.
     pub(crate) fn take_suspicion(&self) -> bool {
         self.state.is_suspect.swap(false, Ordering::Relaxed)
     }

@@ -43,7 +43,7 @@ struct State {
     /// Changes under way, including late ones.
     owed: AtomicU64,
     over: Notify,
-    /// Slow operations that are waited for.
+    /// Slow operations waited for.
     slow: AtomicU64,
     slow_since_ns: AtomicU64,
     given_up: Notify,

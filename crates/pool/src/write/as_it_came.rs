@@ -30,7 +30,7 @@ pub struct StoredBlock {
     pub compression: Compression,
     /// Byte order of the content.
     pub endian: Endian,
-    /// Encryption; for types that are only authenticated, just the MAC counts.
+    /// Encryption; for types only authenticated, just the MAC counts.
     pub crypt: Option<CryptParams>,
 }
 

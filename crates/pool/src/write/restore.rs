@@ -1,4 +1,4 @@
-//! Restores a lost block at its own place, from content that was kept elsewhere.
+//! Restores a lost block at its own place, from content kept elsewhere.
 //!
 //! Idea: the pointer states the block's size, compression, encryption and checksum, so the stored bytes can
 //! be made again from the content. Only bytes that match the checksum are written. Compressors differ between

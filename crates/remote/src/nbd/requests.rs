@@ -40,7 +40,7 @@ pub(super) const ANSWER: Duration = Duration::from_secs(30);
 const SILENCE: Duration = Duration::from_secs(4);
 /// ...or for this long, if a flush is under way.
 const FLUSH_SILENCE: Duration = Duration::from_secs(15);
-/// Time for connecting that is left even after a silence.
+/// Time for connecting even after a silence.
 const AGAIN: Duration = Duration::from_secs(3);
 /// Requests sent with one call.
 const BATCH: usize = 16;
@@ -75,7 +75,7 @@ impl Future for Answer {
 
 enum Asker {
     Caller(oneshot::Sender<io::Result<Bytes>>),
-    /// A repeated write that was answered before.
+    /// A repeated write answered before.
     Again,
     /// A flush of our own.
     Own,
@@ -333,7 +333,7 @@ impl Requests {
         }
         let Some(waiting) = table.waiting.remove(&cookie) else { return };
         let may_go_on = table.note(&waiting, result.is_ok());
-        // Also a flush that was sent before the loss, and again after it.
+        // Also a flush sent before the loss, and again after it.
         let tells_loss = waiting.is_callers_flush() && std::mem::take(&mut table.is_lost);
         let result = if tells_loss { Err(NbdError::UnflushedLost.into()) } else { result };
         if table.unflushed.is_much() && !table.has_own_flush {

@@ -44,7 +44,7 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// Interval of looks at the time.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Connections that are ready for requests.
+/// Connections ready for requests.
 pub(super) struct Session {
     pub(super) agreed: Agreed,
     streams: Vec<Box<dyn Stream>>,

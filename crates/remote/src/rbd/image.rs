@@ -34,9 +34,9 @@ const EXCLUSIVE: c_int = 0;
 const OWNERS_MAX: usize = 4;
 /// Programs that may have the image open.
 const WATCHERS_MAX: usize = 256;
-/// Longest metadata that is read.
+/// Longest metadata read.
 const METADATA_BYTES_MAX: usize = 1024;
-/// Longest value of a setting that is read.
+/// Longest value of a setting read.
 const SETTING_BYTES_MAX: usize = 128;
 /// Length of a cluster's id, with its final zero.
 const FSID_BYTES: usize = 37;

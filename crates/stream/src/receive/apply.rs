@@ -184,7 +184,7 @@ impl Filling {
         Ok(())
     }
 
-    /// Frees all objects after the last one of a full stream that is received as a clone.
+    /// Frees all objects after the last one of a full stream received as a clone.
     pub(super) async fn free_beyond(&mut self) -> Result<()> {
         let first = ObjectId(self.max_object.0 + 1);
         self.free_range(first..ObjectId(DN_MAX_OBJECT)).await

@@ -136,7 +136,7 @@ impl Replication<'_> {
                 && local.parent_from != unknown
                 && sent.parent_from != local.parent_from;
             if is_elsewhere && deleted.contains(&local.parent_from) {
-                // The rename would go below a dataset that is gone now.
+                // The rename would go below a removed dataset.
                 return Ok(Pass { is_unfinished: true, has_progressed: true });
             }
             let is_named = self.order.placing == Placing::Exact && local.name == self.to;

@@ -140,7 +140,7 @@ fn add(object: ObjectId, dnode: &Dnode, start: Position, end: Position, runs: &m
 /// The ranges that a redaction snapshot changed or freed, in order.
 struct Changes {
     walk: Walk,
-    /// Objects that were unlinked while open count as freed.
+    /// Objects unlinked while open count as freed.
     unlinked: HashSet<ObjectId>,
     /// A freed object, whose parts do not matter.
     ignored: Option<ObjectId>,
@@ -204,7 +204,7 @@ impl Changes {
     }
 }
 
-/// Objects of a file system that were unlinked while open.
+/// Objects of a file system unlinked while open.
 async fn unlinked(objset: &Objset) -> Result<HashSet<ObjectId>, RedactError> {
     if objset.phys().objset_type != ObjsetType::Zfs {
         return Ok(HashSet::new());

@@ -20,7 +20,7 @@
 //! ```
 //!
 //! Idea: a single error may be an accident. Only the probe and the error rate count. A leaf with data that no
-//! other has is never taken out of use, only degraded. So is a working leaf that is being replaced.
+//! other has is never taken out of use, only degraded. So is a working leaf being replaced.
 //!
 //! Locking: none. The watch may be dropped at any await: each decision is a sync task.
 //!
@@ -53,7 +53,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const LOOKS_FOR_REMOVED: u64 = 5;
 /// `DEFAULT_IO_N`, `DEFAULT_IO_T`, `DEFAULT_CHECKSUM_N`, `DEFAULT_CHECKSUM_T`
 const DEFAULT_LIMIT: Limit = Limit { errors: 10, within: Duration::from_secs(600) };
-/// Times of errors that are kept for a leaf.
+/// Times of errors kept for a leaf.
 const ERRORS_KEPT: u64 = 10_000;
 
 /// Time to wait for a device that the pool can do without (`zio_slow_io_ms`).

@@ -74,7 +74,7 @@ pub enum Removed {
     },
 }
 
-/// Runs the pool's removal to its end, then condenses mappings that are largely obsolete.
+/// Runs the pool's removal to its end, then condenses largely obsolete mappings.
 ///
 /// # Errors
 /// The pool's metadata can't be read, or a txg can't be written.

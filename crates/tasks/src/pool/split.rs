@@ -11,8 +11,8 @@
 //! its own name, guid and tree.
 //!
 //! After a crash between the two, the pool is intact and the devices count as detached. The same holds during
-//! the second txg's label writes: some labels may name a new pool that is still incomplete. Attaching them
-//! again makes them part of the old pool.
+//! the second txg's label writes: some labels may name a still incomplete new pool. Attaching them again
+//! makes them part of the old pool.
 //!
 //! Source: OpenZFS `spa.c` (`spa_vdev_split_mirror`), `libzfs_pool.c` (`zpool_vdev_split`).
 

@@ -11,7 +11,7 @@
 //! Like Linux,
 //! * it locks a directory for look-ups (shared) and changes of names (exclusively), and a file for writes;
 //! * it caches names and their absence, attributes and pages, and forgets nodes without names and users;
-//! * an answer that was overtaken by a change or notice is used, but not cached (`attr_version`);
+//! * an answer overtaken by a change or notice is used, but not cached (`attr_version`);
 //! * a look-up that meets `ESTALE` is repeated without caches.
 //!
 //! A notice of Linux waits for look-ups and changes in its directory. This one can't wait, and marks them

@@ -26,7 +26,7 @@ pub struct Below {
     pub names: Vec<Name>,
 }
 
-/// Reports descendants that are not copied, if a whole file system is.
+/// Reports descendants not copied, if a whole file system is.
 pub async fn tell_left_out(session: &Session, dataset: &Dataset, is_root: bool) {
     // Datasets that can't be listed do not concern this copy.
     let below = dataset.dir().children().await.unwrap_or_default();

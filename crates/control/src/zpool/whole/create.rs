@@ -85,7 +85,7 @@ impl Verb for Create {
         }
         let laid = new.laid(&self.layout);
         let outcome = match self.dry_run {
-            // Also refuses devices that are too small.
+            // Also refuses devices too small.
             true => self.planned(session, &new, &properties).map(|_| Outcome::Done)?,
             false => self.create(session, new, properties, root, filesystem).await?,
         };

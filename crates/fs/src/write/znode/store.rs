@@ -99,7 +99,7 @@ impl Znodes {
         Ok(Znode { id, block_bytes, slots, max_block, registry, values, room_bytes, spill, old_acl })
     }
 
-    /// Packs the attributes of an object that is about to be created below `parent`.
+    /// Packs the attributes of an object about to be created below `parent`.
     pub(in crate::write) async fn pack_first(
         &self,
         edit: &Edit,

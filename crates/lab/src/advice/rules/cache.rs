@@ -69,7 +69,7 @@ fn hit_rate(facts: &Facts, arc: &Counters) -> Finding {
              time; that loses only its cached copies, no data.",
         ),
     });
-    // A low rate is normal for a device that is less than half full and still filling.
+    // A low rate is normal for a device less than half full and still filling.
     if gauge.bad() && filled < size / 2 && facts.counted_s.is_none_or(|s| s < 86_400.0) {
         finding = Finding::unknown(
             "l2arc",

@@ -1,4 +1,4 @@
-//! State kept across restarts: alerts and undelivered events, in one JSON file that is replaced atomically.
+//! State kept across restarts: alerts and undelivered events, in one JSON file replaced atomically.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};

@@ -163,7 +163,7 @@ impl Axis {
     }
 }
 
-/// Smallest of 1, 2, 2.5 and 5 times a power of ten that is at least `least`.
+/// Smallest of 1, 2, 2.5 and 5 times a power of ten at least `least`.
 fn nice_step(least: f64) -> f64 {
     if !(least.is_finite() && least > 0.0) {
         return 1.0;

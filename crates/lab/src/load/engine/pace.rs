@@ -11,7 +11,7 @@
 use crate::load::job::Job;
 use crate::load::workload::{Kind, Operation};
 
-/// Maximum delay that is caught up.
+/// Maximum delay caught up.
 const CREDIT_NS: f64 = 10e6;
 
 #[derive(Debug, Clone, Copy)]

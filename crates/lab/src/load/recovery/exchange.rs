@@ -10,7 +10,7 @@
 //!
 //! Idea: report 003 asks whether copying active data off a working disk is faster than a resilver after it
 //! fails. Besides its time, each exchange gives the bytes read from and written to all disks, and the lowest
-//! redundancy: in each sample of the pool, a disk that is part of the pool but out of use lowers it by one.
+//! redundancy: in each sample of the pool, a disk of the pool that is out of use lowers it by one.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -75,7 +75,7 @@ impl Filler {
         })
     }
 
-    /// Fills a buffer that is new or was read into.
+    /// Fills a new buffer, or one read into.
     pub fn prepare(&mut self, buffer: &mut [u8]) {
         match self.content {
             Content::Zeros => buffer.fill(0),

@@ -48,7 +48,7 @@ impl Look {
         Look { unix_seconds, pools: seen.into_iter().map(look).collect() }
     }
 
-    /// The change since an earlier look; for a pool that was not open then, everything.
+    /// The change since an earlier look; for a pool not open then, everything.
     pub fn since(&self, before: &Look) -> Look {
         let of = |now: &PoolLook| {
             let old = before.pools.iter().find(|old| old.whole().name == now.whole().name);
