@@ -197,7 +197,7 @@ impl SyncContext {
         Ok(clone)
     }
 
-    /// Adds a key: blocks born after it get a list of their own.
+    /// Adds a key: blocks born after it get their own list.
     #[boxed]
     pub async fn add_deadlist_key(&self, deadlist: ObjectId, key: Txg) -> Result<()> {
         let (edit, dsize) = (self.edit(), self.dsize());

@@ -42,7 +42,7 @@ impl SyncContext {
         Ok(())
     }
 
-    /// Return it with [`SyncContext::close_deadlist`] unless it is destroyed.
+    /// Return it with [`SyncContext::close_deadlist`] unless destroyed.
     #[boxed]
     pub async fn open_deadlist<'a>(&self, lists: BlockLists<'a>, id: ObjectId) -> Result<DeadlistEdit<'a>> {
         let (aside, ahead) = {

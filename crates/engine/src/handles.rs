@@ -75,7 +75,7 @@ struct Wants<'a> {
 }
 
 impl Wants<'_> {
-    /// If there is none, changes of settings are noted from here on.
+    /// Without one, changes of settings are noted from here on.
     fn known(&self) -> Option<Arc<dyn Handle>> {
         let mut table = self.handles.table.lock();
         if let Some(opening) = table.opening.get_mut(&self.dataset) {
@@ -106,7 +106,7 @@ impl Drop for Wants<'_> {
 }
 
 impl Engine {
-    /// The handle on a dataset, made by `open` if there is none.
+    /// The handle on a dataset, made by `open` if missing.
     ///
     /// # Errors
     /// Those of `open`; the settings are unreadable.

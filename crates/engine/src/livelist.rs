@@ -34,7 +34,7 @@ const MAX_ENTRIES: u64 = 500_000;
 /// `zfs_livelist_min_percent_shared`: with no more in common, a clone drops its livelist.
 const MIN_PERCENT_SHARED: u64 = 75;
 
-/// A clone's livelist, if it was made since feature `livelist`.
+/// A clone's livelist, if made since feature `livelist`.
 #[boxed]
 pub async fn livelist(context: &SyncContext, dir: ObjectId) -> Result<Option<ObjectId>> {
     let edit = context.edit();

@@ -69,7 +69,7 @@ const SPECIAL_RESERVE_PERCENT: u64 = 25;
 #[derive(Debug, Default)]
 pub struct Allocator {
     vdevs: RwLock<Vdevs>,
-    /// The checkpoint's txg, 0 if there is none.
+    /// The checkpoint's txg, 0 if none.
     checkpoint_txg: AtomicU64,
     /// Tracks the txgs that readers hold.
     keeper: Arc<Keeper>,

@@ -57,7 +57,7 @@ impl ReadContext {
         ReadContext { in_log: Some(in_log), ..ReadContext::new(place) }
     }
 
-    /// Adds a key, if there is one.
+    /// Adds a key, if any.
     pub fn with_key(mut self, key: Option<Arc<DatasetKey>>) -> ReadContext {
         self.key = key;
         self

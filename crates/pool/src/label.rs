@@ -54,7 +54,7 @@ const _: () = {
 /// The content of one label.
 #[derive(Debug, Default, Clone)]
 pub struct Label {
-    /// The configuration, if it is intact.
+    /// The configuration, if intact.
     pub config: Option<Nvlist>,
     /// Valid uberblocks, in the ring's order.
     pub uberblocks: Vec<Uberblock>,

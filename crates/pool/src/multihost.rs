@@ -1,9 +1,9 @@
 //! Multihost protection (MMP): keeps two machines from importing one pool.
 //!
-//! Idea: the last slot of every uberblock ring is reserved. A machine that has the pool keeps rewriting it on
-//! one leaf after the other, with the newest uberblock, the time and a sequence number: a *heartbeat*. A
-//! machine that wants the pool watches the rings for a while, and takes the pool only if nothing changes. It
-//! then writes a random sequence number to all leaves, several times, and reads it back: the *claim*. Of two
+//! Idea: the last slot of every uberblock ring is reserved. A machine with the pool keeps rewriting it on one
+//! leaf after the other, with the newest uberblock, the time and a sequence number: a *heartbeat*. A machine
+//! that wants the pool watches the rings for a while, and takes the pool only if nothing changes. It then
+//! writes a random sequence number to all leaves, several times, and reads it back: the *claim*. Of two
 //! machines that watched at the same time, at most one finds its own number each time.
 //!
 //! ```text
@@ -47,7 +47,7 @@ const TABLE: [Tunable; 3] = [
 ];
 /// `MMP_MIN_INTERVAL`.
 const MIN_INTERVAL_MS: u64 = 100;
-/// `MMP_MIN_FAIL_INTERVALS`, unless it is 0.
+/// `MMP_MIN_FAIL_INTERVALS`, unless 0.
 const MIN_FAIL_INTERVALS: u64 = 2;
 
 /// Tunables, which may change at any time.

@@ -336,8 +336,8 @@ pub(crate) async fn read_column(
     }
 }
 
-/// The leaf to read a column from: one that has the block, if possible, and is the least busy. Equal mirrors
-/// share the work by offset. `None`: other columns are to be read instead.
+/// The leaf to read a column from: one with the block, if possible, and the least busy. Equal mirrors share
+/// the work by offset. `None`: other columns are to be read instead.
 pub(crate) fn preferred(
     vdevs: &VdevTree,
     map: &BlockMap,

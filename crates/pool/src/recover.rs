@@ -9,7 +9,7 @@
 //! time ([`Former`]) are doubted like units: everything on one is rebuilt.
 //!
 //! Every version that differs from the verified block is wrong, parity included. Its leaf is blamed, unless
-//! it was known to be behind when read, or the mismatch may be no damage (`mismatch`).
+//! known to be behind when read, or the mismatch may be no damage (`mismatch`).
 //!
 //! Source: OpenZFS `vdev_raidz_combrec`, `raidz_simulate_failure`, `vdev_indirect_reconstruct`.
 
@@ -435,7 +435,7 @@ impl Gathered<'_> {
         (0..count).filter(move |&v| self.unit(unit).all(|(.., versions)| versions[v].bytes.is_some()))
     }
 
-    /// Differing versions, and rebuilding if there is parity.
+    /// Differing versions, and, with parity, rebuilding.
     fn alternatives(&self, unit: usize, likely: Choice) -> Vec<Choice> {
         let first = match likely {
             Choice::Version(first) => first,

@@ -80,7 +80,7 @@ pub struct WriteProps {
     pub class: Option<AllocClass>,
     /// Data stored in at most this many bytes goes to special vdevs; 0: none.
     pub special_small_blocks: u64,
-    /// The dataset's key, if it is encrypted.
+    /// The dataset's key, if encrypted.
     pub key: Option<Arc<DatasetKey>>,
     /// Written without the dataset's key: blocks come encrypted; indirect blocks need no key.
     pub raw: bool,

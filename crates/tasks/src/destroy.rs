@@ -76,7 +76,7 @@ pub(crate) async fn check_destruction(context: &SyncContext, name: &str) -> Resu
     Ok(head)
 }
 
-/// The temporary head of an unfinished receive into an existing dataset, if there is one.
+/// The temporary head of an unfinished receive into an existing dataset, if any.
 pub(crate) async fn unfinished(context: &SyncContext, name: &str) -> Result<Option<Dataset>> {
     match context.mos().await?.dataset(&format!("{name}/{RECV_CLONE_NAME}")).await {
         Err(DatasetError::NoDataset { .. }) => Ok(None),

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Idea: existing data stay as they are until the end, which is one txg. An interrupted receive is destroyed
-//! with its head, unless it is resumable: then its state is kept with the head (`resume`).
+//! with its head, unless resumable: then its state is kept with the head (`resume`).
 //!
 //! Source: OpenZFS `dmu_recv.c` (`dmu_recv_begin_check`, `dmu_recv_begin_sync`,
 //! `dmu_recv_resume_begin_check`, `dmu_recv_cleanup_ds`), `libzfs_sendrecv.c` (wording).

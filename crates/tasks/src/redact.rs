@@ -138,7 +138,7 @@ async fn check_list(context: &SyncContext, mark: &str, redaction: &Redaction) ->
     }
 }
 
-/// Writes a list to an object of its own.
+/// Writes a list to its own object.
 async fn write_list(context: &mut SyncContext, redaction: &Redaction) -> Result<ObjectId> {
     let head = RedactionListHead {
         last_object: ObjectId(u64::MAX),

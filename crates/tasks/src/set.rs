@@ -40,7 +40,7 @@ pub enum Instead {
     Received,
 }
 
-/// Sizes enforced as soon as they are set; 0 means none.
+/// Sizes enforced once set; 0 means none.
 pub const SIZES: [&str; 4] = ["quota", "reservation", "refquota", "refreservation"];
 
 /// Sets a native property, or a user property (with a colon in its name).

@@ -33,7 +33,7 @@ pub async fn snapshot(engine: &Engine, names: &[String]) -> Result<()> {
     snapshot_with(engine, names, Settings::new()).await
 }
 
-/// The same, with user properties for all of them.
+/// The same, with user properties for all.
 ///
 /// # Errors
 /// As [`snapshot`], or an invalid property.

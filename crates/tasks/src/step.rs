@@ -1,4 +1,4 @@
-//! Steps: changes to datasets that a task of another crate makes one after the other, in its own txg.
+//! Steps: changes to datasets that a task of another crate makes in turn, in its own txg.
 //!
 //! Idea: a channel program (`zfs program`) is one task, in one txg. Its changes are the bodies of other
 //! tasks, each with its own checks and share of the slop. A step sees those before it. A refused step leaves

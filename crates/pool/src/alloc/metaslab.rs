@@ -310,7 +310,7 @@ impl Metaslab {
         }
     }
 
-    /// Merges sets if there are many, because every free searches all of them.
+    /// Merges sets if there are many, because every free searches all.
     fn defer(&mut self, needed: Needed, trees: Range<u64>) {
         let ranges = std::mem::take(&mut self.freed[needed as usize]);
         if ranges.is_empty() {

@@ -52,7 +52,7 @@ const CHUNK_BYTES: u64 = 1 << 20;
 const MOST_TRIM_BYTES: u64 = 128 << 20;
 
 impl ByRange<'_> {
-    /// The top-level vdev of a leaf in use, unless it is a distributed spare or below an expanding RAID-Z.
+    /// The top-level vdev of a leaf in use, unless a distributed spare or below an expanding RAID-Z.
     pub fn top_with_free_space(&self, leaf: Guid) -> Option<VdevId> {
         let vdevs = self.0.tree().vdevs();
         let is_in_use = vdevs.leaves().iter().any(|one| one.guid == leaf && !one.is_out_of_use());
@@ -66,7 +66,7 @@ impl ByRange<'_> {
     }
 
     /// Processes a free range of a leaf, from the end of its front labels on, within `space`; returns the
-    /// bytes done. If this is dropped, the device keeps the space until it is done.
+    /// bytes done. If this is dropped, the device keeps the space until done.
     ///
     /// # Errors
     /// The device fails, or does not support discard.

@@ -34,7 +34,7 @@ pub enum Identity {
 }
 
 impl Devices<'_> {
-    /// The verdict on a leaf's device; `None` if it is not in use, or unreadable.
+    /// The verdict on a leaf's device; `None` if not in use, or unreadable.
     #[boxed]
     pub async fn identity(&self, leaf: Guid) -> Option<Identity> {
         let vdevs = self.0.tree().vdevs();

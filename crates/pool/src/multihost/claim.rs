@@ -17,7 +17,7 @@ const CLAIM_ROUNDS: u32 = 10;
 const DEFAULT_INTERVAL_MS: u32 = 1000;
 const FIRST: [u32; 1] = [0];
 
-/// The right to change a pool, as long as its newest uberblock is the one seen last.
+/// The right to change a pool, while its newest uberblock is the one seen last.
 #[derive(Clone)]
 pub struct Stake {
     legs: Legs,

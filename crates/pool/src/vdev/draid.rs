@@ -2,7 +2,7 @@
 //!
 //! Idea: when RAID-Z rebuilds onto a spare, only its own disks share the load. dRAID cuts the children into
 //! *slices* of 16 MiB rows. In each slice a permutation assigns parts to children, so the spares' share is
-//! spread over all of them, too. The permutations are part of the format: a seed for each number of children.
+//! spread over all, too. The permutations are part of the format: a seed for each number of children.
 //!
 //! ```text
 //!   groups of width 4 (3 data + 1 parity) on 7 children, 1 distributed spare: 6 disks a row

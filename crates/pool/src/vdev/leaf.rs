@@ -8,8 +8,8 @@
 //!
 //! Locking: counters are relaxed atomics and all methods may be called concurrently. `flushing` admits one
 //! flush at a time, because the system would report an error to only one of two. Write-throughs hold
-//! `through` for reading. A flush takes it for writing at its end, in case one of them is about to report the
-//! flush's error.
+//! `through` for reading. A flush takes it for writing at its end, in case one is about to report the flush's
+//! error.
 
 use crate::health::ErrorCounts;
 use crate::label::{Label, read_labels};
@@ -475,8 +475,8 @@ impl Leaf {
         self.state.is_suspect.store(true, Ordering::Relaxed);
     }
 
-    /// Whether reads or writes have failed since the last call. Cleared counters do not count: a missing
-    /// device must be found even then.
+    /// Whether reads or writes have failed since the last call. Clearing the counters does not change it: a
+    /// device that is gone must be found even if its errors are cleared at once.
     pub(crate) fn take_suspicion(&self) -> bool {
         self.state.is_suspect.swap(false, Ordering::Relaxed)
     }

@@ -53,7 +53,7 @@ struct Shape {
     full_rows: u64,
     /// Data sectors in a partial last row.
     remainder: u64,
-    /// Columns of the last row, one sector longer; 0 if it is full.
+    /// Columns of the last row, one sector longer; 0 if full.
     big_columns: u64,
 }
 

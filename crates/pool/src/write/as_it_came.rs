@@ -35,7 +35,7 @@ pub struct StoredBlock {
 }
 
 impl StoredBlock {
-    /// The decoded block; `None` if it is encrypted, or inconsistent.
+    /// The decoded block; `None` if encrypted, or inconsistent.
     pub fn content(&self) -> Option<Bytes> {
         if self.crypt.is_some() {
             return None;
@@ -48,7 +48,7 @@ impl StoredBlock {
 }
 
 impl AsStored<'_> {
-    /// Writes a block as it came. The caller has validated it, unless it is encrypted.
+    /// Writes a block as it came. The caller has validated it, unless encrypted.
     ///
     /// # Errors
     /// Those of [`Pool::write`].

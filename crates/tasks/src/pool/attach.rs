@@ -196,7 +196,7 @@ async fn join_sync(
     let parent = parent_mut(&mut config.vdev_tree, old).ok_or_else(missing)?;
     let at = parent.children.iter().position(|child| child.guid == old).ok_or_else(missing)?;
     step_aside(&mut parent.children[at], &new);
-    // A degraded leaf is in use; it does not count as back until it is cleared.
+    // A degraded leaf is in use; it does not count as back until cleared.
     parent.children[at].unspare |= leaves_by_itself && !parent.children[at].degraded;
     new.create_txg = parent.children[at].create_txg;
     match resilver {

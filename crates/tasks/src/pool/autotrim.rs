@@ -33,7 +33,7 @@ const ROUND: Duration = Duration::from_secs(5);
 /// Space withheld from allocation at a time.
 const BORROWED_BYTES: u64 = 16 << 20;
 
-/// Trims freed space while `autotrim` is on, as long as the engine lives.
+/// Trims freed space while `autotrim` is on and the engine lives.
 pub async fn keep_autotrimming(engine: WeakEngine) {
     let Ok((runtime, mut orders)) =
         engine.upgrade().map(|it| (it.runtime().clone(), it.background().passes.orders()))

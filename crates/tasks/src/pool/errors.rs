@@ -35,7 +35,7 @@ pub(crate) async fn note_lost(engine: &Engine) -> Result<()> {
     engine.run(move |context| Box::pin(async move { log(context, lost).await })).await
 }
 
-/// Replaces the known errors with those of a scan that has ended, complete or not.
+/// Replaces the known errors with those of an ended scan, complete or not.
 pub(crate) async fn rotate(context: &mut SyncContext) -> Result<()> {
     let (last, scrub) = (find(context, names::ERRLOG_LAST).await?, find(context, names::ERRLOG_SCRUB).await?);
     if last.is_none() && scrub.is_none() {

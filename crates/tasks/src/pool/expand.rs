@@ -56,7 +56,7 @@ pub(crate) async fn autoexpand(engine: &Engine) -> Result<()> {
     if is_on { expand(engine, None).await } else { Ok(()) }
 }
 
-/// Returns the vdevs that have grown.
+/// Returns the grown vdevs.
 async fn expand_sync(context: &mut SyncContext, only: Option<Guid>) -> Result<Vec<VdevConfig>> {
     let (grown, mut config) = (grown(context.pool(), only), context.config().clone());
     for top in &grown {

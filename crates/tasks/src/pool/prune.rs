@@ -49,7 +49,7 @@ pub async fn prune_dedup(engine: &Engine, what: Prune) -> Result<u64> {
         Prune::OlderThan(age_s) => now_s.checked_sub(age_s).filter(|before| *before > 0),
         Prune::Percent(percent) => match oldest_to_keep(engine, percent, now_s).await? {
             Some(age_s) => now_s.checked_sub(age_s),
-            // The share is less than an entry. OpenZFS takes out all of them then.
+            // The share is less than an entry. OpenZFS takes out all then.
             None => return Ok(0),
         },
     };

@@ -108,7 +108,7 @@ pub async fn run_rebuild(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Sen
     }
 }
 
-/// Runs rebuilds as needed, as long as the engine lives.
+/// Runs rebuilds as needed, while the engine lives.
 pub async fn keep_rebuilding(engine: WeakEngine, failed: impl Fn(DatasetError)) {
     let Ok(mut orders) = engine.upgrade().map(|engine| engine.background().rebuilds.orders()) else { return };
     loop {

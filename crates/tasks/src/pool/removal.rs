@@ -129,7 +129,7 @@ pub async fn run_removal(
     }
 }
 
-/// Runs removals and condenses mappings as needed, as long as the engine lives.
+/// Runs removals and condenses mappings as needed, while the engine lives.
 pub async fn keep_removing(engine: WeakEngine, failed: impl Fn(DatasetError)) {
     let begun =
         engine.upgrade().map(|engine| (engine.runtime().clone(), engine.background().removals.orders()));
@@ -169,7 +169,7 @@ pub async fn mapping_bytes_after(mos: &Mos, vdev: VdevId) -> Result<u64> {
         let (start, end) =
             (metaslab.place.start_bytes, metaslab.place.start_bytes + metaslab.place.size_bytes);
         copied_bytes += metaslab.allocated.total_bytes();
-        // A free gap ends an entry, unless it is short enough to be copied.
+        // A free gap ends an entry, unless short enough to be copied.
         for (from, to) in metaslab.allocated.complement(start, end).iter() {
             match to - from {
                 gap if gap < copy::MAX_SPAN_BYTES / 2 => copied_bytes += gap,
@@ -210,7 +210,7 @@ async fn set_state(context: &SyncContext, state: &RemovingPhys) -> Result<()> {
     ZapEdit::new(&context.edit(), DMU_POOL_DIRECTORY_OBJECT).update(names::REMOVING, &words).await
 }
 
-/// A vdev, if it is being removed.
+/// A vdev, if being removed.
 fn removing_top(context: &SyncContext, vdev: VdevId) -> Option<VdevConfig> {
     let config = context.config();
     let tops = &config.vdev_tree.children;

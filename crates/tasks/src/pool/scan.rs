@@ -154,7 +154,7 @@ pub async fn run_scan(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Send +
     run.finish(progress).await.map(|()| run.done)
 }
 
-/// Runs scans as needed, as long as the engine lives.
+/// Runs scans as needed, while the engine lives.
 pub async fn keep_scanning(engine: WeakEngine, failed: impl Fn(DatasetError)) {
     let Ok(mut orders) = engine.upgrade().map(|engine| engine.background().scans.orders()) else { return };
     loop {

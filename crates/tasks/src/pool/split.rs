@@ -151,7 +151,7 @@ async fn leave_sync(context: &mut SyncContext, leaves: &[Guid]) -> Result<Half> 
     Ok(Half { found, in_use })
 }
 
-/// Makes the removed devices a pool of their own.
+/// Makes the removed devices their own pool.
 async fn found(engine: &Engine, half: Half, new: SplitOff, guid: Guid) -> Result<()> {
     let Half { found, .. } = half;
     let uberblock = found.uberblocks[0];

@@ -72,7 +72,7 @@ async fn live(machine: Machine, acknowledged: Acknowledged, mut rng: Rng) -> Met
             rt.sleep(pause(&mut rng, 500)).await;
         }
         if machine.disks.locks.is_some() {
-            // The engine stops in a task of its own.
+            // The engine stops in its own task.
             rt.sleep(Duration::from_millis(1)).await;
         }
         met.fenced += u64::from(engine.pool().status().standstill == Some(Standstill::Multihost));
