@@ -71,7 +71,7 @@ pub struct Analysis {
     pub figures: Vec<FigureSummary>,
     /// Every figure common to each pair of targets.
     pub comparisons: Vec<Comparison>,
-    /// Streams with more than one kind of latency.
+    /// Streams with several kinds of latency.
     pub modes: Vec<LatencyModes>,
     /// Limit of each test on each target, in its median repeat.
     pub limits: Vec<Limits>,

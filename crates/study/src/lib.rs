@@ -30,8 +30,8 @@ pub trait Study {
     /// Figures and report.
     type Answer: Answer;
 
-    /// Runs the study. Loads run in simulators with threads of their own; if the future is dropped, the
-    /// current one runs on to its end.
+    /// Runs the study. Loads run in simulators with their own threads; if the future is dropped, the current
+    /// one runs on to its end.
     ///
     /// # Errors
     /// The engine fails on a modelled pool, which it should not.

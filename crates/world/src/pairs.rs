@@ -1,4 +1,4 @@
-//! Pairs of verbs that ran at the same time: which ones, and in which phase of the txg.
+//! Pairs of verbs that ran at once: which ones, and in which phase of the txg.
 //!
 //! ```text
 //!   call a   |-----------|               at once: from the beginning of b to the end of a

@@ -43,7 +43,7 @@ pub trait World {
     /// Gathers the current facts.
     ///
     /// # Errors
-    /// No facts: that raises an alert of its own.
+    /// No facts: that raises its own alert.
     fn facts(&mut self) -> Result<Facts>;
 
     /// Posts one event as JSON.

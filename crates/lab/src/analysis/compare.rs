@@ -235,7 +235,7 @@ impl Comparison {
     }
 }
 
-/// ` in 6 comparisons`, where there are several.
+/// ` in 6 comparisons`, if several.
 fn among_so_many(judged: usize) -> String {
     if judged > 1 { format!(" in {judged} comparisons") } else { String::new() }
 }

@@ -109,7 +109,7 @@ impl Limits {
         self.parts.iter().filter(|part| part.role == Role::Limit).collect()
     }
 
-    /// Limit, if there is exactly one.
+    /// Limit, if exactly one.
     pub fn limit(&self) -> Option<&Part> {
         match self.limited_by().as_slice() {
             [only] => Some(only),

@@ -25,7 +25,7 @@ pub struct Noise {
     pub pressure: Option<f64>,
     /// Share of the busiest disk's bytes caused by others.
     pub disk: Option<f64>,
-    /// Whether all of these are small; None if too little is known.
+    /// Whether all are small; None if too little is known.
     pub is_quiet: Option<bool>,
 }
 

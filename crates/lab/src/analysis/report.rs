@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A [`Document`] is a list of [`Block`]s, independent of any format. Its text is plain ([`Text`]); each
-//! renderer escapes all of it, because names of pools, files, disks and hosts may contain anything.
+//! renderer escapes all, because names of pools, files, disks and hosts may contain anything.
 
 mod build;
 mod document;

@@ -26,7 +26,7 @@ pub struct Source {
 
 /// Compares results with each other. Targets of the same name in several results are compared as `tank
 /// (before)` and `tank (after)`. If no name repeats, all targets are compared with each other, and those of a
-/// single result under their own names. Speed against fill covers all of them.
+/// single result under their own names. Speed against fill covers all.
 ///
 /// # Errors
 /// Nothing to compare; the text lists each result's content.

@@ -19,7 +19,7 @@ pub enum Kind {
 pub struct Series {
     /// Source: `arcstats`, `diskstats`, `pressure`, `cpu`, ...
     pub source: String,
-    /// Instance, if there are several: a disk, a pool, a processor; otherwise empty.
+    /// Instance, if several: a disk, a pool, a processor; otherwise empty.
     pub subject: String,
     /// Name in the source: `hits`, `read_ios`, `some_avg10`.
     pub name: String,

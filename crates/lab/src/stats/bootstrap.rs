@@ -20,7 +20,7 @@ pub struct Interval {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Probability that such an interval contains the true value: 0.95, or less if there are too few values.
+    /// Probability that such an interval contains the true value: 0.95, or less with too few values.
     pub confidence: f64,
 }
 

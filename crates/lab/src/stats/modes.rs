@@ -2,7 +2,7 @@
 //!
 //! A read from memory takes microseconds, one from a disk milliseconds: on a logarithmic axis these are hills
 //! with a valley between them. The histogram is converted to bins of equal logarithmic width and smoothed. A
-//! valley counts if it is well below the lower of its two hills, and a hill if its share is relevant.
+//! valley counts if well below the lower of its two hills, and a hill if its share is relevant.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub struct Mode {
     pub share: f64,
 }
 
-/// Modes of a histogram of (lowest, highest value, count) in ascending order: one if there is no valley, none
+/// Modes of a histogram of (lowest, highest value, count) in ascending order: one without a valley, none
 /// without operations.
 pub fn modes(buckets: impl IntoIterator<Item = (u64, u64, u64)>) -> Vec<Mode> {
     let buckets: Vec<(f64, f64)> = buckets

@@ -5,8 +5,8 @@
 //!                                ^---------------------- notices ------------------'
 //! ```
 //!
-//! Idea: the kernel answers from its caches as long as the daemon lets it. So an outdated answer shows here
-//! as a history without a linear order, as in a mount.
+//! Idea: the kernel answers from its caches while the daemon lets it. So an outdated answer shows here as a
+//! history without a linear order, as in a mount.
 //!
 //! Like Linux,
 //! * it locks a directory for look-ups (shared) and changes of names (exclusively), and a file for writes;
@@ -119,7 +119,7 @@ impl Kernel {
 struct User(Arc<Mount>);
 
 impl Mount {
-    /// The dataset's name when it was mounted.
+    /// The dataset's name when mounted.
     pub fn source(&self) -> &str {
         &self.source
     }

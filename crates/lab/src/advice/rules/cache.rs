@@ -10,7 +10,7 @@ const NO_ARCSTATS: &str = "no /proc/spl/kstat/zfs/arcstats: the ZFS module is no
 /// Fewest lookups that give a meaningful rate.
 const ENOUGH: u64 = 1000;
 
-/// A rule about the ARC, for machines that have pools.
+/// A rule about the ARC, for machines with pools.
 fn of_arc(facts: &Facts, check: impl Fn(&Counters) -> Finding) -> Vec<Finding> {
     match &facts.arc {
         Some(arc) => vec![check(arc)],

@@ -18,7 +18,7 @@ struct Kept {
     outbox: Outbox,
 }
 
-/// Saved state; empty if there is no file.
+/// Saved state; empty without a file.
 pub(super) fn load(path: &Path) -> Result<(Alerts, Outbox)> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,

@@ -29,7 +29,7 @@ pub(super) struct Done {
     pub tallies: Vec<Tally>,
     /// Reads and writes issued.
     pub issued: u64,
-    /// Reason for working without io_uring, if it was denied.
+    /// Reason for working without io_uring, if denied.
     pub no_ring: Option<std::io::Error>,
 }
 

@@ -16,7 +16,7 @@ use crate::load::workload::{Kind, Operation, Workload};
 /// Writes processed together.
 const WINDOW_OPERATIONS: u64 = 1 << 20;
 
-/// Checks the writes among the first `issued` operations. Returns the number of bytes read.
+/// Checks the writes among the first `issued` operations. Returns the bytes read.
 ///
 /// # Errors
 /// The data differ or cannot be read, or the run was stopped.

@@ -27,7 +27,7 @@ impl Eta {
         }
     }
 
-    /// Estimated time of these tests in sequence; None if one of them has no estimate.
+    /// Estimated time of these tests in sequence; None if one has no estimate.
     pub fn of<'a>(&self, tests: impl IntoIterator<Item = &'a Test>) -> Option<Duration> {
         tests.into_iter().map(|test| self.of_one(test)).sum()
     }

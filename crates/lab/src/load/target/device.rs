@@ -29,7 +29,7 @@ pub fn refuse_if_used(path: &Path) -> Result<()> {
     }
 }
 
-/// Describes the data in a file or device; None if it is empty, or zero wherever examined.
+/// Describes the data in a file or device; None if empty, or zero wherever examined.
 pub fn holds(path: &Path) -> Result<Option<String>> {
     let what = || path.display().to_string();
     let mut file = File::open(path).map_err(LabError::io(what()))?;

@@ -71,7 +71,7 @@ struct Listed {
 
 impl Listed {
     /// Reads a list of entries, each terminated by NUL. `size` parses an entry: a file's size, Some(None) if
-    /// it is not a file, None if it cannot be parsed.
+    /// not a file, None if it cannot be parsed.
     fn read(list: &Path, program: &str, size: impl Fn(&[u8]) -> Option<Option<u64>>) -> Result<Listed> {
         let failed = || LabError::io(list.display().to_string());
         let mut reader = BufReader::with_capacity(1 << 20, File::open(list).map_err(failed())?);
