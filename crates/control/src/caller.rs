@@ -103,7 +103,7 @@ impl Caller {
         file.try_clone().map_err(ControlError::io(format!("file {at} of the request")))
     }
 
-    /// Gives the caller a part of the answer. Blocks until it is taken.
+    /// Gives the caller a part of the answer. Blocks until taken.
     ///
     /// # Errors
     /// The caller takes no more: the verb must end.

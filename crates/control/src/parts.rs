@@ -101,7 +101,7 @@ impl Taker {
         if self.takes_json { part.into_json().map(Part::of_json) } else { Ok(part) }
     }
 
-    /// Hands it over. Blocks until it is taken.
+    /// Hands it over. Blocks until taken.
     ///
     /// # Errors
     /// No more is taken: the verb must end.

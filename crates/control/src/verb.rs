@@ -47,7 +47,7 @@ pub enum Looks {
     Never,
 }
 
-/// Where a verb runs if there is a daemon.
+/// Where a verb runs with a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runs {
     /// In the daemon, unless its caller names disks.

@@ -11,7 +11,7 @@
 //! waiting for its own mounts: aborting its connections ends that. Usually its guard (`cenote_fuse::guard`)
 //! does so, but a service manager may have killed both.
 //!
-//! Layout of `daemon.lock`: the holder's process id, followed by ` ending` once it has been asked to end.
+//! Layout of `daemon.lock`: the holder's process id, followed by ` ending` once asked to end.
 
 use std::fs::File;
 use std::io;

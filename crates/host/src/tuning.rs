@@ -243,7 +243,7 @@ impl Tuning {
 
 fn bring(values: Vec<(String, u64)>, set: impl Fn(&str, u64) -> Result<(), BadSetting>) {
     for (name, value) in values {
-        // Checked when it was set.
+        // Checked when set.
         let set = set(&name, value);
         debug_assert_eq!(set, Ok(()), "{name}");
     }

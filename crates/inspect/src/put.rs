@@ -63,7 +63,7 @@ pub struct Putter {
     options: PutOptions,
     on_loss: Box<dyn Fn(Loss)>,
     dataset: String,
-    /// Txgs are synced as long as this exists.
+    /// Txgs are synced while this exists.
     _groups: Arc<AbortOnDrop<()>>,
     counters: Counters,
     stopped: AtomicBool,

@@ -1,4 +1,4 @@
-//! Rewrites blocks that would lie elsewhere or take up less if they were written today.
+//! Rewrites blocks that would lie elsewhere or take up less if written today.
 //!
 //! Idea: vdevs and properties apply to later writes. A survey walks the pointers of live datasets and counts,
 //! for each [`Aim`], the blocks that a rewrite would change (`choice`). The work walks them again, a window

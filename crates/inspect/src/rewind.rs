@@ -3,7 +3,7 @@
 //! Idea: the ring of uberblocks leads to as many states as it has slots. A state is refused if its space maps
 //! call blocks free that are in use: the next write would destroy them. In the last few states no block can
 //! have been overwritten since ([`OlderState::is_kept`]); for older ones all blocks are read. As a last
-//! resort damaged files are accepted, as long as all metadata is intact.
+//! resort damaged files are accepted if all metadata is intact.
 //!
 //! ```text
 //!   newest -> opens? -> kept? -yes-> space intact? -----------yes-------------> intact

@@ -239,7 +239,7 @@ impl Place {
         let user = runtime.blocking(move || user_of(number)).await;
         let is_used = user.is_some();
         *self.user.lock() = user;
-        // Each request holds it until it is answered.
+        // Each request holds it until answered.
         let closed = self.open.lock().take_if(|volume| !is_used && Arc::strong_count(volume) == 1);
         is_used || closed.is_none()
     }

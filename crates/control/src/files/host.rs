@@ -1,7 +1,7 @@
 //! Files of the machine that the caller opens with its own rights for a verb.
 //!
-//! Idea: the caller opens all of them first. A failure to open is part of the request: the verb reports it at
-//! that file.
+//! Idea: the caller opens all first. A failure to open is part of the request: the verb reports it at that
+//! file.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! `rebalance`: rewrites blocks that would lie elsewhere or take up less if they were written today.
+//! `rebalance`: rewrites blocks that would lie elsewhere or take up less if written today.
 //!
 //! Ctrl-C ends the work; rewritten blocks stay, and the next run continues.
 

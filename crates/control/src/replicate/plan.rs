@@ -25,7 +25,7 @@ pub struct Point {
     pub guid: String,
     /// Order among those of its dataset.
     pub createtxg: u64,
-    /// When it was taken, in seconds since 1970.
+    /// When taken, in seconds since 1970.
     pub created_s: u64,
     /// It is held.
     pub is_held: bool,
@@ -226,7 +226,7 @@ fn increments(source: &Listed, common: &Point, goal: &Point, wishes: &Wishes) ->
     streams
 }
 
-/// From one snapshot to another, with those in between if there are any.
+/// From one snapshot to another, with those in between.
 fn stream(source: &Listed, from: &Point, to: &Point) -> Stream {
     let is_between = |point: &Point| (from.createtxg + 1..to.createtxg).contains(&point.createtxg);
     let between = source.snapshots().any(is_between);

@@ -266,7 +266,7 @@ impl Session {
         cenote_tasks::destroy_snapshots(engine, &names, in_use).await
     }
 
-    /// Opens a pool; this daemon holds it until it is exported.
+    /// Opens a pool; this daemon holds it until exported.
     pub async fn hold(
         &self,
         found: &FoundPool,

@@ -306,7 +306,7 @@ mod tests {
         ] {
             let words = words(line);
             let refused = parse(&words).map_or(true, |layout| require_data(&layout.groups).is_err());
-            // An empty class is harmless as long as there are data devices.
+            // An empty class is harmless while there are data devices.
             assert_eq!(refused, line != "a special", "{line}");
         }
     }

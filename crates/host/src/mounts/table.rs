@@ -64,7 +64,7 @@ impl Table {
         &self.ended
     }
 
-    /// Removes mounts that have ended.
+    /// Removes ended mounts.
     pub fn clear_ended(&mut self) {
         let ended = std::mem::take(&mut *self.ended.lock());
         for (id, number) in ended {

@@ -207,7 +207,7 @@ impl Row {
         Ok(format!("{fate}\t{dataset}\t{path}\t{what}\t{ranges}\t{elsewhere}\t{why}\n"))
     }
 
-    /// Parses a line without its terminator; `None` if it is not a row.
+    /// Parses a line without its terminator; `None` if not a row.
     pub fn of_line(line: &str, form: Form) -> Option<Row> {
         if form == Form::Json {
             return serde_json::from_str(line).ok().filter(|row: &Row| row.fate().is_some());

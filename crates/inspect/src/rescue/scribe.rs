@@ -81,7 +81,7 @@ impl Scribe {
         Scribe { report: report.clone(), dataset, before, expects_copies, told: Mutex::default() }
     }
 
-    /// For copying another copy's losses from older trees: existing files stay, unless they are incomplete.
+    /// For copying another copy's losses from older trees: existing files stay, unless incomplete.
     pub fn of_rest(report: &Report, dataset: &str) -> Scribe {
         Scribe {
             report: report.clone(),

@@ -1,7 +1,7 @@
 //! One window: from directories to entries, from entries to rows.
 //!
 //! Entries of many directories are collected in one list and sorted by object number, so that each block of
-//! dnodes is opened once for all of them.
+//! dnodes is opened once for all.
 //!
 //! Locking: each worker owns its [`Batches`] and uses it alone. Workers share the [`Walk`], whose lock is
 //! taken inside its methods only, and the bounded channel to the sink, which slows them down to its speed.

@@ -70,7 +70,7 @@ impl Family {
         Some(String::from_utf8_lossy(&path).into_owned())
     }
 
-    /// The later versions, and clones of all of these, that have the same block.
+    /// The later versions, and clones of all of these, with the same block.
     pub(super) async fn sharing(&self, place: &Zbookmark, bp: &Blkptr) -> Vec<String> {
         let versions = &self.versions[self.index..];
         let (mut shared, mut end) = (1, versions.len());
@@ -99,7 +99,7 @@ impl Version {
         Version { dataset, objset: OnceCell::new(), clones: OnceCell::new() }
     }
 
-    /// With the key if there is one: dnodes of encrypted datasets need it.
+    /// With the key, if any: dnodes of encrypted datasets need it.
     async fn objset(&self) -> Option<&Objset> {
         let open = || async {
             match self.dataset.objset().await {

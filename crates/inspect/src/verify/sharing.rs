@@ -1,4 +1,4 @@
-//! Blocks with more than one reference: deduplicated and cloned blocks.
+//! Blocks with several references: deduplicated and cloned blocks.
 //!
 //! Idea: each block is verified once and its space counts once, so every pointer to a potentially shared
 //! block is compared with those met before. The pointer to a deduplicated block is marked. A cloned block's
@@ -71,8 +71,7 @@ impl Sharing {
             let mut entries = table.entries().await?;
             while let Some(batch) = entries.next_batch().await {
                 let batch = batch?;
-                // Legacy entries have separate addresses for each number of copies, and pointers name all of
-                // them.
+                // Legacy entries have separate addresses for each number of copies, and pointers name all.
                 if batch.iter().any(|item| matches!(item.value, DdtValue::Traditional(_))) {
                     break;
                 }

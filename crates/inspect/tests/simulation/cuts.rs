@@ -101,8 +101,8 @@ fn after_cut(
     })
 }
 
-/// Moments of a journal, ascending: half of them anywhere, half close to the end of a flush, where a txg
-/// becomes the pool's state.
+/// Moments of a journal, ascending: half anywhere, half close to the end of a flush, where a txg becomes the
+/// pool's state.
 pub fn moments(journal: &Journal, count: usize, rng: &mut Rng) -> Vec<Moment> {
     let mut moments: Vec<Moment> = (0..count)
         .map(|index| match journal.flushes.len() {

@@ -347,7 +347,7 @@ fn commits_are_written_to_their_end() {
                 Box::pin(async move {
                     let name = format!("file{times}");
                     let id = fs.create(change, fs.root(), name.as_bytes(), &new(NewKind::Regular)).await?;
-                    // Whole blocks get blocks of their own.
+                    // Whole blocks get their own blocks.
                     fs.write(change, id, 0, content(9, 8 * RECORD_BYTES as usize)).await?;
                     Ok(id)
                 })

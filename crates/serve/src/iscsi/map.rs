@@ -10,7 +10,7 @@
 //! give the name to another. A guid means one volume under any name.
 //!
 //! A place has one volume: the daemon's own map takes precedence, then volumes in order of name. A volume
-//! whose place is taken stays a target of its own.
+//! whose place is taken stays its own target.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! A client: it changes its own files in a directory shared with others, one after the other, and notes every
-//! state of its files.
+//! A client: it changes its own files in a directory shared with others, in turn, and notes every state of
+//! its files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
