@@ -155,7 +155,7 @@ impl BlockCache {
         self.read_missing(pool, (&block, bp, ctx), caching, now_ns).await
     }
 
-    /// Looks at a block if it is cached, and counts a hit. The read that follows a miss counts it.
+    /// Looks at a block if cached, and counts a hit. The read that follows a miss counts it.
     pub fn hit<T>(
         &self,
         pool: &Pool,
@@ -197,8 +197,7 @@ impl BlockCache {
 
     /// Reads many blocks: missing ones together, in disk order. Passes each on in the order of the requests,
     /// and decodes it only then. `keep` decides, by the index of a request, whether its block is worth the
-    /// memory: a block read for the last time would only push others out, and is removed even if it was
-    /// cached.
+    /// memory: a block read for the last time would only push others out, and is removed even if cached.
     #[boxed]
     pub async fn read_each(
         &self,
@@ -291,7 +290,7 @@ impl BlockCache {
         }
     }
 
-    /// The marks of a block, if it is resident.
+    /// The marks of a block, if resident.
     pub fn resident(&self, bp: &Blkptr) -> Option<Resident> {
         let block = Identity::of(bp)?;
         let marks = self.shard(block.id).read().marks(&block)?;
@@ -425,7 +424,7 @@ impl BlockCache {
         self.look_ups.note(|| LookUp { now_ns, id, bytes, class, wish, place });
     }
 
-    /// Waits for a block being read ahead; `None` if it is not, or the read failed.
+    /// Waits for a block being read ahead; `None` if not, or the read failed.
     async fn await_read_ahead(&self, pool: &Pool, block: &Identity, now_ns: u64) -> Option<Bytes> {
         if !unless_suspended(pool, self.under_way.wait(&block.key)).await? {
             return None;

@@ -7,7 +7,7 @@
 //!
 //! With feature `fast_dedup`, a dedup table's newest entries are in its logs, which override the ZAPs.
 //!
-//! Memory: the logs of one table while it is listed (OpenZFS holds all of them); ZAPs are streamed.
+//! Memory: the logs of one table while listed (OpenZFS holds all); ZAPs are streamed.
 //!
 //! Source: OpenZFS `ddt.c`, `ddt_log.c`, `brt.c`.
 
@@ -54,7 +54,7 @@ pub struct Brt {
 }
 
 impl Mos {
-    /// Tables of cloned blocks, one per vdev that has any.
+    /// Tables of cloned blocks, one per vdev with any.
     ///
     /// # Errors
     /// A table is damaged.

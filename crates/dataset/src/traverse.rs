@@ -11,8 +11,8 @@
 //!                                                             +--> datasets: head --> meta dnode's tree ...
 //! ```
 //!
-//! Once: a block belongs to the oldest snapshot that has it. A dataset is walked only for blocks born after
-//! its previous snapshot (a clone's is its origin). A pointer carries the newest birth below it, so older
+//! Once: a block belongs to the oldest snapshot with it. A dataset is walked only for blocks born after its
+//! previous snapshot (a clone's is its origin). A pointer carries the newest birth below it, so older
 //! subtrees are not even opened.
 //!
 //! Memory: the stack, plus 12 bytes for each opened block of pointers or dnodes. The top of the stack is the

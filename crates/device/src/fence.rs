@@ -7,7 +7,7 @@
 //!
 //! A write that began in time may still be under way in the kernel. The importer waits for twice the lease.
 //!
-//! Storage with locks of its own ([`StorageLock`]), and an object store, refuse writes by themselves once
+//! Storage with its own locks ([`StorageLock`]), and an object store, refuse writes by themselves once
 //! another machine has taken the disk. The first sign of it shuts the fence over all devices of the pool, and
 //! the engine is told. A change that ends later does not count as made.
 //!

@@ -1,4 +1,4 @@
-//! A layer that holds writes back in memory until they are approved.
+//! A layer that holds writes back in memory until approved.
 //!
 //! Idea: whether a change is wanted may become clear only after other writes. So those wait behind a
 //! [`Gate`], one for all devices of a pool, and reads see them as made. An open gate makes them in the order
@@ -6,7 +6,7 @@
 //! byte.
 //!
 //! A waiting write was reported as done, and its device may fail to make it. If the pool can do without that
-//! device's writes, the rest of them is dropped: the device has a prefix.
+//! device's writes, the rest is dropped: the device has a prefix.
 //!
 //! Locking: one task opens the gate. A mutex guards the waiting steps, never across a transfer. `is_open` is
 //! set under it once no step waits, and writers check it again under it, so no write overtakes an earlier

@@ -77,7 +77,7 @@ pub struct DeviceInfo {
 pub struct Nature {
     /// The complete address of a remote device, to open it again; `None`: its path.
     pub address: Option<Arc<Place>>,
-    /// The part whose failure takes all of its devices away: a server; `None`: this machine.
+    /// The part whose failure takes all its devices away: a server; `None`: this machine.
     pub domain: Option<Arc<str>>,
     /// Class of its latency.
     pub distance: Distance,

@@ -62,7 +62,7 @@ fn cut_out(writes: &mut Vec<(usize, Bytes)>, at: usize, len: usize) {
 impl MemoryDevice {
     /// A device of this many bytes, all zero.
     pub fn new(name: &str, size_bytes: usize) -> MemoryDevice {
-        // Two zeroed vectors cost nothing until they are written to; a copy of one would.
+        // Two zeroed vectors cost nothing until written to; a copy of one would.
         MemoryDevice::with_images(name, vec![0; size_bytes], vec![0; size_bytes])
     }
 

@@ -16,8 +16,8 @@
 //!
 //! SERVER is `aws` or the endpoint, with `,REGION` if one is named.
 //!
-//! Idea: a label's path must be absolute, or OpenZFS refuses the vdev. So a remote place has a path of its
-//! own below `/dev/cenote`, and [`Place::from`] recognises it: lists of paths, such as the labels' paths, can
+//! Idea: a label's path must be absolute, or OpenZFS refuses the vdev. So a remote place has its own path
+//! below `/dev/cenote`, and [`Place::from`] recognises it: lists of paths, such as the labels' paths, can
 //! name remote places. The path of a socket is one part of it, with its slashes encoded. An image of RBD has
 //! the path that the kernel's client gives it; where such a block device exists, the path means that one.
 //!

@@ -121,7 +121,7 @@ pub struct Attr {
     pub rdev: u64,
     /// Project, 0 unless set.
     pub project: u64,
-    /// The directory of extended attributes, if there is one (unless it is recorded only in the spill block).
+    /// The directory of extended attributes, if any (unless recorded only in the spill block).
     #[serde(skip)]
     pub xattr_dir: Option<ObjectId>,
     /// Whether the bonus is in the SA form and may also contain extended attributes.

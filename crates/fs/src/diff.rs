@@ -73,7 +73,7 @@ struct Side<'a> {
     unlinked: HashSet<ObjectId>,
 }
 
-/// An object in one state: its attributes if it is a file, its path if it has one.
+/// An object in one state: its attributes if a file, its path if it has one.
 #[derive(Default)]
 struct Seen {
     attr: Option<Attr>,
@@ -171,7 +171,7 @@ impl Differ<'_> {
     }
 }
 
-/// The change in the link count of a file that has links in both states; directories' links are not counted.
+/// The change in the link count of a file with links in both states; directories' links are not counted.
 fn link_delta(old: Option<&Attr>, new: Option<&Attr>) -> i64 {
     match (old, new) {
         (Some(old), Some(new)) if old.links != 0 && new.links != 0 => {

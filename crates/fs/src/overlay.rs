@@ -8,8 +8,7 @@
 //! Memory: bounded by the log's own records. Blocks that a record only references are kept as pointers and
 //! read on demand.
 //!
-//! Invariants: extents of one object never overlap; a name maps to its new entry, or to `None` if it was
-//! removed.
+//! Invariants: extents of one object never overlap; a name maps to its new entry, or to `None` if removed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -50,7 +49,7 @@ pub(crate) struct Node {
 }
 
 impl Overlay {
-    /// The changes to an object, if there are any.
+    /// Any changes to an object.
     pub fn get(&self, id: ObjectId) -> Option<&Node> {
         self.nodes.get(&id)
     }

@@ -127,7 +127,7 @@ impl Object {
         self.objset.format(self.id, source)
     }
 
-    /// The pointer to a block; a hole if there is none.
+    /// The pointer to a block; a hole if none.
     ///
     /// # Errors
     /// Unreadable indirect block.

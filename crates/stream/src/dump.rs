@@ -77,7 +77,7 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// A dump at the start of a stream. If it is not checked (`-C`), wrong sums are not reported.
+    /// A dump at the start of a stream. If not checked (`-C`), wrong sums are not reported.
     pub fn new(detail: Detail, is_checked: bool) -> Dump {
         let sum = Sum::new(Endian::NATIVE);
         Dump { detail, is_checked, kinds: [Kind::default(); 11], stream_bytes: 0, sum, before: [0; 4] }

@@ -1,8 +1,8 @@
 //! Reads a stream: verified records with their payloads.
 //!
 //! Idea: a stream is read record by record and never beyond its end, so the caller can read further data from
-//! the same pipe. The first record shows the byte order. A record's sum is checked when it is read and covers
-//! the payload before it, so [`StreamReader::next`] reads one record ahead to verify a payload.
+//! the same pipe. The first record shows the byte order. A record's sum is checked when read and covers the
+//! payload before it, so [`StreamReader::next`] reads one record ahead to verify a payload.
 //!
 //! ```text
 //!   stream    BEGIN  records ...  END

@@ -98,8 +98,8 @@ impl Log {
     }
 }
 
-/// Reads a block of the chain; `None` if it was never written or is damaged. If the log was claimed with this
-/// block, only damage is possible.
+/// Reads a block of the chain; `None` if never written, or damaged. If the log was claimed with this block,
+/// only damage is possible.
 async fn read_block(pool: &Pool, bp: &Blkptr, place: Zbookmark, is_claimed: bool) -> Option<LogBlock> {
     let layout = LogLayout::of_checksum(bp.checksum_id())?;
     let bytes = pool.as_stored().read(bp, &ReadContext::of_log(place, is_claimed)).await.ok()?;

@@ -1,4 +1,4 @@
-//! Other names of a device: exclusive use of a disk covers all of its names.
+//! Other names of a device: exclusive use of a disk covers all its names.
 //!
 //! Idea: the kernel arbitrates among block devices (`O_EXCL`: disks, partitions, mounts, swap space, device
 //! mapper, RAID), and a lock (`flock`) among openers of a file under any link. Neither relates a loop device

@@ -114,7 +114,7 @@ impl Ring {
         outcome.await.unwrap_or_else(|_| Err(io::Error::other("io_uring has lost a transfer")))
     }
 
-    /// Writes all of `data`; with `through`, returns once it is durable.
+    /// Writes all of `data`; with `through`, returns once durable.
     pub(super) async fn write(
         &self,
         file: Arc<OpenFile>,
@@ -167,7 +167,7 @@ impl Ring {
             {
                 let _alone = self.submission.lock();
                 // SAFETY: nobody else uses the submission queue now. The memory, the descriptor and the data
-                // of the entry live in the boxed request, which is freed only when it is completed.
+                // of the entry live in the boxed request, which is freed only when completed.
                 is_in = is_in || unsafe { self.kernel.submission_shared().push(&entry) }.is_ok();
                 if self.kernel.submit().is_ok() && is_in {
                     return;

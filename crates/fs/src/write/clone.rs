@@ -190,7 +190,7 @@ impl FsWriter {
             && !gets_stuck)
     }
 
-    /// Returns the blocks if all of them are on disk for certain, so that a replay finds them.
+    /// Returns the blocks if all are on disk for certain, so that a replay finds them.
     async fn settled(&self, blocks: Option<Vec<Blkptr>>) -> Result<Option<Vec<Blkptr>>> {
         let synced = match self.log() {
             Some(log) => log.last_synced()?,

@@ -151,8 +151,7 @@ fn check_file(node: &Znode) -> Result<()> {
     }
 }
 
-/// Clears a range of an object: whole blocks are freed, parts of blocks overwritten with zeros unless they
-/// are holes.
+/// Clears a range of an object: whole blocks are freed, parts of blocks overwritten with zeros unless holes.
 pub(crate) async fn clear(edit: &Edit, id: ObjectId, range: Range<u64>) -> Result<()> {
     let object = edit.view().object(id).await?;
     let size = object.block_bytes();

@@ -58,7 +58,7 @@ type Turn<'a> = Option<MutexGuard<'a, ()>>;
 /// The directories involved: one or two.
 struct Parents {
     from: Znode,
-    /// `None` if it is the same.
+    /// `None` if the same.
     to: Option<Znode>,
 }
 

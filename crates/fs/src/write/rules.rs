@@ -28,8 +28,8 @@ impl FsWriter {
         FsWriter(self.0.clone(), By::Log)
     }
 
-    /// Whether this writer replays a log: rules do not bind it, and consequences with records of their own
-    /// are left to those.
+    /// Whether this writer replays a log: rules do not bind it, and consequences with their own records are
+    /// left to those.
     pub(super) fn is_replay(&self) -> bool {
         self.1 == By::Log
     }

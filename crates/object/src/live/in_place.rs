@@ -100,7 +100,7 @@ impl Blocks<'_> {
         self.changed.punch(range);
     }
 
-    /// `None` only if it was freed meanwhile.
+    /// `None` only if freed meanwhile.
     pub(crate) fn head(&mut self) -> Option<&mut DnodeHead> {
         self.changed.head.as_mut()
     }

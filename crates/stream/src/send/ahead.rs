@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Memory: [`WINDOWS_AHEAD`] + 2 windows of [`WINDOW_BYTES`], or of one larger block. Dropping an [`Ahead`]
-//! stops all of its tasks.
+//! stops all its tasks.
 
 use bytes::Bytes;
 use cenote_object::Objset;

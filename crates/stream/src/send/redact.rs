@@ -1,8 +1,8 @@
-//! `zfs redact`: the blocks of a snapshot that all of its redaction snapshots have changed or freed.
+//! `zfs redact`: the blocks of a snapshot that all its redaction snapshots have changed or freed.
 //!
 //! Idea: redaction snapshots belong to clones in which secrets were overwritten or removed. A block that
-//! differs in every one of them is secret. Each clone's walk over its changes yields ranges in order; those
-//! common to all walks are cut to the objects of the snapshot. Metadata is never redacted.
+//! differs in every one is secret. Each clone's walk over its changes yields ranges in order; those common to
+//! all walks are cut to the objects of the snapshot. Metadata is never redacted.
 //!
 //! ```text
 //!   walk of clone 1   [=====]      [==]
@@ -41,7 +41,7 @@ pub enum RedactError {
     /// A redaction snapshot is not of a clone.
     #[error("redaction snapshot must be descendent of snapshot being redacted")]
     NotDescendant,
-    /// One of them is redacted already.
+    /// One is redacted already.
     #[error("attempted to redact redacted dataset or with respect to redacted dataset")]
     Redacted,
     /// A snapshot can't be read.
