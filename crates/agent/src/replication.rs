@@ -64,7 +64,7 @@ pub async fn keep(
     }
 }
 
-/// A run that has ended.
+/// An ended run.
 struct Ran {
     done: Result<(), String>,
     sent_bytes: u64,

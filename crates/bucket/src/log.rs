@@ -80,7 +80,7 @@ pub struct Options {
     pub name: Arc<str>,
     /// Writes are refused.
     pub read_only: bool,
-    /// If there is no disk, make one of this size, at its first change.
+    /// Without a disk, make one of this size, at its first change.
     pub create_bytes: Option<u64>,
     /// Rounds of the probe before a disk is made.
     pub probes: usize,
@@ -109,7 +109,7 @@ impl Options {
                 distance: Distance::Network,
                 best_io_bytes: BEST_IO_BYTES,
                 deadline: DEADLINE,
-                // It is taken over with the first change, not when it is opened.
+                // It is taken over with the first change, not when opened.
                 storage_lock: StorageLock::None,
             },
             others_may_write: false,
@@ -138,7 +138,7 @@ struct Log {
     progress: Watched<Progress>,
     /// Segments under way, which the next commit waits for.
     creating: Mutex<Vec<cenote_runtime::JoinHandle<()>>>,
-    /// Kept as long as the disk is in use.
+    /// Kept while the disk is in use.
     _kept: Box<dyn std::any::Any + Send + Sync>,
 }
 

@@ -46,7 +46,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// A map of extents in order, without overlaps: `None` if they are not.
+    /// A map of extents in order, without overlaps: `None` if not.
     pub fn of(extents: Vec<(u64, Extent)>) -> Option<Map> {
         let (mut end, mut live_sectors) = (0, 0);
         for (start, extent) in &extents {

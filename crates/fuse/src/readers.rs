@@ -181,7 +181,7 @@ mod tests {
     struct Piped {
         end: OwnedFd,
         requests: Sender<u8>,
-        /// Full as long as this is locked.
+        /// Full while this is locked.
         is_full: Arc<Mutex<()>>,
         unread: Arc<Mutex<Option<Unread>>>,
     }

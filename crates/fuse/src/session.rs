@@ -68,7 +68,7 @@ impl Default for SessionOptions {
     }
 }
 
-/// A file system being served, until it is unmounted.
+/// A file system being served, until unmounted.
 #[derive(Debug)]
 pub struct Session {
     /// Canceled when no thread serves it any more: the sender is held by each way that requests come.

@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// A client whose command holds room until it is cut off.
+    /// A client whose command holds room until cut off.
     async fn stall(runtime: &Runtime, room: Room) -> Duration {
         let begun = runtime.now();
         let connection = room.connection.clone();

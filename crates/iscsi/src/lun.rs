@@ -102,7 +102,7 @@ pub struct Lun {
     left: Notify,
     reservations: Mutex<Reservations>,
     is_reserved: AtomicBool,
-    /// Held from a change of reservations until it is stored.
+    /// Held from a change of reservations until stored.
     pub keeping: tokio::sync::Mutex<()>,
     /// Changeable mode page values.
     pub modes: Mutex<Modes>,

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Nothing is flushed: checksums detect writes torn by a power cut, in log blocks at the next import and in
-//! blocks when they are read.
+//! blocks when read.
 //!
 //! Locking: one round of feeding or rebuild at a time, ensured by [`crate::CacheDevices`]. The ring's mutex
 //! is held for arithmetic only, never across an await.

@@ -86,7 +86,7 @@ impl Index {
         self.0.insert(name, place.packed());
     }
 
-    /// Removes a block, if it is still at this place.
+    /// Removes a block, if still at this place.
     pub(crate) fn remove(&mut self, name: BlockName, place: Place) -> bool {
         let is_there = self.0.get(&name) == Some(&place.packed());
         is_there && self.0.remove(&name).is_some()

@@ -75,7 +75,7 @@ pub enum Ended {
 /// A program's failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
-    /// The error, with the stack where there is one.
+    /// The error, with the stack if any.
     pub text: String,
     /// Instructions run, if it ran too many.
     pub instructions: Option<u64>,
@@ -214,7 +214,7 @@ fn text_of(error: &Error) -> Option<String> {
     };
     Some(match stack {
         Some(stack) => worded(&format!("{text}\n{stack}"), ""),
-        // The first frame is the handler that has added the stack.
+        // The first frame is the handler that added the stack.
         None => worded(&text, "\t[C]: in "),
     })
 }

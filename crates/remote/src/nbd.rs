@@ -11,7 +11,7 @@
 //! Idea: a connection is expendable. If it ends, all connections to the server are given up, new ones made at
 //! growing intervals, and everything without an answer is sent again, with the same bytes to the same places.
 //! Callers notice a delay. After [`DEADLINE`] without a server the device is over, as a disk pulled out: all
-//! requests fail, the pool goes on without it, and opens it anew once it is back.
+//! requests fail, the pool goes on without it, and opens it anew once back.
 //!
 //! A server that returns may have restarted, and forgotten writes that it had answered but not flushed. So
 //! these are kept in memory ([`unflushed`]) and written again first, before any other request. Only beyond a
@@ -76,7 +76,7 @@ struct Link {
     order: Order,
     agreed: Agreed,
     runtime: Runtime,
-    /// Once it is open for writing.
+    /// Once open for writing.
     claim: Arc<Mutex<Option<Claim>>>,
 }
 

@@ -77,7 +77,7 @@ fn groups_of(line: &str, root: &Path) -> Vec<Group> {
 
 impl Group {
     fn number(&self, name: &str) -> Option<u64> {
-        // "max" if there is no limit.
+        // "max" without a limit.
         read_to_string(self.folder.join(name)).ok()?.trim().parse().ok()
     }
 

@@ -89,7 +89,7 @@ impl Progress {
         Progress { bar }
     }
 
-    /// Sets the total, once it is known.
+    /// Sets the total, once known.
     pub fn total(&self, total: u64) {
         self.bar.set_length(total);
     }

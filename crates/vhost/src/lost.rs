@@ -125,7 +125,7 @@ extern "C" fn on_bus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
 fn replace(address: usize, start: usize, end: usize) -> bool {
     const FLAGS: libc::c_int =
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-    // SAFETY: the range lies within a mapping of guest memory, which lives as long as it is entered and is
+    // SAFETY: the range lies within a mapping of guest memory, which lives while it is entered and is
     // accessed as memory that changes at any time. `errno` is as it was.
     unsafe {
         let errno = *libc::__errno_location();

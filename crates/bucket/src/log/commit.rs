@@ -50,7 +50,7 @@ impl Log {
         self.progress.modify(|progress| progress.buffered_bytes -= u64::from(bytes));
     }
 
-    /// Commits batches as long as some are wanted.
+    /// Commits batches while some are wanted.
     pub(super) async fn commit_batches(self: Arc<Self>) {
         loop {
             if let Err(over) = self.commit_batch().await {

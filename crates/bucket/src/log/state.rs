@@ -182,7 +182,7 @@ impl State {
         Some((slot, segment.data_bytes))
     }
 
-    /// Ends the open segment if it is too large for the end of a commit.
+    /// Ends the open segment if too large for the end of a commit.
     pub(crate) fn seal_large(&mut self) -> Option<Sealing> {
         let data_bytes = self.segments.get(&self.open?)?.data_bytes;
         if data_bytes > INLINE_BYTES { self.seal() } else { None }

@@ -447,7 +447,7 @@ fn ls_of_all_folders_is_written_as_it_goes_and_in_order() {
     let target = "gtree/dirs@s:/";
     let text = String::from_utf8(expect(&pool, 0, &["ls", "-Ra", "--json", target]).stdout).unwrap();
     let files: Vec<Value> = serde_json::from_str(&text).unwrap();
-    // One element per line: neither side needs to hold all of them.
+    // One element per line: neither side needs to hold all.
     assert_eq!(text.lines().count(), files.len() + 2);
     let listed: BTreeSet<Vec<u8>> =
         files.iter().map(|file| unescape(file["path"].as_str().unwrap())).collect();

@@ -105,7 +105,7 @@ pub fn start(command: impl Fn() -> Command + Send + 'static) {
     HANDS.lock().start = Some(Box::new(command));
 }
 
-/// Removes directories if they are empty.
+/// Removes directories if empty.
 pub fn clear(dirs: &[PathBuf]) {
     for dir in dirs {
         call(&Ask::Clear { dir }, None).ok();

@@ -54,7 +54,7 @@ pub(super) struct Ask {
     pub(super) flags: u16,
     pub(super) offset: u64,
     pub(super) len: u32,
-    /// The content of a write, also if it is sent as zeros.
+    /// The content of a write, also if sent as zeros.
     pub(super) data: Vec<Bytes>,
 }
 
@@ -418,7 +418,7 @@ impl Table {
 }
 
 impl Waiting {
-    /// Writes of our own are found again among the unflushed ones, and flushes when they are due.
+    /// Writes of our own are found again among the unflushed ones, and flushes when due.
     fn is_repeatable(&self) -> bool {
         matches!(self.asker, Asker::Caller(_))
     }

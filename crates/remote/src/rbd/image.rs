@@ -268,7 +268,7 @@ impl Image {
         Ok(is_owner != 0)
     }
 
-    /// The address of the client that has the lock.
+    /// The address of the client with the lock.
     pub(super) fn owner(&self) -> io::Result<Option<String>> {
         let (mut mode, mut count) = (0, OWNERS_MAX);
         let mut owners: [*mut c_char; OWNERS_MAX] = [null_mut(); OWNERS_MAX];

@@ -89,7 +89,7 @@ fn targets(port: u16) -> Vec<String> {
     text.split('\0').filter_map(|pair| Some(pair.strip_prefix("TargetName=")?.to_owned())).collect()
 }
 
-/// A daemon with a pool that has two volumes, and the port that serves them.
+/// A daemon with a pool of two volumes, and the port that serves them.
 fn bench() -> (Bench, u16) {
     let mut bench = Bench::new(&["a"]);
     bench.done("zpool create -m none -o compatibility=openzfs-2.3 tank a");

@@ -124,7 +124,7 @@ impl PoolLook {
 }
 
 /// The upper bound of the fastest `percent` of the operations, to the precision of the histogram's buckets;
-/// `None` if there were none.
+/// `None` if none.
 pub fn percentile_ns(counts: &Counts, percent: u64) -> Option<u64> {
     let total: u64 = counts.times.iter().sum();
     let wanted = (total * percent).div_ceil(100);

@@ -76,7 +76,7 @@ pub fn went_back(Rewound { pool: name, way }: &Rewound) -> String {
     )
 }
 
-/// A list of problems under a heading; empty if there are none.
+/// A list of problems under a heading; empty if none.
 pub fn problems(label: &str, problems: &[Problem]) -> String {
     if problems.is_empty() {
         return String::new();
