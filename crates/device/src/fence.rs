@@ -8,8 +8,9 @@
 //! A write that began in time may still be under way in the kernel. The importer waits for twice the lease.
 //!
 //! Storage with its own locks ([`StorageLock`]), and an object store, refuse writes by themselves once
-//! another machine has taken the disk. The first sign of it shuts the fence over all devices of the pool, and
-//! the engine is told. A change that ends later does not count as made.
+//! another machine has taken the disk. The first sign of it shuts the fence over all devices of the pool, so
+//! that no operation succeeds on the others, and the engine is told. A change that ends later does not count
+//! as made.
 //!
 //! Locking: atomics; one mutex for the engine's ear, held for one look or change.
 

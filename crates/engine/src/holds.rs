@@ -1,7 +1,7 @@
 //! Holds for changes: a change waits for memory and space, or is refused; then it holds the open txg.
 //!
-//! Idea: all changes under one hold go into one txg. So a change owns its data and runs to its end even if
-//! its caller is cancelled ([`Engine::to_end`]).
+//! Idea: changes under one hold belong to one txg and must all be made. So a change owns its data and runs to
+//! its end even if its caller is cancelled ([`Engine::to_end`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -11,7 +11,7 @@
 //!
 //! Idea: a holder only takes locks further down, so there is no deadlock. Debug builds track each thread's
 //! locks and panic when one is taken out of order, even without contention. None is held across an await, so
-//! this works.
+//! tracking by thread works.
 //!
 //! Source: our own; compare Linux's `lockdep`.
 

@@ -1,7 +1,7 @@
 //! The datasets that a command's tasks touched, so that their mounts may follow.
 //!
 //! Idea: a command costs in proportion to its changes. A task that changes few datasets says which
-//! ([`crate::SyncContext::touch`]); one that says nothing may have touched all.
+//! ([`crate::SyncContext::touch`]); one that says nothing may have touched all: no mount is forgotten.
 //!
 //! ```text
 //!   task: context.touch(..) --when done--> the command's Touched --Engine::touched--> the mounts of the pool

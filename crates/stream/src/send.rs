@@ -10,9 +10,9 @@
 //!       '-- Stream: Walk --Part--> Ahead --Part, data--> Records --Record, payload--> StreamWriter
 //! ```
 //!
-//! A `send` may be dropped at any await. It may take days, and must not hold up freeing in the pool
-//! meanwhile. So a [`Stream`] has read all metadata outside the snapshot, whose own blocks stay while the
-//! snapshot is held.
+//! A `send` may be dropped at any await: only the stream is left unfinished. It may take days, and must not
+//! hold up freeing in the pool meanwhile. So a [`Stream`] has read all metadata outside the snapshot, whose
+//! own blocks stay while the snapshot is held.
 //!
 //! Differences from OpenZFS 2.3: a resumed stream repeats the spill block of its first object (OpenZFS loses
 //! it); an embedded spill block is sent as SPILL, not as WRITE_EMBEDDED, which no receiver takes.

@@ -43,7 +43,7 @@ impl Name {
     }
 
     /// The stand-in for a name too long or not a single component: as much of it as fits, `~`, and a hash of
-    /// the whole name.
+    /// the whole name. Equal names have equal stand-ins.
     pub fn stand_in(bytes: &[u8]) -> Name {
         // SHA-256 needs no salt, so this does not fail.
         let [hash, ..] = Checksum::Sha256.compute(bytes, Endian::Big, None).unwrap_or_default();
