@@ -70,7 +70,7 @@ impl Alerts {
             if is_over && known.told_s.is_some() {
                 told.push(known.alert(true));
             }
-            // A finding without an alert is forgotten as soon as it is gone.
+            // A finding without an alert is forgotten once gone.
             !is_over && (known.told_s.is_some() || known.gone_since_s.is_none())
         });
         told

@@ -6,7 +6,7 @@ use cenote_control::zpool::shown::status::diagnosis::Reason;
 use cenote_control::zpool::shown::status::{PoolStatus, Statuses};
 use cenote_pool::{ErrorCounts, Trouble, VdevState};
 
-/// Findings by a key that is stable for the same problem.
+/// Findings by a key stable for the same problem.
 pub type Findings = BTreeMap<String, Finding>;
 
 /// Key of a suspended pool.
@@ -85,7 +85,7 @@ pub fn of_pools(status: &Statuses, used_percent: &Capacities, capacity_percent: 
     findings
 }
 
-/// If part of the pools can't be shown, keeps the earlier findings of pools that are missing now.
+/// If part of the pools can't be shown, keeps the earlier findings of pools missing now.
 pub fn keep_unseen(
     found: &mut Findings,
     before: &Findings,

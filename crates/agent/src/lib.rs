@@ -7,9 +7,9 @@
 //!   zpool status, zpool list, smartctl ──> findings ──> alerts: once they last, again, when they end
 //! ```
 //!
-//! Idea: the agent works like an administrator. It runs the verbs that they run, so that each step can be
-//! repeated and understood by hand; `zpool history` lists them. Immediate reactions to a
-//! failed disk (hot spares, `autoreplace`, `autoexpand`) are tasks of the engine, not of the agent.
+//! Idea: the agent runs an administrator's verbs, so each step can be repeated and understood by hand; `zpool
+//! history` lists them. Immediate reactions to a failed disk (hot spares, `autoreplace`, `autoexpand`) are
+//! tasks of the engine.
 //!
 //! Read in this order: [`rules`], [`watch`] (the main loop), [`schedule`], [`findings`], [`smart`],
 //! [`record`], [`replication`], [`alerts`], [`webhook`].

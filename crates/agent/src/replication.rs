@@ -2,10 +2,10 @@
 //!
 //! Idea: the agent runs `cenote replicate`, as an administrator does from a timer, and reads its JSON. So a
 //! run can be repeated by hand, a stream takes no more from the daemon than any client's, and a run that the
-//! daemon's end interrupts goes on after the next start. Each rule has a task of its own: one that waits
-//! for a slow network delays no other.
+//! daemon's end interrupts goes on after the next start. Each rule has its own task, so a slow network delays
+//! no other.
 //!
-//! The lag of a copy is the age of its state: the time since the snapshot was taken that both sides have.
+//! The lag of a copy is the age of the newest snapshot that both sides have.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -64,7 +64,7 @@ pub async fn keep(
     }
 }
 
-/// A run that has ended.
+/// An ended run.
 struct Ran {
     done: Result<(), String>,
     sent_bytes: u64,

@@ -44,7 +44,7 @@ impl Work {
     }
 }
 
-/// Task that is due.
+/// Task due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
     /// Scrub or trim.
@@ -53,7 +53,7 @@ pub struct Due {
     pub pool: String,
 }
 
-/// Tasks that are due.
+/// Tasks due.
 pub fn due(status: &Statuses, rules: &Rules, trims: &mut Trims, now_s: u64) -> Vec<Due> {
     let mut all = Vec::new();
     for pool in &status.pools {

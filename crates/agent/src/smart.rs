@@ -1,8 +1,8 @@
 //! SMART data of disks: `smartctl --json --all`, for ATA, NVMe and SCSI.
 //!
-//! Idea: predictors of failure are findings as soon as they are not zero: reallocated, pending and
-//! uncorrectable sectors, as in Backblaze's statistics and report 003; also a wear of 100 %. The lab reads
-//! the same values ([`Smart`]); the agent also keeps every attribute for the record.
+//! Idea: predictors of failure are findings unless zero: reallocated, pending and uncorrectable sectors, as
+//! in Backblaze's statistics and report 003; also a wear of 100 %. The lab reads the same values ([`Smart`]);
+//! the agent also keeps every attribute for the record.
 //!
 //! Source: smartmontools' JSON output.
 

@@ -26,7 +26,7 @@ use crate::{record, smart};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Looks after pools by the rules until it is dropped. `tell` adds ways to send alerts; `say` prints to the
+/// Looks after pools by the rules until dropped. `tell` adds ways to send alerts; `say` prints to the
 /// daemon's log; `roused` returns when an urgent problem has begun or ended since its last return.
 pub async fn keep_watch(
     runtime: Runtime,

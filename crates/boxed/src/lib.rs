@@ -2,7 +2,7 @@
 //!
 //! Idea: an async function's body is compiled in every crate that polls its future: the program alone would
 //! compile most of the engine, and so would each test. Behind a box, the body is compiled once, in its own
-//! crate. A call costs a small allocation, next to nothing beside a read. Loops over cached blocks call
+//! crate. A call costs a small allocation, next to nothing beside a read; loops over cached blocks call
 //! unboxed functions.
 //!
 //! ```text

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Idea: a store has no blocks to overwrite, so a disk is a log (LSVD): writes gather in memory, and go out
-//! as objects that are never changed. The pool above knows only a [`cenote_device::Device`].
+//! as objects never changed. The pool above knows only a [`cenote_device::Device`].
 //!
 //! Read in this order: [`store`](Store), `log`, `log/state`, `log/commit`, `log/load`, `log/pack`.
 #![forbid(unsafe_code)]

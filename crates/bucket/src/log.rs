@@ -1,4 +1,4 @@
-//! A disk as a log of objects that are created once, never overwritten, and deleted when nothing needs them.
+//! A disk as a log of objects created once, never overwritten, and deleted when nothing needs them.
 //!
 //! ```text
 //!   write, discard   change the map and join the batch in memory      state
@@ -16,10 +16,9 @@
 //!
 //! Fence: to change a disk, a machine must first take it over: it creates the next commit with a higher
 //! epoch, and lists the commits again. A higher one means that it came too late, and it gives up. Takeovers
-//! are never deleted, the newest commit never is, and a writer's commits are consecutive. So a machine that
-//! was stopped and returns finds the number of its next commit taken, whatever has been deleted meanwhile. No
-//! clock is involved. A disk is taken over at its first change, not when it is opened: an import that is
-//! refused disturbs nobody.
+//! and the newest commit are never deleted, and a writer's commits are consecutive. So a stopped machine that
+//! returns finds the number of its next commit taken, whatever has been deleted meanwhile. No clock is
+//! involved. A disk is taken over at its first change, not when opened: a refused import disturbs nobody.
 //!
 //! A request without an answer is repeated with the same bytes, and "exists" is then compared with them.
 //! Names of segments and checkpoints include a random token of their writer, so late requests of a stopped
@@ -81,7 +80,7 @@ pub struct Options {
     pub name: Arc<str>,
     /// Writes are refused.
     pub read_only: bool,
-    /// If there is no disk, make one of this size, at its first change.
+    /// Without a disk, make one of this size, at its first change.
     pub create_bytes: Option<u64>,
     /// Rounds of the probe before a disk is made.
     pub probes: usize,
@@ -110,7 +109,7 @@ impl Options {
                 distance: Distance::Network,
                 best_io_bytes: BEST_IO_BYTES,
                 deadline: DEADLINE,
-                // It is taken over with the first change, not when it is opened.
+                // It is taken over with the first change, not when opened.
                 storage_lock: StorageLock::None,
             },
             others_may_write: false,
@@ -139,7 +138,7 @@ struct Log {
     progress: Watched<Progress>,
     /// Segments under way, which the next commit waits for.
     creating: Mutex<Vec<cenote_runtime::JoinHandle<()>>>,
-    /// Kept as long as the disk is in use.
+    /// Kept while the disk is in use.
     _kept: Box<dyn std::any::Any + Send + Sync>,
 }
 
@@ -241,7 +240,7 @@ impl LogDevice {
         (state.stored_bytes(), state.map.live_sectors() * SECTOR_BYTES)
     }
 
-    /// Number of the newest commit that is known here.
+    /// Number of the newest commit known here.
     pub fn last_commit(&self) -> u64 {
         self.log.state.lock().last
     }
@@ -271,7 +270,7 @@ impl LogDevice {
         if let Some(over) = self.log.over() {
             return Io::done(Err(failed(over)));
         }
-        // Pieces that are no whole sectors are put together.
+        // Partial sectors are put together.
         let whole = pieces.iter().all(|piece| (piece.len() as u64).is_multiple_of(SECTOR_BYTES));
         let pieces = if whole { pieces } else { vec![pieces.concat().into()] };
         self.log.write(offset, pieces);
@@ -356,7 +355,7 @@ impl Log {
     async fn committed(&self, target: u64) -> Result<(), Over> {
         let mut watch = self.progress.watch();
         let reached = watch.until(|now| now.committed >= target || now.over.is_some()).await;
-        // A batch that is in a commit is safe, even if the disk was taken over later.
+        // A batch in a commit is safe, even if the disk was taken over later.
         match reached {
             Ok(now) if now.committed < target => now.over.clone().map_or(Ok(()), Err),
             _ => Ok(()),

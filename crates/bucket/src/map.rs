@@ -1,7 +1,7 @@
 //! The map of a disk: which part of which segment has the newest bytes of each range.
 //!
 //! Idea: a tree of extents by their place on the disk. Consecutive writes lie consecutively in their segment
-//! and become one extent. A new extent cuts those below it, and their segments learn how much they lost.
+//! and become one extent. A new extent cuts those below it, and their segments count the loss.
 //!
 //! Units: sectors of 512 bytes. A segment is named by a slot, a number of this opening of the disk.
 //!
@@ -46,7 +46,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// A map of extents in order, without overlaps: `None` if they are not.
+    /// A map of extents in order, without overlaps: `None` if not.
     pub fn of(extents: Vec<(u64, Extent)>) -> Option<Map> {
         let (mut end, mut live_sectors) = (0, 0);
         for (start, extent) in &extents {

@@ -1,8 +1,8 @@
-//! Requests to a store that are repeated until they are answered, or a deadline has passed.
+//! Requests to a store, repeated until answered, or a deadline has passed.
 //!
-//! Idea: a store that fails or is busy is asked again, at growing intervals with jitter. All requests of a
-//! disk share a number of places: a busy store halves it, and answers raise it again, as TCP does. A read
-//! that takes much longer than others is sent a second time, and the first answer counts.
+//! Idea: a failing or busy store is asked again, at growing intervals with jitter. All requests of a disk
+//! share a number of places: a busy store halves it, and answers raise it again, as TCP does. A read much
+//! slower than others is sent twice, and the first answer counts.
 //!
 //! Repetition is harmless: names of segments and maps are never used twice, so "exists" means "mine". Commits
 //! are compared with the one that exists ([`crate::log`]).

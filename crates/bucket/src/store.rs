@@ -32,7 +32,7 @@ pub trait Store: Send + Sync {
     /// Names that begin with `prefix` and come after `after`, in order.
     fn list(&self, prefix: &str, after: &str) -> Call<Page>;
 
-    /// Deletes an object; it is no error if there is none.
+    /// Deletes an object, if it exists.
     fn delete(&self, key: &str) -> Call<()>;
 }
 

@@ -92,7 +92,7 @@ async fn use_disk(store: &SimStore, oracle: &Mutex<Oracle>, rng: &mut Rng, runti
             };
             mine.push(number);
             let count = if rng.chance(0.1) { 600 } else { 1 };
-            // Padding beyond the blocks in use makes segments of their own.
+            // Padding beyond the blocks in use makes its own segments.
             let padding = block(number).repeat(count);
             let written = machine.disk.write_at((BLOCKS + at * 600) * BLOCK, padding.into()).await;
             if written.is_err() || machine.disk.write_at(at * BLOCK, block(number)).await.is_err() {

@@ -1,7 +1,7 @@
 //! A dataset's use of the caches: properties `primarycache`, `secondarycache` and `prefetch`.
 //!
 //! Idea: the views of an open object set share a cell, so `zfs set` reaches open datasets. Blocks cached
-//! earlier stay, and are found, until they are evicted.
+//! earlier stay, and are found, until evicted.
 //!
 //! Source: OpenZFS `dmu_objset.c` (`primary_cache_changed_cb`), `dbuf.c` (`dbuf_is_l2cacheable`).
 

@@ -21,7 +21,6 @@ pub struct Looked {
     pub late: bool,
 }
 
-/// A missing block and the index of its request.
 struct Missing {
     index: usize,
     block: Option<Identity>,
@@ -81,7 +80,7 @@ impl BlockCache {
         results.into_iter().flatten().collect()
     }
 
-    /// Reads the blocks that are neither cached nor under way. Errors are left to later readers.
+    /// Reads the blocks neither cached nor under way. Errors are left to later readers.
     pub async fn read_ahead(&self, pool: &Pool, requests: Vec<(Blkptr, ReadContext)>, caching: Caching) {
         let now_ns = now_ns(pool);
         let mut window = self.under_way.window();

@@ -2,7 +2,7 @@
 //!
 //! Idea: all readers of a key share a cell, which the first of them fills. If that read is cancelled, the
 //! next reader takes over; if it fails, each reader tries itself. The last reader removes the cell from the
-//! table, be it with a value, with an error or cancelled.
+//! table, in any case.
 //!
 //! Locking: one mutex for the table, never held across an await. Cells are cloned and dropped only under it,
 //! so the last reader knows that it is the last.
@@ -18,7 +18,6 @@ type Table<K, V> = Mutex<HashMap<K, Arc<OnceCell<V>>>>;
 
 pub(crate) struct Flights<K, V>(Table<K, V>);
 
-/// A waiting reader.
 struct Waiting<'a, K: Eq + Hash, V> {
     table: &'a Table<K, V>,
     key: K,

@@ -19,7 +19,6 @@ pub(crate) struct Identity {
 }
 
 impl Key {
-    /// Whether the block's content needs a key.
     pub(crate) fn is_encrypted(&self) -> bool {
         let mut words = [0; 16];
         words[6] = self.0[2];

@@ -12,9 +12,9 @@
 //!   ahead   so do blocks read ahead (`data`, `prefetch`)
 //! ```
 //!
-//! Blocks of metadata are always cached, blocks of files and volumes if [`CacheOptions::data`] is set: a
-//! program that reads each file once keeps its memory for metadata, a daemon serves from it. The dataset's
-//! properties restrict both ([`caching`]).
+//! Metadata are always cached, blocks of files and volumes if [`CacheOptions::data`] is set: a program that
+//! reads each file once keeps its memory for metadata, a daemon serves from it. The dataset's properties
+//! restrict both ([`caching`]).
 //!
 //! Locking: all methods may be called concurrently. The policy has a mutex, each shard a lock that look-ups
 //! share, the table of flights another mutex. Order: the policy's, or one of the miss-ratio curve's, before a
@@ -155,7 +155,7 @@ impl BlockCache {
         self.read_missing(pool, (&block, bp, ctx), caching, now_ns).await
     }
 
-    /// Looks at a block if it is cached, and counts a hit. The read that follows a miss counts it.
+    /// Looks at a block if cached, and counts a hit. The read that follows a miss counts it.
     pub fn hit<T>(
         &self,
         pool: &Pool,
@@ -191,14 +191,13 @@ impl BlockCache {
                 None => pool.read(bp, &ctx).await,
             }
         };
-        // The read that is joined may be one that waits.
+        // The joined read may be one that waits.
         pool.in_time(bp, ctx.place, joined).await
     }
 
     /// Reads many blocks: missing ones together, in disk order. Passes each on in the order of the requests,
     /// and decodes it only then. `keep` decides, by the index of a request, whether its block is worth the
-    /// memory: a block read for the last time would only push others out, and is removed even if it was
-    /// cached.
+    /// memory: a block read for the last time would only push others out, and is removed even if cached.
     #[boxed]
     pub async fn read_each(
         &self,
@@ -267,7 +266,7 @@ impl BlockCache {
         }
     }
 
-    /// Drops a block that was freed, or read for the last time.
+    /// Drops a block freed, or read for the last time.
     pub fn forget(&self, bp: &Blkptr) {
         let Some(block) = Identity::of(bp) else { return };
         // Most freed blocks were never read: skip the policy's lock.
@@ -279,7 +278,7 @@ impl BlockCache {
         self.shard(block.id).write().remove(block.id);
     }
 
-    /// Drops all blocks that are encrypted on disk, since a key was unloaded: they are decrypted here.
+    /// Drops all blocks encrypted on disk, since a key was unloaded: they are decrypted here.
     pub fn forget_encrypted(&self) {
         let mut keeper = self.keeper.lock();
         for shard in &self.shards {
@@ -291,7 +290,7 @@ impl BlockCache {
         }
     }
 
-    /// The marks of a block, if it is resident.
+    /// The marks of a block, if resident.
     pub fn resident(&self, bp: &Blkptr) -> Option<Resident> {
         let block = Identity::of(bp)?;
         let marks = self.shard(block.id).read().marks(&block)?;
@@ -425,7 +424,7 @@ impl BlockCache {
         self.look_ups.note(|| LookUp { now_ns, id, bytes, class, wish, place });
     }
 
-    /// Waits for a block that is being read ahead; `None` if it is not, or the read failed.
+    /// Waits for a block being read ahead; `None` if not, or the read failed.
     async fn await_read_ahead(&self, pool: &Pool, block: &Identity, now_ns: u64) -> Option<Bytes> {
         if !unless_suspended(pool, self.under_way.wait(&block.key)).await? {
             return None;

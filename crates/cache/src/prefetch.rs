@@ -1,7 +1,7 @@
 //! The shared state of read-ahead: tunables, counters, and the limit on bytes under way.
 //!
 //! Idea: each window needs a [`Permit`], which counts its bytes and lets the pool's close wait for the last
-//! one. Permits are refused rather than waited for: a block that is not read ahead is read on demand.
+//! one. Permits are refused rather than waited for: a block not read ahead is read on demand.
 //!
 //! Source: OpenZFS `dmu_zfetch.c` (tunables and `zfetchstats`), zfs(4).
 

@@ -4,8 +4,7 @@
 //! reader that notes the [`BATCH`]th passes them all to the policy.
 //!
 //! Locking: only the notes have a mutex, held for a push; the cache keeps each shard behind a lock. Look-ups
-//! share that lock, so concurrent hits on a block do not wait; they change only atomics, which are
-//! independent.
+//! share it, so concurrent hits on a block do not wait; they change only independent atomics.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -42,7 +41,6 @@ impl Resident {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Marks {
-    /// A cache device may take it.
     pub(crate) is_l2_eligible: bool,
     /// Read ahead, and not used yet.
     pub(crate) is_read_ahead: bool,
@@ -50,7 +48,6 @@ pub(crate) struct Marks {
     pub(crate) uses: u8,
 }
 
-/// A use of a resident block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     /// The first use of a block read ahead.

@@ -3,14 +3,14 @@
 //! Idea: blocks are allocated and freed by the megabyte. The system allocator returns such memory to the
 //! kernel each time, and the kernel zeroes every page of the next block: sequential reading then takes three
 //! times the CPU time. So the allocator is mimalloc, with a delay before it returns freed memory. In a
-//! command the delay is [`SOON_MS`]. A daemon usually has memory to spare and keeps the blocks freed by one
-//! txg for the next; it returns them sooner as it nears its memory limit (`cenote_host::memory`).
+//! command the delay is [`SOON_MS`]. A daemon keeps the blocks freed by one txg for the next, unless it nears
+//! its memory limit (`cenote_host::memory`).
 //!
 //! `.cargo/config.toml` turns off mimalloc's 4 MiB pages for objects of 64 KiB and more. Each thread kept
 //! several for each size, and a page with one cached block in it is not returned.
 //!
 //! A verb that a daemon runs needs two megabytes here, for a few milliseconds. A quarter of that time went
-//! into zeroing huge pages, and into returning memory that the exit returns anyway. So the same file turns off
+//! into zeroing huge pages, and returning memory that the exit returns anyway. So the same file turns off
 //! both, and makes the first arena small; [`for_long`] turns on huge pages for the others.
 #![allow(unsafe_code)] // An option of a C library is set.
 

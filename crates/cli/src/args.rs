@@ -1,5 +1,4 @@
-//! The command line: the tree of commands. Each command defines its own options; options that all commands
-//! share are in `common`.
+//! The command line: the tree of commands. Each defines its own options; shared ones are in `common`.
 //!
 //! `cenote zpool …` and `cenote zfs …` accept the verbs and flags that administrators know. Run through a
 //! link named `zpool` or `zfs`, the program behaves as that tool.

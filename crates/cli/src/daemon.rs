@@ -6,8 +6,8 @@
 //!                            └──> its request ──> the daemon: check rights, run on open pools
 //! ```
 //!
-//! Commands that name disks (`--disks`, `CENOTE_DISKS`) or an old state are about disks, not about open
-//! pools: they run here. `zpool create` and `import` still go to the daemon, as they would go to the kernel.
+//! Commands that name disks (`--disks`, `CENOTE_DISKS`) or an old state run here, on disks. `zpool create`
+//! and `import` still go to the daemon, as they would go to the kernel.
 
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;

@@ -3,13 +3,12 @@
 //! Idea: reporting must never abort the reported work. Standard error may be full, closed, or a pipe without
 //! a reader: a message that can't be written is dropped, and the exit status still tells how the command
 //! ended. `eprintln!` would panic instead; clippy denies it in the whole workspace. Messages quote file
-//! names, so characters that could control a terminal are escaped here.
+//! names, so characters that could control a terminal are escaped.
 //!
 //! With `--json` each message is one JSON object per line: `{"message": TEXT}`, or for an error `{"error":
 //! TEXT, "status": N}` with the exit status.
 //!
-//! Locking: the flag for JSON is one atomic of the streams. Any thread may print; each message is a
-//! single write, so lines do not mix.
+//! Locking: the flag for JSON is an atomic. Any thread may print: each message is a single write.
 
 use std::fmt::Display;
 use std::io::Write;

@@ -7,8 +7,8 @@
 //! Both measure rows of 8 data columns from one contiguous block of 128 KiB to 1 MiB. `gen_*` computes
 //! parity; `rec_*` rebuilds one to three data columns of a triple-parity row from the named parity columns.
 //! The unit is MiB/s per disk: block size / 8 / time. Each of the RUNS (default 3) measures Cenote, then
-//! `raidz_test -B` (about four minutes), so both see the same load. The table shows medians, and the ratio of
-//! Cenote's default kernel (first column) to OpenZFS's best. RUNS = 0 measures Cenote alone.
+//! `raidz_test -B` (about four minutes), so both see the same load; 0 measures Cenote alone. The table shows
+//! medians, and the ratio of Cenote's default kernel (first column) to OpenZFS's best.
 
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program that only prints")]
 

@@ -12,8 +12,8 @@
 //! zstd   length u32 BE | level u8, version u24 BE | one Zstandard frame without its magic
 //! ```
 //!
-//! Robustness: the source is untrusted. Output never passes the end of `dst`. A source that fills less is an
-//! error, because the rest would be stale bytes.
+//! Robustness: the source is untrusted. Output never passes the end of `dst`. Less is an error: the rest
+//! would be stale bytes.
 //!
 //! Locking: none. gzip and zstd keep their tables in thread-local variables, borrowed only within one call.
 //!

@@ -6,9 +6,9 @@
 //! - [`fletcher2`] reads 64-bit words as two interleaved lanes: `[a0, a1, b0, b1]`.
 //! - [`fletcher4`] reads 32-bit words as one lane with four sums: `[a, b, c, d]`.
 //!
-//! Words are little-endian, or big-endian with `byteswap`. The results are plain integers; the caller
-//! compares them with words decoded in the block pointer's byte order. A tail shorter than a word group (16
-//! bytes for fletcher2, 4 for fletcher4) is ignored: block sizes are multiples of 512 bytes.
+//! Words are little-endian, or big-endian with `byteswap`. The caller compares the results with words decoded
+//! in the block pointer's byte order. A tail shorter than a word group (16 bytes for fletcher2, 4 for
+//! fletcher4) is ignored: block sizes are multiples of 512 bytes.
 //!
 //! The definition is serial, but wide registers can compute it: interleaved lanes sum separately, and
 //! constant weights join them at the end (module `lanes`). A [`Kernel`] is chosen at run time; words that do

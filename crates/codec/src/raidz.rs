@@ -19,7 +19,7 @@
 //!
 //! Invariants: all parity columns have equal length and no data column is longer. There are at most
 //! [`MAX_DATA_COLUMNS`] data columns, because the powers of 2 repeat after 255. No more columns are missing
-//! than there is parity. Violations are errors and leave every buffer unwritten.
+//! than parity. Violations are errors that leave every buffer unwritten.
 //!
 //! The caller chooses the parity to use: a [`Column::Unknown`] is neither read nor written. Combinatorial
 //! reconstruction marks one set of suspect columns after another.

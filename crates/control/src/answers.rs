@@ -1,6 +1,6 @@
 //! Types of the engine that appear in answers, for programs that format them.
 //!
-//! They are plain values: none of them reaches a pool.
+//! They are plain values: none reaches a pool.
 
 pub use cenote_dataset::errlog::LoggedError;
 pub use cenote_dataset::{Property, Source, Value};

@@ -1,7 +1,7 @@
 //! The caller of a verb: identity, location, rights and console.
 //!
 //! Idea: rights fail closed. A caller gets its [`Rights`] at creation from the code that checked the other
-//! end of the connection. No part of this crate derives a caller's identity from a thread or process.
+//! end of the connection, never from a thread or process.
 //!
 //! Locking: none here; a [`Console`] may be called from any thread.
 
@@ -103,7 +103,7 @@ impl Caller {
         file.try_clone().map_err(ControlError::io(format!("file {at} of the request")))
     }
 
-    /// Gives the caller a part of the answer. Blocks until it is taken.
+    /// Gives the caller a part of the answer. Blocks until taken.
     ///
     /// # Errors
     /// The caller takes no more: the verb must end.

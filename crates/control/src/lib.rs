@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Idea: a verb takes a value and returns one. Layers above this crate parse words into requests and render
-//! answers as text or JSON. So every client runs a request in the same way, in its own program or in a
-//! daemon, and no part of the daemon parses text printed by another. The caller is an argument ([`Caller`]),
-//! never a property of a thread.
+//! answers as text or JSON. So every client runs a request alike, in its own program or in a daemon, and no
+//! part of the daemon parses text printed by another. The caller is an argument ([`Caller`]), never a
+//! property of a thread.
 //!
 //! Read in this order: [`verb`], [`table`], [`caller`], [`permissions`], [`session`] (the context of a verb),
 //! [`error`], [`parts`] (long answers), [`remote`] (verbs that a daemon runs for this program); then a verb,

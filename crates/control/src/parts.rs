@@ -1,8 +1,8 @@
 //! Long answers, which come in parts.
 //!
-//! Idea: a listing may have more rows than memory holds. Its verb gives each part to the caller as soon as it
-//! is ready ([`crate::Caller::give`]), and keeps none. Within one program a part travels as a value; from a
-//! daemon it travels as JSON, which the client decodes. A slow caller slows the verb.
+//! Idea: a listing may have more rows than memory holds. Its verb gives each part to the caller at once
+//! ([`crate::Caller::give`]), and keeps none. Within one program a part travels as a value; from a daemon it
+//! travels as JSON, which the client decodes. A slow caller slows the verb.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl Taker {
         if self.takes_json { part.into_json().map(Part::of_json) } else { Ok(part) }
     }
 
-    /// Hands it over. Blocks until it is taken.
+    /// Hands it over. Blocks until taken.
     ///
     /// # Errors
     /// No more is taken: the verb must end.

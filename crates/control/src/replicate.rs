@@ -2,8 +2,8 @@
 //!
 //! Idea: both sides are asked and told by commands of `zfs`: the caller's own program here, Cenote or OpenZFS
 //! through ssh elsewhere. So a side may be a daemon, a pool on disks, or a kernel. The plan is a value, made
-//! from two lists. The client's program carries the streams from one command to the other, and so can count,
-//! limit and resume them. There is no row in the table of verbs: no daemon starts commands for its clients.
+//! from two lists. The client's program carries the streams, and so can count, limit and resume them. The
+//! table of verbs has no row: no daemon starts commands for its clients.
 //!
 //! ```text
 //!   zfs list -> plan <- zfs list         source            this program            target

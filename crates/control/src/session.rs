@@ -252,8 +252,8 @@ impl Session {
         each_once(names).map(|name| self.pick(&discovery, name)).collect()
     }
 
-    /// The same for display: missing pools are reported, the others still shown. As in OpenZFS, a machine
-    /// without pools is no error; disks named by the caller must have some.
+    /// The same for display: missing pools are reported, the others shown. As in OpenZFS, a machine without
+    /// pools is no error; disks named by the caller must have some.
     pub async fn find_pools_to_show(
         &self,
         names: &[String],

@@ -1,9 +1,9 @@
 //! The table of all verbs: the rights that each needs, where it runs, whether it only reads, and its types.
 //!
-//! Idea: these facts are stated in one place, and every entry point asks it: the command line (does a daemon
-//! run it?), the socket and HTTP (which code runs this name?), the API's description (which fields?). A verb
-//! carries its row in its declaration; given the name and the JSON request, it can be run here. The verbs in
-//! [`OF_PROGRAMS`] run in their user's program alone, and are offered nowhere else.
+//! Idea: every entry point asks this one place: the command line (does a daemon run it?), the socket and HTTP
+//! (which code runs this name?), the API's description (which fields?). A verb carries its row in its
+//! declaration; its name and the JSON request suffice to run it. The verbs in [`OF_PROGRAMS`] run in their
+//! user's program alone, and are offered nowhere else.
 
 mod verbs;
 

@@ -1,9 +1,9 @@
 //! A verb: its request, its answer, and the right that it needs.
 //!
 //! Idea: a request is a value that contains all arguments, and [`Session::run`] runs it for every caller.
-//! Rights are checked on the way, so no entry point can forget to. Request and answer are JSON in between:
-//! in the session of a daemon's client the request goes to the daemon, in others to the verb's row in the
-//! table, so a verb can't tell where its caller is.
+//! Rights are checked on the way, so no entry point can forget to. Request and answer travel as JSON: from
+//! the session of a daemon's client to the daemon, in others to the verb's row in the table, so a verb can't
+//! tell where its caller is.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub enum Looks {
     Never,
 }
 
-/// Where a verb runs if there is a daemon.
+/// Where a verb runs with a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runs {
     /// In the daemon, unless its caller names disks.

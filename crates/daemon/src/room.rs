@@ -44,7 +44,7 @@ fn cache(session: &Session, memory: Option<u64>) -> CacheOptions {
 /// Exports all pools at the end of a daemon; busy mounts are detached from the tree.
 pub async fn export_all(pools: &Pools, say: fn(&str)) {
     let export = async |pool: Arc<OpenPool>| {
-        // File systems that are not busy are unmounted normally first.
+        // File systems not busy are unmounted normally first.
         let exported = match pool.leave_at_any_cost(PoolState::Exported, InUse::ClientsGo).await {
             Err(ExportError::Mounts(_)) => pool.leave_at_any_cost(PoolState::Exported, InUse::Goes).await,
             done => done,

@@ -181,7 +181,7 @@ impl Dataset {
     /// Opens its object set.
     ///
     /// # Errors
-    /// `DatasetError::KeyMissing` and `DatasetError::WrongKey` if it is encrypted; damage.
+    /// `DatasetError::KeyMissing` and `DatasetError::WrongKey` if encrypted; damage.
     #[boxed]
     pub async fn objset(&self) -> Result<Objset> {
         let key = self.key().await?;
@@ -199,7 +199,7 @@ impl Dataset {
         self.open_objset(None).await
     }
 
-    /// Opens its object set, without a key if that is missing.
+    /// Opens its object set, without a key if missing.
     ///
     /// # Errors
     /// Damage.

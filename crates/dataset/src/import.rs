@@ -14,8 +14,8 @@
 //!                                    root_dataset
 //! ```
 //!
-//! The mapping of a vdev removed early may lie on a vdev removed later. So mappings are read from the last
-//! removal back, each through the ones already loaded.
+//! The mapping of a vdev removed early may lie on one removed later. So mappings are read from the last
+//! removal back.
 //!
 //! Source: OpenZFS `spa.c` (`spa_load_impl`, `spa_ld_*`), `vdev_removal.c`.
 

@@ -11,8 +11,7 @@
 //! ```
 //!
 //! Deriving a key from a passphrase takes a tenth of a second by design, so wrapping keys are cached by root
-//! and unwrapped keys by key object. The MAC over the wrapped keys detects a wrong key before anything is
-//! decrypted with it.
+//! and unwrapped keys by key object. The MAC over the wrapped keys detects a wrong key.
 //!
 //! A pool that stays open never asks for keys: they are loaded and unloaded explicitly ([`Keyring::load`],
 //! [`Keyring::unload`]), and a command that makes a new key supplies it.

@@ -3,7 +3,7 @@
 //! Idea: a value comes from one of three places. *Settings* are entries in the property ZAP of the dataset's
 //! directory (for a snapshot, first of the snapshot itself), or of an ancestor if the property is
 //! inheritable. *Facts* describe the dataset: space, times, identity, encryption. Everything else is the
-//! default. `cenote_format::props` lists the properties; this module evaluates them for one dataset.
+//! default. `cenote_format::props` lists the properties.
 //!
 //! ```text
 //!   name at this level         -> local                      NAME$inherit hides NAME$recvd here

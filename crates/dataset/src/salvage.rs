@@ -39,7 +39,7 @@ impl Dir {
     pub async fn unlisted_children(&self) -> Vec<ObjectId> {
         let mut children = Vec::new();
         for (id, phys) in dirs_below(self.mos().objset(), self.id()).await {
-            // OpenZFS's internal directories have no head, or a head that was never written.
+            // OpenZFS's internal directories have no head, or a head never written.
             let head = self.mos().dataset_phys(DatasetId(phys.head_dataset.0)).await;
             if phys.head_dataset.0 != 0 && head.is_ok_and(|head| !head.bp.is_hole()) {
                 children.push(id);

@@ -1,13 +1,13 @@
 //! Blocks with several owners: deduplication tables (DDT) and block references of clones (BRT).
 //!
-//! Idea: a block can be shared in two ways. A deduplicated block's pointer has the dedup bit, and a table by
-//! checksum counts its references. A block cloned by `copy_file_range` has plain pointers, and a table by
-//! address counts references beyond the first. A traversal that sums space must count shared blocks once;
-//! these tables tell how often it meets them.
+//! Idea: a deduplicated block's pointer has the dedup bit, and a table by checksum counts its references. A
+//! block cloned by `copy_file_range` has plain pointers, and a table by address counts references beyond the
+//! first. A traversal that sums space must count shared blocks once; these tables tell how often it meets
+//! them.
 //!
 //! With feature `fast_dedup`, a dedup table's newest entries are in its logs, which override the ZAPs.
 //!
-//! Memory: the logs of one table while it is listed (OpenZFS holds all of them); ZAPs are streamed.
+//! Memory: the logs of one table while listed (OpenZFS holds all); ZAPs are streamed.
 //!
 //! Source: OpenZFS `ddt.c`, `ddt_log.c`, `brt.c`.
 
@@ -54,7 +54,7 @@ pub struct Brt {
 }
 
 impl Mos {
-    /// Tables of cloned blocks, one per vdev that has any.
+    /// Tables of cloned blocks, one per vdev with any.
     ///
     /// # Errors
     /// A table is damaged.

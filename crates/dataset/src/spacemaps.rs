@@ -37,7 +37,7 @@ pub use cenote_pool::ranges::{Overlap, Ranges};
 /// Log space maps count 512-byte sectors.
 pub const LOG_SHIFT: u32 = 9;
 
-/// Concurrent map reads: there are hundreds of maps, most of them one block, scattered over the pool.
+/// Concurrent map reads: there are hundreds of maps, mostly one block, scattered over the pool.
 const MAPS_AT_ONCE: usize = 16;
 
 /// Bound on metaslabs per vdev; OpenZFS makes at most 2^17 (`zfs_vdev_ms_count_limit`).
@@ -257,7 +257,6 @@ impl Mos {
         Ok((0..count).map(place).collect())
     }
 
-    /// Metaslab per its own map.
     async fn own_map(&self, vdev: &VdevConfig, place: MetaslabPlace) -> Result<Metaslab> {
         let (allocated, overlaps) = (Ranges::default(), Vec::new());
         let mut metaslab = Metaslab { place, allocated, own_map_bytes: 0, overlaps };

@@ -1,18 +1,18 @@
 //! Traversal of every live block pointer of a pool, each block once.
 //!
 //! Idea: below the uberblock all metadata form one tree: object sets contain dnodes, dnodes and indirect
-//! blocks contain pointers, and dataset objects in the meta object set (MOS) lead to further object sets. One
-//! stack therefore holds all metadata blocks still to open. Each step takes a batch from its top, reads it in
-//! disk order and yields every pointer found; only pointers to metadata go back on the stack. A small file's
-//! pointers are in its dnode, so its data cost no read here.
+//! blocks contain pointers, and dataset objects in the meta object set (MOS) lead to further object sets. So
+//! one stack holds all metadata blocks to open. Each step takes a batch from its top, reads it in disk order
+//! and yields every pointer found; only those to metadata go on the stack. A small file's pointers are in its
+//! dnode, so its data cost no read here.
 //!
 //! ```text
 //!   uberblock --> MOS head --> meta dnode's tree --> dnodes --+--> indirect blocks --> pointers
 //!                                                             +--> datasets: head --> meta dnode's tree ...
 //! ```
 //!
-//! Once: a block belongs to the oldest snapshot that has it. A dataset is walked only for blocks born after
-//! its previous snapshot (a clone's is its origin). A pointer carries the newest birth below it, so older
+//! Once: a block belongs to the oldest snapshot with it. A dataset is walked only for blocks born after its
+//! previous snapshot (a clone's is its origin). A pointer carries the newest birth below it, so older
 //! subtrees are not even opened.
 //!
 //! Memory: the stack, plus 12 bytes for each opened block of pointers or dnodes. The top of the stack is the
@@ -82,7 +82,6 @@ struct Node {
     place: Zbookmark,
     born_after: Txg,
     holds: Holds,
-    /// Fanout of indirect blocks.
     fanout_shift: u8,
 }
 
@@ -107,7 +106,6 @@ pub struct Tree {
     opened: OpenedBlocks,
 }
 
-/// Scope of a traversal.
 #[derive(Clone, Copy)]
 enum Scope {
     /// Everything below the root, including datasets.

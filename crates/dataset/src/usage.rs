@@ -143,7 +143,6 @@ impl Mos {
     }
 }
 
-/// Space of a metaslab.
 struct MetaslabUsage {
     size_bytes: u64,
     allocated_bytes: u64,

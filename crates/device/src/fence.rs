@@ -1,16 +1,16 @@
 //! A layer that lets a pool's writes pass only while the pool is known to be ours.
 //!
 //! Idea: another machine may take a pool once it has seen no heartbeat of ours for long enough. So each
-//! heartbeat that lands extends a lease, and a write that begins after its end is refused, even if nobody has
-//! noticed yet: the process may have been stopped, or its threads starved. Once the engine has noticed, the
-//! fence is shut for good, and reads are refused, too: they might show another machine's blocks.
+//! heartbeat that lands extends a lease, and writes after its end are refused, even if nobody has noticed
+//! yet: the process may have been stopped, or its threads starved. Once the engine has noticed, the fence is
+//! shut for good, and refuses reads, too: they might show another machine's blocks.
 //!
 //! A write that began in time may still be under way in the kernel. The importer waits for twice the lease.
 //!
-//! Storage with locks of its own ([`StorageLock`]), and an object store, refuse writes by themselves once
+//! Storage with its own locks ([`StorageLock`]), and an object store, refuse writes by themselves once
 //! another machine has taken the disk. The first sign of it shuts the fence over all devices of the pool, so
-//! that no operation succeeds on the others, and the engine is told. A change that ends later than that does
-//! not count as made.
+//! that no operation succeeds on the others, and the engine is told. A change that ends later does not count
+//! as made.
 //!
 //! Locking: atomics; one mutex for the engine's ear, held for one look or change.
 

@@ -1,13 +1,12 @@
-//! A layer that holds writes back in memory until they are approved.
+//! A layer that holds writes back in memory until approved.
 //!
 //! Idea: whether a change is wanted may become clear only after other writes. So those wait behind a
-//! [`Gate`], one for all devices of a pool, and reads see them as if they were made. An open gate makes them
-//! in the order of issue, flushes included, and passes later writes through. If it never opens, no device
-//! changes by a byte.
+//! [`Gate`], one for all devices of a pool, and reads see them as made. An open gate makes them in the order
+//! of issue, flushes included, and passes later writes through. If it never opens, no device changes by a
+//! byte.
 //!
-//! A write that waits was reported as done, and its device may fail to make it. The pool is asked then
-//! whether it can do without the device's writes. If so, the rest of them is dropped: the device has a prefix
-//! of them.
+//! A waiting write was reported as done, and its device may fail to make it. If the pool can do without that
+//! device's writes, the rest is dropped: the device has a prefix.
 //!
 //! Locking: one task opens the gate. A mutex guards the waiting steps, never across a transfer. `is_open` is
 //! set under it once no step waits, and writers check it again under it, so no write overtakes an earlier

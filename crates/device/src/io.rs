@@ -52,7 +52,7 @@ impl<T: Send> Io<T> {
         Io(IoState::UnderWay(UnderWay { steps: Some(steps), runtime: None }))
     }
 
-    /// Maps the result as soon as there is one.
+    /// Maps the result once there is one.
     pub fn map<U: Send>(self, make: impl FnOnce(Result<T>) -> Result<U> + Send + 'static) -> Io<U> {
         match self.0 {
             IoState::Done(result) => Io::done(make(taken(result))),
@@ -79,7 +79,7 @@ impl<T: Send> Io<T> {
         })
     }
 
-    /// Inspects the result as soon as there is one.
+    /// Inspects the result once there is one.
     pub fn inspect(self, look: impl FnOnce(&Result<T>) + Send + 'static) -> Io<T> {
         self.map(move |result| {
             look(&result);

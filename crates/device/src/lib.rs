@@ -77,7 +77,7 @@ pub struct DeviceInfo {
 pub struct Nature {
     /// The complete address of a remote device, to open it again; `None`: its path.
     pub address: Option<Arc<Place>>,
-    /// The part whose failure takes all of its devices away: a server; `None`: this machine.
+    /// The part whose failure takes all its devices away: a server; `None`: this machine.
     pub domain: Option<Arc<str>>,
     /// Class of its latency.
     pub distance: Distance,
@@ -130,7 +130,7 @@ pub type TellFenced = Box<dyn Fn(&str) + Send + Sync>;
 /// is dropped. A device closed meanwhile stays open for it.
 ///
 /// Overlapping changes (writes and discards) are made in the order of the calls, so an awaited write is never
-/// overwritten by an older change. An `Io` that is neither awaited nor dropped may delay later ones.
+/// overwritten by an older change. An `Io` neither awaited nor dropped may delay later ones.
 pub trait Device: Send + Sync {
     /// Properties of the device.
     fn info(&self) -> &DeviceInfo;

@@ -11,7 +11,7 @@
 //! So a crash test is: write, cut, reopen. As with Linux's page cache, later flushes do not cover writes lost
 //! by a failed flush ([`Device::lose_unflushed`]): they are read as written until the power is cut.
 //!
-//! Memory: twice the size, plus unflushed writes, plus lost writes that were not overwritten.
+//! Memory: twice the size, plus unflushed writes, plus lost writes not overwritten.
 //!
 //! Locking: one mutex guards both images; every operation completes inside the call that starts it.
 
@@ -62,7 +62,7 @@ fn cut_out(writes: &mut Vec<(usize, Bytes)>, at: usize, len: usize) {
 impl MemoryDevice {
     /// A device of this many bytes, all zero.
     pub fn new(name: &str, size_bytes: usize) -> MemoryDevice {
-        // Two zeroed vectors cost nothing until they are written to; a copy of one would.
+        // Two zeroed vectors cost nothing until written to; a copy of one would.
         MemoryDevice::with_images(name, vec![0; size_bytes], vec![0; size_bytes])
     }
 

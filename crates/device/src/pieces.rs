@@ -11,7 +11,7 @@ pub(crate) fn read<D: Device + ?Sized>(device: &D, offset: u64, lens: Vec<usize>
         let mut at = 0;
         let piece = |len: usize| {
             at += len;
-            // A copy: a slice would keep all of them in memory.
+            // A copy: a slice would keep all in memory.
             Bytes::copy_from_slice(&whole[at - len..at])
         };
         Ok(lens.into_iter().map(piece).collect())

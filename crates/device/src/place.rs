@@ -16,13 +16,13 @@
 //!
 //! SERVER is `aws` or the endpoint, with `,REGION` if one is named.
 //!
-//! Idea: a label's path must be absolute, or OpenZFS refuses the vdev. So a remote place has a path of its
-//! own below `/dev/cenote`, and [`Place::from`] recognises it: lists of paths, such as the labels' paths, can
+//! Idea: a label's path must be absolute, or OpenZFS refuses the vdev. So a remote place has its own path
+//! below `/dev/cenote`, and [`Place::from`] recognises it: lists of paths, such as the labels' paths, can
 //! name remote places. The path of a socket is one part of it, with its slashes encoded. An image of RBD has
 //! the path that the kernel's client gives it; where such a block device exists, the path means that one.
 //!
 //! Secrets: user names and passwords are refused, so no label, history or message can hold them. Errors
-//! contain no part of an address except its scheme and the names of its parameters.
+//! contain only an address's scheme and the names of its parameters.
 //!
 //! Source: the NBD project's `doc/uri.md`; OpenZFS `vdev_disk.c` (`vdev_disk_open`: absolute paths); Ceph's
 //! `ceph-rbdnamer` (names below `/dev/rbd`).
@@ -145,7 +145,7 @@ pub enum PlaceError {
         /// Its name.
         name: String,
     },
-    /// A parameter that is missing, given twice, or no absolute path.
+    /// A parameter missing, given twice, or no absolute path.
     #[error("{}: '{name}' must be given once, as an absolute path", begins(scheme))]
     NoPath {
         /// Kind of address.
@@ -452,7 +452,7 @@ fn parameter(
     Ok(found)
 }
 
-/// An error for a parameter that is not known, with the beginning of its name.
+/// An error for an unknown parameter, with the beginning of its name.
 fn unknown(scheme: &'static str, name: &str) -> PlaceError {
     PlaceError::Parameter { scheme, name: name.chars().take(32).collect() }
 }

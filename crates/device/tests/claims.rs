@@ -1,4 +1,4 @@
-//! Exclusive use of a device covers all of its names: loop devices, links, mounts.
+//! Exclusive use of a device covers all its names: loop devices, links, mounts.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

@@ -12,8 +12,8 @@
 //!
 //! Many such clients do delay others, until detected. So the longer a request waits for memory, the less time
 //! messages of other connections get ([`WANTED`]). A connection waits with one request at a time, and small
-//! requests do not wait for large ones. So hundreds of stalled connections are gone within the time that a
-//! single one gets without contention.
+//! requests do not wait for large ones. So hundreds of stalled connections are gone within the time of a
+//! single one without contention.
 //!
 //! Locking: `clients` while a connection begins, a queue while a request enters or leaves it; both are leaf
 //! locks.

@@ -6,9 +6,8 @@
 //!   parent ... used by children            sums; the larger of reservation and use
 //! ```
 //!
-//! A dead block born after the last snapshot is freed, since no snapshot has it. Another goes to the
-//! deadlist, which lists blocks that only snapshots hold, and moves from the head's account to the
-//! snapshots'.
+//! A dead block born after the last snapshot is freed. Another goes to the deadlist, which lists blocks that
+//! only snapshots hold, and moves from the head's account to the snapshots'.
 //!
 //! All sums cover a whole txg; the order of births and deaths within it does not matter.
 //!
@@ -198,7 +197,7 @@ impl SyncContext {
         Ok(clone)
     }
 
-    /// Adds a key: blocks born after it get a list of their own.
+    /// Adds a key: blocks born after it get their own list.
     #[boxed]
     pub async fn add_deadlist_key(&self, deadlist: ObjectId, key: Txg) -> Result<()> {
         let (edit, dsize) = (self.edit(), self.dsize());

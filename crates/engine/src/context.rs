@@ -395,8 +395,8 @@ impl SyncContext {
         Ok(())
     }
 
-    /// Takes deduplicated blocks out of their table that have one reference since before a time, in seconds
-    /// since 1970. Returns their number.
+    /// Takes deduplicated blocks with one reference since before a time, in seconds since 1970, out of their
+    /// table. Returns their number.
     ///
     /// # Errors
     /// Damage.

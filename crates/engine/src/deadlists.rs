@@ -29,7 +29,7 @@ impl SyncContext {
     /// Stores the open deadlists, and keeps none from now on.
     #[boxed]
     pub async fn store_deadlists(&self) -> Result<()> {
-        // Drops unused ones that were opened ahead.
+        // Drops unused ones opened ahead.
         let kept = std::mem::take(&mut *self.deadlists.lock());
         self.store_aside(kept.aside).await
     }
@@ -42,7 +42,7 @@ impl SyncContext {
         Ok(())
     }
 
-    /// Return it with [`SyncContext::close_deadlist`] unless it is destroyed.
+    /// Return it with [`SyncContext::close_deadlist`] unless destroyed.
     #[boxed]
     pub async fn open_deadlist<'a>(&self, lists: BlockLists<'a>, id: ObjectId) -> Result<DeadlistEdit<'a>> {
         let (aside, ahead) = {

@@ -9,7 +9,7 @@
 //!
 //! Leaked space must have an account, or `zfs list` would show less than the space maps. A leak is noted
 //! where it is met ([`cenote_pool::ReadErrors::note_leak`]), and charged before the txg ends. When nothing is
-//! left to free, the rest of `$FREE` has leaked, too.
+//! left to free, the rest of `$FREE` is leaked.
 //!
 //! Source: OpenZFS `dsl_dir.c` (`dsl_dir_create_sync`), `dsl_scan.c` (`dsl_process_async_destroys`).
 

@@ -168,7 +168,7 @@ pub(crate) type ConfigListener = Box<dyn Fn() + Send + Sync>;
 pub(crate) struct LiveDataset {
     pub(crate) objset: LiveObjset,
     pub(crate) policy: Arc<StoragePolicy>,
-    /// None in a new dataset that was never opened.
+    /// None in a new dataset never opened.
     pub(crate) log: Option<Log>,
 }
 
@@ -281,9 +281,9 @@ impl Engine {
         &self.0.runtime
     }
 
-    /// The pool as of the last txg on disk. While it is held, freed blocks are not reused, so that its tree
-    /// can be walked. Long-lived holders that do not walk release this claim ([`Objset::not_keeping`]); a
-    /// pool short of space revokes it ([`Pool::has_whole_tree`]).
+    /// The pool as of the last txg on disk. While it is held, freed blocks are not reused, so its tree can be
+    /// walked. Holders that do not walk release this claim ([`Objset::not_keeping`]); a pool short of space
+    /// revokes it ([`Pool::has_whole_tree`]).
     ///
     /// # Errors
     /// Damaged object directory.
@@ -292,7 +292,7 @@ impl Engine {
         self.mos_keeping(false).await
     }
 
-    /// [`Engine::mos`] with a claim that is never revoked, for short repairs.
+    /// [`Engine::mos`] with a claim never revoked, for short repairs.
     ///
     /// # Errors
     /// Damaged object directory.
@@ -301,7 +301,7 @@ impl Engine {
         self.mos_keeping(true).await
     }
 
-    /// The same for a command that looks: a device that does not answer fails its reads after some seconds.
+    /// The same for a command that looks: an unresponsive device fails its reads after some seconds.
     ///
     /// # Errors
     /// The object directory is damaged, or does not come in time.

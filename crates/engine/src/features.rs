@@ -97,8 +97,7 @@ impl SyncContext {
         Ok(())
     }
 
-    /// Later tasks write according to the new count; labels list active features that are needed to read the
-    /// MOS.
+    /// Later tasks write according to the new count; labels list active features needed to read the MOS.
     pub fn note_in_labels(&mut self, feature: &'static Feature, count: u64) {
         self.features_changed = true;
         let in_labels = &mut self.engine.config.lock().features_for_read;

@@ -5,9 +5,9 @@
 //!   bptree_obj   [tree 0: gone] [tree 1: mark] [tree 2] ...   trees of destroyed file systems and volumes
 //! ```
 //!
-//! Idea: destroying a dataset puts its tree into this list, whatever its size, and charges its space to
-//! `$FREE`. Each txg frees a part and records its progress in the list, so a power cut loses nothing. Txgs
-//! are written for this as long as the list has entries.
+//! Idea: destroying a dataset puts its tree into this list and charges its space to `$FREE`. Each txg frees a
+//! part and records its progress in the list, so a power cut loses nothing. Txgs are written while the list
+//! has entries.
 //!
 //! An unreadable tree stops the list until the pool is opened again; so does an unreadable list.
 //!
@@ -48,12 +48,12 @@ impl Shared {
     }
 }
 
-/// Destroyed datasets that are still being freed.
+/// Destroyed datasets still being freed.
 #[derive(Clone, Copy)]
 pub struct Frees<'a>(&'a Engine);
 
 impl Engine {
-    /// Destroyed datasets that are still being freed.
+    /// Destroyed datasets still being freed.
     pub fn frees(&self) -> Frees<'_> {
         Frees(self)
     }

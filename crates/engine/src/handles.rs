@@ -1,8 +1,8 @@
 //! Handles on open datasets: one per dataset, shared by all users.
 //!
-//! Idea: the locks, tables and options that a file system or volume keeps in memory must be shared by all
-//! users, so opening a dataset asks here first. The engine holds a handle weakly, and tells it only that
-//! settings have changed.
+//! Idea: all users must share the locks, tables and options that a file system or volume keeps in memory, so
+//! opening a dataset asks here first. The engine holds a handle weakly, and tells it only that settings
+//! changed.
 //!
 //! Locking: an opener holds the dataset's lock in `opening`, so that it is opened once; opening may wait for
 //! a txg. `table` is locked for one access, also by tasks. A task that changes settings of a dataset being
@@ -75,7 +75,7 @@ struct Wants<'a> {
 }
 
 impl Wants<'_> {
-    /// If there is none, changes of settings are noted from here on.
+    /// Without one, changes of settings are noted from here on.
     fn known(&self) -> Option<Arc<dyn Handle>> {
         let mut table = self.handles.table.lock();
         if let Some(opening) = table.opening.get_mut(&self.dataset) {
@@ -106,7 +106,7 @@ impl Drop for Wants<'_> {
 }
 
 impl Engine {
-    /// The handle on a dataset, made by `open` if there is none.
+    /// The handle on a dataset, made by `open` if missing.
     ///
     /// # Errors
     /// Those of `open`; the settings are unreadable.

@@ -11,10 +11,10 @@
 //!   fsync: records in memory --commit--> log blocks, outside of any tree      zil
 //! ```
 //!
-//! Idea: there are two kinds of change. A change to one object set (files, volumes) happens in the open txg
-//! under a [`Hold`] and stays in memory until the txg is written. A change to the pool or to several datasets
-//! (a snapshot, say) is a *sync task*: it runs alone while its txg is written, on the MOS as that txg leaves
-//! it. So a snapshot shows a dataset exactly at the end of a txg.
+//! Idea: a change to one object set (files, volumes) happens in the open txg under a [`Hold`] and stays in
+//! memory until the txg is written. A change to the pool or several datasets (a snapshot, say) is a *sync
+//! task*: it runs alone while its txg is written, on the MOS as that txg leaves it. So a snapshot shows a
+//! dataset exactly at the end of a txg.
 //!
 //! ```text
 //!   txgs, run, sync            which txg is open; tasks; how a txg is written

@@ -6,8 +6,8 @@
 //!
 //! Idea: a block is listed when the clone writes it, and again when it dies; blocks listed more often as
 //! written than as dead are the clone's own. A death goes to the list of the block's birth, so each list can
-//! be freed by itself. A clone that has little in common with its origin drops its livelist, since the walk
-//! then costs no more.
+//! be freed by itself. A clone with little in common with its origin drops its livelist, since the walk then
+//! costs no more.
 //!
 //! Lists are not condensed here; OpenZFS does that when it next opens the pool.
 //!
@@ -34,7 +34,7 @@ const MAX_ENTRIES: u64 = 500_000;
 /// `zfs_livelist_min_percent_shared`: with no more in common, a clone drops its livelist.
 const MIN_PERCENT_SHARED: u64 = 75;
 
-/// A clone's livelist, if it was made since feature `livelist`.
+/// A clone's livelist, if made since feature `livelist`.
 #[boxed]
 pub async fn livelist(context: &SyncContext, dir: ObjectId) -> Result<Option<ObjectId>> {
     let edit = context.edit();

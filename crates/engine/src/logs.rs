@@ -46,7 +46,7 @@ pub(crate) struct OpenedLog {
 }
 
 impl Engine {
-    /// Claims logs before anything else is allocated. `lost` lists unreadable parts that are given up.
+    /// Claims logs before anything else is allocated. `lost` lists unreadable parts given up.
     pub(crate) async fn claim_logs(&self, mos: &Mos, mut lost: Option<&mut Vec<LostLog>>) -> Result<()> {
         let first = self.open_txg();
         for (head, objset) in heads_with_logs(mos).await? {
@@ -206,7 +206,7 @@ impl Shared {
     }
 }
 
-/// Frees log blocks that are no longer needed.
+/// Frees log blocks no longer needed.
 pub(crate) async fn settle_log(context: &mut SyncContext, dataset: &LiveDataset) -> Result<ZilHeader> {
     let objset = &dataset.objset;
     let Some(log) = &dataset.log else { return Ok(objset.on_disk().phys().zil_header) };

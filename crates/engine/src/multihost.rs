@@ -6,21 +6,21 @@
 //!                                '--> fence shut, pool suspended, engine stopped: no write leaves any more
 //! ```
 //!
-//! Idea: a task writes heartbeats as long as the engine lives, the property `multihost` is on, and the pool
-//! is being changed. Each that lands extends the lease of the pool's fence, as does each txg. Two bounds
-//! follow: the task stops the engine when nothing landed for `fail_intervals` intervals, and the fence
-//! refuses writes from that moment on even if the task runs late.
+//! Idea: a task writes heartbeats while the engine lives, the property `multihost` is on, and the pool is
+//! being changed. Each that lands extends the lease of the pool's fence, as does each txg. Two bounds follow:
+//! the task stops the engine when nothing landed for `fail_intervals` intervals, and the fence refuses writes
+//! from that moment on even if the task runs late.
 //!
-//! Time counts from the beginning of a heartbeat that landed: a process that is stopped right after one, and
-//! wakes up when another machine has the pool, finds its lease ended. OpenZFS counts from its completion.
+//! Time counts from the beginning of a heartbeat that landed: a process stopped right after one, which wakes
+//! up when another machine has the pool, finds its lease ended. OpenZFS counts from its completion.
 //!
-//! A pool that waits for its devices keeps its heartbeats. So it goes on without a check when they work again
-//! in time; OpenZFS stops heartbeats, and checks for other machines when the pool is resumed.
+//! A pool that waits for its devices keeps its heartbeats, and goes on without a check if they work again in
+//! time; OpenZFS stops heartbeats, and checks for other machines when the pool is resumed.
 //!
-//! Storage with locks of its own (RBD) tells the fence that another machine has broken one. The engine then
-//! stops in the same way, with or without heartbeats.
+//! Storage with its own locks (RBD) tells the fence that another machine has broken one. The engine then
+//! stops likewise, with or without heartbeats.
 //!
-//! A command that is refused changes nothing, so heartbeats begin with the first change. The stake
+//! A refused command changes nothing, so heartbeats begin with the first change. The stake
 //! (`cenote_pool::multihost`) finds changes that another machine made until then.
 //!
 //! Locking: one mutex, held for one look or change.
@@ -136,7 +136,7 @@ fn leaves(engine: &Shared) -> u32 {
     u32::try_from(engine.on_disk.read().pool.labels().beat_leaves()).unwrap_or(u32::MAX)
 }
 
-/// Writes heartbeats as long as the engine lives.
+/// Writes heartbeats while the engine lives.
 async fn keep_beating(engine: Weak<Shared>, mut orders: Watcher<u64>) {
     loop {
         let Some(shared) = engine.upgrade() else { return };

@@ -2,8 +2,8 @@
 //!
 //! Idea: a delegated user's command checks its rights on the datasets that its names mean in the last txg on
 //! disk. Its tasks look the names up again, later. If a rename came between, a name could mean a dataset on
-//! which the user has no rights. The engine therefore counts renames, and a txg on disk knows its count.
-//! Changes of a delegated user are refused once another has renamed a dataset since the check.
+//! which the user has no rights. The engine therefore counts renames, and a txg on disk knows its count. A
+//! delegated user's changes are refused if another has renamed a dataset since the check.
 //!
 //! New datasets do not count: their names meant nothing at the check, so no right was found for them.
 //!
@@ -17,7 +17,7 @@ use cenote_dataset::Credentials;
 #[derive(Debug, Clone)]
 pub struct Names(Arc<AtomicU64>);
 
-/// A user with delegated permissions, and the names that were checked.
+/// A user with delegated permissions, and the checked names.
 #[derive(Debug, Clone)]
 pub(crate) struct Delegated {
     pub(crate) who: Credentials,

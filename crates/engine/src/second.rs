@@ -28,7 +28,7 @@ impl<'a> L2arc<'a> {
         &self.0.0.cache_devices
     }
 
-    /// Starts using a cache device that is open for writing; `false`: it is unusable.
+    /// Starts using a cache device open for writing; `false`: it is unusable.
     #[boxed]
     pub async fn add(&self, vdev: Guid, ashift: u32, device: Arc<dyn Device>) -> bool {
         let devices = self.devices();

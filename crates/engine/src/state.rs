@@ -1,7 +1,7 @@
 //! Ownership of a pool, as recorded in its labels.
 //!
-//! Idea: labels of a pool in use name the host that changes it; after an orderly close they say that it is
-//! exported, so that another host can import it without force.
+//! Idea: labels of a pool in use name the host that changes it; an orderly close marks it as exported, so
+//! another host can import it without force.
 //!
 //! Source: OpenZFS `spa.c` (`spa_import`, `spa_export_common`).
 
@@ -110,8 +110,8 @@ impl Ownership<'_> {
 
 impl Engine {
     /// Writes all changes in a last txg, and leaves the pool in `state`. An unchanged pool in that state
-    /// stays as it is, unless some devices lack its newest txg: its state must not depend on which devices
-    /// are seen (OpenZFS writes a txg with every import).
+    /// stays as it is, unless some devices lack its newest txg: its state must not depend on the devices seen
+    /// (OpenZFS writes a txg with every import).
     ///
     /// # Errors
     /// The txg could not be written.

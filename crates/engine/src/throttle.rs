@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Idea: all writers should run evenly at disk speed, rather than at full speed until memory is full and then
-//! not at all. Delays are served one after the other, so the number of writers does not matter.
+//! not at all. Delays are served in turn, so the number of writers does not matter.
 //!
 //! Source: OpenZFS `dmu_tx.c` (`dmu_tx_delay`), `dsl_pool.c` (`dsl_pool_need_dirty_sync`), `txg.c`
 //! (`txg_sync_thread`).

@@ -1,6 +1,6 @@
 //! The datasets that a command's tasks touched, so that their mounts may follow.
 //!
-//! Idea: a command costs in proportion to what it changes. A task that changes few datasets says which
+//! Idea: a command costs in proportion to its changes. A task that changes few datasets says which
 //! ([`crate::SyncContext::touch`]); one that says nothing may have touched all: no mount is forgotten.
 //!
 //! ```text

@@ -1,9 +1,9 @@
 //! Times of txgs, noted in the pool: a scrub of a range of dates finds its txgs by them.
 //!
-//! Idea: a txg that is written anyway is noted with its time, at most one each `spa_note_txg_time`, and the
-//! log goes to the MOS directory with it, at most once each `spa_flush_txg_time`. Times on disk count, too,
-//! so that a sequence of commands that each open the pool does not fill the log. OpenZFS counts from the
-//! import instead, and notes another txg at the export.
+//! Idea: a txg written anyway is noted with its time, at most one each `spa_note_txg_time`, and the log goes
+//! to the MOS directory with it, at most once each `spa_flush_txg_time`. Times on disk count, too, so that a
+//! sequence of commands that each open the pool does not fill the log. OpenZFS counts from the import
+//! instead, and notes another txg at the export.
 //!
 //! Locking: only the writer of a txg changes the log.
 //!

@@ -1,7 +1,7 @@
 //! Whether this engine may change a pool.
 //!
-//! It refuses pools with features that each write or free must maintain and that it does not know, such as
-//! accounts of the oldest versions. Reading needs none of them.
+//! It refuses pools with unknown features that each write or free must maintain, such as accounts of the
+//! oldest versions. Reading needs none.
 
 use cenote_dataset::Mos;
 use cenote_format::bytes::Endian;

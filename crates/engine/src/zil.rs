@@ -9,8 +9,8 @@
 //!
 //! Idea: every operation leaves a record. A commit, of one object or all, writes the records that no txg on
 //! disk covers to a chain of blocks outside the tree; the object set's header points to it. After a power
-//! cut, the next import replays them. Commits that arrive while another is written are then written together:
-//! one block, one flush.
+//! cut, the next import replays them. Commits that arrive while another is written go together: one block,
+//! one flush.
 //!
 //! Usage:
 //!

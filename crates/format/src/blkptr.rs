@@ -1,8 +1,8 @@
 //! Block pointer: the address, checksum and encoding of a block, in 128 bytes.
 //!
-//! Idea: a pointer keeps its sixteen words, so it returns to disk bit for bit; methods read its fields.
-//! Decoding validates nothing: any 128 bytes are a block pointer, and every accessor is total. Callers must
-//! check offsets and sizes against the vdev.
+//! Idea: a pointer keeps its sixteen words, so it returns to disk bit for bit; methods read its fields. Any
+//! 128 bytes are a block pointer, and every accessor is total. Callers must check offsets and sizes against
+//! the vdev.
 //!
 //! Layout (64-bit words; bit 0 of the property word is at the right):
 //!
@@ -306,7 +306,7 @@ impl Blkptr {
         if self.is_rewritten() { self.physical_birth().txg() } else { self.logical_birth() }
     }
 
-    /// Level-0 blocks below this one that are not holes; for a dnode block, its used dnodes.
+    /// Level-0 blocks below this one, without holes; for a dnode block, its used dnodes.
     pub fn fill(&self) -> u64 {
         match self.kind() {
             BlkptrKind::Normal if self.is_encrypted() => self.words[FILL] & 0xffff_ffff,

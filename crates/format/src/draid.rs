@@ -2,8 +2,8 @@
 //!
 //! Idea: dRAID spreads data, parity and spare space over all disks. A slice is laid out in columns; a row of
 //! the permutation map assigns a child to each. The maps are not on disk: each number of children has a fixed
-//! seed, from which a generator shuffles the children repeatedly, each row starting from the previous one. A
-//! checksum guards against a wrong map.
+//! seed, from which a generator shuffles each row from the previous one. A checksum guards against a wrong
+//! map.
 //!
 //! Invariant: every row is a permutation of `0..children`.
 //!

@@ -97,7 +97,7 @@ pub struct Feature {
     pub readonly_compatible: bool,
     /// Needed to open the MOS, so repeated in the labels.
     pub mos: bool,
-    /// Active as soon as it is enabled.
+    /// Active once enabled.
     pub activate_on_enable: bool,
     /// Using datasets have a field for it.
     pub per_dataset: bool,
@@ -144,7 +144,7 @@ const fn feature(
 }
 
 /// All features of OpenZFS 2.4, in the order of `zpool get all`. Cenote reads, writes and creates pools with
-/// all of them.
+/// all.
 #[rustfmt::skip]
 pub static SPA_FEATURES: [Feature; 47] = [
     feature("com.delphix:async_destroy", "async_destroy", RO, &[],

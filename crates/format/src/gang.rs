@@ -5,7 +5,7 @@
 //! salted with the block's address and birth; the layer that knows these verifies it.
 //!
 //! A header has 512 bytes or, with feature `dynamic_gang_header`, the smallest allocation of its vdevs. Only
-//! the checksum, at the end of either, tells the two apart.
+//! the checksum at the end tells them apart.
 //!
 //! Layout of a header of S bytes:
 //!
@@ -136,7 +136,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Pointer to a piece of that many sectors.
     fn piece(sectors: u64) -> Blkptr {
         let mut words = [0; BLKPTR_BYTES / 8];
         (words[0], words[1], words[6], words[10]) = (1, 8, (sectors - 1) << 16, 5);

@@ -33,7 +33,7 @@ pub const L2ARC_PERSISTENT_VERSION: u64 = 1;
 pub const L2ARC_LOG_BLK_MAX_ENTRIES: usize = 1022;
 /// `L2ARC_DEV_HDR_EVICT_FIRST`: the first round is not complete.
 pub const L2ARC_DEV_HDR_EVICT_FIRST: u64 = 1;
-/// Header with checksum; padded to a sector if that is larger.
+/// Header with checksum; padded to a sector if larger.
 pub const L2ARC_DEV_HDR_BYTES: usize = 512;
 /// Uncompressed log block.
 pub const L2ARC_LOG_BLK_BYTES: usize = 64 << 10;

@@ -2,7 +2,7 @@
 //!
 //! Idea: two labels lie at the front of a device and two at its end, so no single accident (a new partition
 //! table, a truncated image) destroys all. Each holds the configuration of the disk's top-level vdev and a
-//! ring of uberblocks. Labels 0 and 2 are written before a txg's uberblock, 1 and 3 after it, so one pair is
+//! ring of uberblocks. Labels 0 and 2 are written before a txg's uberblock, 1 and 3 after it: one pair is
 //! always whole.
 //!
 //! Layout of a device, in KiB; its size is first rounded down to a multiple of 256:

@@ -1,8 +1,8 @@
 //! OpenZFS on-disk structures as plain values, decoded from bytes and encoded to bytes.
 //!
-//! Idea: every structure on a disk or in a stream is a Rust value with `decode` and `encode`, and nothing
-//! else: no I/O, no time, no threads, no `unsafe`. Input is untrusted. A decoder never panics, never loops
-//! without progress and never allocates more than a small multiple of its input.
+//! Idea: every structure on a disk or in a stream is a Rust value with `decode` and `encode`: no I/O, no
+//! time, no threads, no `unsafe`. Input is untrusted. A decoder never panics, loops without progress or
+//! allocates more than a small multiple of its input.
 //!
 //! Read in this order: `units`, `bytes`, `words`, `blkptr`, `gang`, `dnode`, `objset`, `uberblock`, `nvlist`,
 //! `label`, `features`; then the pool's objects: `zap`, `dsl`, `props`, `bpobj`, `space_map`, `indirect`,

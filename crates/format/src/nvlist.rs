@@ -1,8 +1,7 @@
 //! Name-value lists: the self-describing maps of OpenZFS's configuration.
 //!
 //! Idea: a list keeps its pairs in on-disk order, for dumps and byte-exact encoding. Lookup is linear; lists
-//! are short. A typed getter returns `None` for a missing pair and for one of another type; `get` tells them
-//! apart.
+//! are short. A typed getter returns `None` for a missing pair or another type; `get` tells them apart.
 //!
 //! Layout (both packings): a 4-byte header (packing: 0 native, 1 XDR; writer's byte order: 0 big, 1 little;
 //! two zeros), then the list. `decode` reads all four forms, `encode` writes XDR, `encode_native` native.

@@ -95,7 +95,7 @@ pub struct Prop {
     pub value: PropType,
     /// Settability and inheritance.
     pub kind: PropKind,
-    /// Datasets that have it.
+    /// Datasets with it.
     pub applies: AppliesTo,
     /// Shown by `get all`; the rest are internal or obsolete.
     pub visible: bool,

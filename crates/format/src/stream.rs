@@ -301,7 +301,7 @@ pub struct ObjectRange {
 }
 
 impl Record {
-    /// Byte order of a stream, from its first record; `None` if that is no BEGIN.
+    /// Byte order of a stream, from its first record; `None` if no BEGIN.
     pub fn endian_of(begin: &[u8; DRR_BYTES]) -> Option<Endian> {
         Endian::of_magic(DMU_BACKUP_MAGIC, *begin[8..].first_chunk::<8>()?)
     }

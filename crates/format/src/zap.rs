@@ -9,10 +9,10 @@
 //!                  next bits (block size / 32 buckets): the leaf's hash table --> entry --> next entry ...
 //! ```
 //!
-//! This module only decodes bytes. Callers fetch the blocks and, if `normflags` requires it, normalize names
-//! before hashing. To list a fat ZAP in hash order, walk the pointer table and skip
-//! `1 << (shift - prefix_len)` pointers after each leaf, since a leaf with a shorter prefix recurs. To read
-//! it all at once, read blocks 1 up to `free_block` in disk order; the leaves begin with `ZBT_LEAF`.
+//! Callers fetch the blocks and, if `normflags` requires it, normalize names before hashing. To list a fat
+//! ZAP in hash order, walk the pointer table and skip `1 << (shift - prefix_len)` pointers after each leaf,
+//! since a leaf with a shorter prefix recurs. To read it all at once, read blocks 1 up to `free_block` in
+//! disk order; the leaves begin with `ZBT_LEAF`.
 //!
 //! Source: OpenZFS `zap_impl.h`, `zap_leaf.h`, `zap.c`, `zap_micro.c`, `zap_leaf.c`.
 

@@ -2,9 +2,8 @@
 //!
 //! Idea: each dataset has a chain of log blocks that starts at its `ZilHeader`. A block holds records and the
 //! pointer to the next block, allocated before the block is written; the chain therefore ends at the first
-//! block that does not verify. The pointer cannot hold a checksum yet. Instead it holds the next block's
-//! identity (two random words, the dataset, a sequence number). The block's own checksum lies in its
-//! `zio_eck`.
+//! block that does not verify. Instead of a checksum, the pointer holds the next block's identity (two random
+//! words, the dataset, a sequence number). The block's own checksum lies in its `zio_eck`.
 //!
 //! Layout: the 184-byte chain structure is at the end of a block with checksum `zilog`, at the start with
 //! `zilog2`, so that only the used part is written and read.

@@ -23,7 +23,7 @@ use cenote_runtime::Runtime;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const BLOCK_BYTES: u64 = 4096;
-/// Blocks of the file that are overwritten in turn, so that snapshots keep old ones.
+/// Blocks of the file overwritten in turn, so that snapshots keep old ones.
 const BLOCKS: u64 = 64;
 
 fn main() {

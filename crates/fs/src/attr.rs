@@ -1,18 +1,17 @@
 //! A file's attributes, decoded straight from its dnode: everything in `stat`, and ZFS's own.
 //!
 //! Idea: nearly every file's attributes are in the bonus of its dnode, so decoding needs neither I/O nor
-//! allocation: a scan passes in millions of dnodes and gets millions of plain values. There are two forms.
-//! The bonus type selects the form, not the file system's version, since an upgraded file system contains
-//! both:
+//! allocation: a scan passes in millions of dnodes and gets millions of plain values. The bonus type selects
+//! one of two forms, not the file system's version, since an upgraded file system contains both:
 //!
 //! ```text
 //!   bonus type SA (ZPL 5)         header + values in the order of a layout, see `cenote_format::sa`
 //!   bonus type ZNODE (ZPL 1-4)    znode_phys_t, all fields fixed, see `cenote_format::znode`
 //! ```
 //!
-//! In the SA form, attributes that were added later (device number, project, xattr directory) may be in the
-//! spill block. `Attr::decode` reports this where the missing one matters ([`Decoded::NeedsSpill`]); the
-//! caller reads the spill block and calls [`Attr::decode_with_spill`].
+//! In the SA form, attributes added later (device number, project, xattr directory) may be in the spill
+//! block. `Attr::decode` reports this where the missing one matters ([`Decoded::NeedsSpill`]); the caller
+//! reads the spill block and calls [`Attr::decode_with_spill`].
 //!
 //! Values are as stored on disk. Methods convert them to Linux's forms (`st_blocks`, device numbers,
 //! FS_IOC_GETFLAGS, 32-bit owners). Source: OpenZFS `zfs_znode.h`, `zfs_sa.h`, `zfs_znode_os.c`
@@ -122,7 +121,7 @@ pub struct Attr {
     pub rdev: u64,
     /// Project, 0 unless set.
     pub project: u64,
-    /// The directory of extended attributes, if there is one (unless it is recorded only in the spill block).
+    /// The directory of extended attributes, if any (unless recorded only in the spill block).
     #[serde(skip)]
     pub xattr_dir: Option<ObjectId>,
     /// Whether the bonus is in the SA form and may also contain extended attributes.

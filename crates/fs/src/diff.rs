@@ -1,9 +1,8 @@
 //! Changes between a snapshot and a later state of the same file system, like `zfs diff`.
 //!
-//! Idea: a block pointer carries the txg in which anything below it last changed. So only those parts of the
-//! tree of dnodes are read that are younger than the earlier snapshot. In the dnode blocks found this way,
-//! each object is compared with its former version: generation (same object, or its number reused), change
-//! time, path, links.
+//! Idea: a block pointer carries the txg in which anything below it last changed. So only parts of the tree
+//! of dnodes younger than the earlier snapshot are read. In these, each object is compared with its former
+//! version: generation (same object, or its number reused), change time, path, links.
 //!
 //! ```text
 //!   in both     same generation  change time equal: nothing; links differ: M (+n); path differs: R; else M
@@ -32,7 +31,7 @@ use crate::error::{FsError, Result};
 use crate::filesystem::Filesystem;
 use crate::path::PathFinder;
 
-/// OpenZFS's placeholder for the path of a file that was unlinked while open.
+/// OpenZFS's placeholder for the path of a file unlinked while open.
 const ON_DELETE_QUEUE: &[u8] = b"(on_delete_queue)";
 
 /// Compares `from`, a snapshot created in `from_txg`, with `to`, a later snapshot (possibly of a clone), and
@@ -74,7 +73,7 @@ struct Side<'a> {
     unlinked: HashSet<ObjectId>,
 }
 
-/// An object in one state: its attributes if it is a file, its path if it has one.
+/// An object in one state: its attributes if a file, its path if it has one.
 #[derive(Default)]
 struct Seen {
     attr: Option<Attr>,
@@ -172,7 +171,7 @@ impl Differ<'_> {
     }
 }
 
-/// The change in the link count of a file that has links in both states; directories' links are not counted.
+/// The change in the link count of a file with links in both states; directories' links are not counted.
 fn link_delta(old: Option<&Attr>, new: Option<&Attr>) -> i64 {
     match (old, new) {
         (Some(old), Some(new)) if old.links != 0 && new.links != 0 => {

@@ -45,7 +45,7 @@ pub enum FsError {
     /// Too many symbolic links, or a cycle of them.
     #[error("{path}: too many levels of symbolic links")]
     LinkLoop { path: String },
-    /// An object that is a file but not a symbolic link.
+    /// A file, not a symbolic link.
     #[error("object {object} is not a symbolic link")]
     NotLink { object: ObjectId },
     /// Parents that never lead to the root.

@@ -213,7 +213,7 @@ impl Layered {
         })
     }
 
-    /// The next data at or after `offset`; `None` if there is none.
+    /// The next data at or after `offset`; `None` if none.
     #[boxed]
     pub async fn next_data(&self, offset: u64) -> Result<Option<u64>> {
         self.seek(offset, false).await

@@ -62,7 +62,7 @@ pub struct MasterNode {
     pub version: u64,
     /// The root directory.
     pub root: ObjectId,
-    /// Objects that were unlinked while open.
+    /// Objects unlinked while open.
     pub delete_queue: Option<ObjectId>,
     /// Hidden directory of SMB shares.
     pub shares: Option<ObjectId>,
@@ -188,8 +188,7 @@ impl Filesystem {
         }
     }
 
-    /// Objects that were unlinked while open, which the next read-write import would free. They have no
-    /// names.
+    /// Objects unlinked while open, which the next read-write import would free. They have no names.
     ///
     /// # Errors
     /// The queue can't be read.

@@ -2,14 +2,13 @@
 //!
 //! Idea: a log can't be replayed onto a read-only pool, but the pool can be *shown* as if it had been. For
 //! each object that the log changed, the overlay holds the differences: attributes, names, content, extended
-//! attributes. `Filesystem` and `Volume` consult the overlay first and the disk for the rest, so everything
-//! above them (listing, hashing, copying) works on a replayed view unchanged.
+//! attributes. `Filesystem` and `Volume` consult the overlay first, so everything above them (listing,
+//! hashing, copying) works unchanged.
 //!
 //! Memory: bounded by the log's own records. Blocks that a record only references are kept as pointers and
 //! read on demand.
 //!
-//! Invariants: extents of one object never overlap; a name maps to its new entry, or to `None` if it was
-//! removed.
+//! Invariants: extents of one object never overlap; a name maps to its new entry, or to `None` if removed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -50,7 +49,7 @@ pub(crate) struct Node {
 }
 
 impl Overlay {
-    /// The changes to an object, if there are any.
+    /// Any changes to an object.
     pub fn get(&self, id: ObjectId) -> Option<&Node> {
         self.nodes.get(&id)
     }

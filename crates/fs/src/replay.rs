@@ -1,12 +1,12 @@
 //! Applies the intent log in memory: the file system or volume as the kernel would show it after an import.
 //!
 //! Idea: records are applied in order to an overlay (see `overlay`), each as OpenZFS's replay would change
-//! the tree. Values that the log does not record, mainly change times, come from the time of the replay; the
-//! caller supplies that time, so that views are reproducible and comparable. A record that contradicts the
-//! tree is set aside, and the report says why ([`aside`]); the module ends the replay there.
+//! the tree. Values that the log does not record, mainly change times, come from the time of the replay, an
+//! argument, so that views are reproducible and comparable. A record that contradicts the tree is set aside,
+//! and the report says why ([`aside`]); the module ends the replay there.
 //!
 //! Records name objects by number. Those that can be logged out of order (content and attributes of a file
-//! that was removed in the meantime) are skipped if the object is gone.
+//! removed meanwhile) are skipped if the object is gone.
 //!
 //! Source: OpenZFS `zfs_replay.c`, `zil.c` (`zil_replay_log_record`), `zfs_dir.c`, `zvol.c`
 //! (`zvol_replay_*`).

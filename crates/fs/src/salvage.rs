@@ -1,9 +1,9 @@
 //! Opens a file system although its own tables are damaged.
 //!
-//! Idea: the master node, the attribute registry and the layouts are a few small blocks without which no file
-//! can be read, yet most of their content is predictable. Unreadable parts are replaced: objects are found by
-//! type (they are the first in a file system), layouts are taken from an older state of the same file system
-//! or, as a last resort, from OpenZFS's standard order ([`SaRegistry::salvage`]).
+//! Idea: no file can be read without the master node, the attribute registry and the layouts, yet most of
+//! their content is predictable. Unreadable parts are replaced: objects are found by type (they are the first
+//! in a file system), layouts are taken from an older state of the same file system or, as a last resort,
+//! from OpenZFS's standard order ([`SaRegistry::salvage`]).
 //!
 //! Use this only if the file system can't be opened otherwise: if the master node is lost, names are compared
 //! byte for byte.
@@ -69,7 +69,7 @@ fn lost_master_node() -> MasterNode {
     }
 }
 
-/// The readable objects that were created with the file system.
+/// The readable objects created with the file system.
 async fn first_objects(objset: &Objset) -> Vec<(ObjectId, Dnode)> {
     let mut found = Vec::new();
     let mut dnodes = objset.dnodes(ObjectId(1), FIRST_OBJECTS);

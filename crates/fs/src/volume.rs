@@ -101,7 +101,7 @@ impl Volume {
         self.layered.next_data(offset_bytes).await
     }
 
-    /// The first offset at or after this that lies in a hole; the size if there is none.
+    /// The first offset at or after this that lies in a hole; the size if none.
     ///
     /// # Errors
     /// An indirect block can't be read.

@@ -1,9 +1,9 @@
 //! Extended attributes, under their Linux names.
 //!
-//! Idea: they are stored in two places, and both count: a packed nvlist in the attribute DXATTR (`xattr=sa`),
-//! and a hidden directory in which each attribute is a file (`xattr=dir`, and values too large for the list).
-//! If a name is in both, the list wins. POSIX ACLs are ordinary attributes here: OpenZFS on Linux stores
-//! `system.posix_acl_access` and `_default` in the very format that `getxattr` returns.
+//! Idea: two places count: a packed nvlist in the attribute DXATTR (`xattr=sa`), and a hidden directory in
+//! which each attribute is a file (`xattr=dir`, and values too large for the list). If a name is in both, the
+//! list wins. POSIX ACLs are ordinary attributes here: OpenZFS on Linux stores `system.posix_acl_access` and
+//! `_default` in the very format that `getxattr` returns.
 //!
 //! Names with a known prefix (`user.`, `trusted.`, `security.`, `system.posix_acl_*`) are shown as stored.
 //! Others come from systems without such prefixes and are shown as `user.NAME`, except FreeBSD's system

@@ -42,8 +42,8 @@ async fn replayed_for_good(rt: &Runtime, golden: &Golden, folder: &Path) -> Mos 
     drop(engine);
     let mos = common::open(rt, folder, KeySource::default()).await;
     let features = mos.features().await.unwrap();
-    // The installed `zdb` is of 2.3: it aborts on counts of clones that are numbers. The tests of `inspect`
-    // verify this pool.
+    // The installed `zdb` is of 2.3: it aborts on counts of clones as numbers. The tests of `inspect` verify
+    // this pool.
     if features[FEATURES_OF_2_3..].iter().any(|(_, state)| *state == FeatureState::Active) {
         println!("zdb of OpenZFS 2.3 does not know a feature: not compared");
         return mos;

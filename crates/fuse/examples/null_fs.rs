@@ -1,8 +1,8 @@
 //! The cost of FUSE alone: a file system that keeps names and sizes in memory, and no content.
 //!
-//! `cargo run --release -p cenote-fuse --example null_fs -- DIR` serves it on DIR, as root, until it is
-//! unmounted. Files read as zeros; writes are dropped. `bench/mount` compares it with Cenote's own mount: the
-//! same transport, no storage.
+//! `cargo run --release -p cenote-fuse --example null_fs -- DIR` serves it on DIR, as root, until unmounted.
+//! Files read as zeros; writes are dropped. `bench/mount` compares it with Cenote's own mount: the same
+//! transport, no storage.
 #![allow(clippy::print_stderr)]
 
 use std::collections::{BTreeMap, HashMap};

@@ -2,9 +2,9 @@
 //!
 //! Idea: a connection ends with its last descriptor of `/dev/fuse`, which a process closes when its last
 //! thread ends. A thread that waits for the process's own file systems never ends: a notice, for example,
-//! waits for a directory lock of an operation that is no longer served. Then all users of the mounts hang,
-//! and a new daemon finds the disks in use. The guard, without such a descriptor, learns of each connection
-//! and aborts it when the daemon is killed.
+//! waits for a directory lock of an operation no longer served. Then all users of the mounts hang, and a new
+//! daemon finds the disks in use. The guard, without such a descriptor, learns of each connection and aborts
+//! it when the daemon is killed.
 //!
 //! ```text
 //!   daemon --"+43", "-43"--> guard: a set of connections
@@ -13,8 +13,8 @@
 //!
 //! A service manager may kill both, so a file can list the connections, too: the next daemon aborts them.
 //!
-//! The signal comes when the guard's parent thread ends, even if others live on. That thread is therefore
-//! dedicated; it also restarts the guard.
+//! The signal comes when the guard's parent thread ends, even if others live on. So that thread is dedicated;
+//! it also restarts the guard.
 //!
 //! Shared state: [`STATE`], locked for one change and its message.
 //!
@@ -111,7 +111,7 @@ pub fn abort_left(list: &str) {
     left(list).iter().for_each(|mount| abort(&control, connection(mount.device)));
 }
 
-/// Takes down the listed mounts of a process that is gone.
+/// Takes down the listed mounts of a dead process.
 pub fn take_down_left(list: &str) {
     abort_left(list);
     for mount in left(list) {

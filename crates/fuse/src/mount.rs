@@ -378,7 +378,7 @@ impl Mounted {
         })
     }
 
-    /// Done if it is not attached any more, an error if it is covered; otherwise `or`.
+    /// Done if not attached any more, an error if covered; otherwise `or`.
     fn unless_explained(&self, or: impl FnOnce() -> Result<(), MountError>) -> Result<(), MountError> {
         if self.id != 0
             && let Ok(table) = Table::read()

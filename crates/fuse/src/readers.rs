@@ -8,8 +8,8 @@
 //!
 //! Idea: of thousands of sessions few are busy. An idle one costs an entry of an epoll.
 //!
-//! Events are edges: each new request announces its session to one thread. A thread leaves a session when it
-//! has no request, so no edge is lost; or after its share, when it asks for an event itself.
+//! Events are edges: each new request announces its session to one thread. A thread leaves a session without
+//! requests, so no edge is lost; or after its share, when it asks for an event itself.
 //!
 //! A session with too many operations is left alone until it has room again ([`Unread`]).
 //!
@@ -63,7 +63,7 @@ struct Readers {
 
 static READERS: Mutex<(Option<Arc<Readers>>, usize)> = Mutex::new((None, 0));
 
-/// A session that was not read to its last request.
+/// A session not read to its last request.
 #[derive(Debug, Clone)]
 pub struct Unread {
     readers: Arc<Readers>,
@@ -181,7 +181,7 @@ mod tests {
     struct Piped {
         end: OwnedFd,
         requests: Sender<u8>,
-        /// Full as long as this is locked.
+        /// Full while this is locked.
         is_full: Arc<Mutex<()>>,
         unread: Arc<Mutex<Option<Unread>>>,
     }

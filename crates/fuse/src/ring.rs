@@ -18,8 +18,7 @@
 //!
 //! Ownership: a slot is the kernel's from its registration or commit until its completion. The kernel uses it
 //! only in system calls of the queue's thread, and a completion is visible before the next call: until then
-//! that thread may give its memory back. Slots are freed once the kernel has given up all of them, after the
-//! unmount.
+//! that thread may give its memory back. Slots are freed once the kernel has given up all, after the unmount.
 //!
 //! Locking: `inbox` is held to add to it, or to take all.
 //!
@@ -264,7 +263,7 @@ impl Ring {
         (0..slots).for_each(|slot| self.submit(uring::REGISTER, number, slot));
     }
 
-    /// Puts an answer into its slot. Returns the operation's guard, to be held until it is submitted.
+    /// Puts an answer into its slot. Returns the operation's guard, to be held until submitted.
     fn answer(&mut self, answered: Answered) -> Option<Underway> {
         let Answered { member: number, slot, unique, answer, underway } = answered;
         let member = self.members.get_mut(&number)?;

@@ -1,8 +1,8 @@
 //! A session: requests that threads bring, tasks that answer them.
 //!
 //! Idea: the thread that brings a request runs its operation up to its first wait. A request served from
-//! memory is answered at once, without waking another thread; one that waits continues as a task, and the
-//! thread takes the next request. So a few threads keep hundreds of operations going.
+//! memory is answered at once, without waking another thread; one that waits continues as a task. So a few
+//! threads keep hundreds of operations going.
 //!
 //! All sessions of the process share the threads; an idle session has none. Requests come through io_uring if
 //! possible (`ring`), with a thread for each core; otherwise, and always if they have no reply, through
@@ -68,7 +68,7 @@ impl Default for SessionOptions {
     }
 }
 
-/// A file system being served, until it is unmounted.
+/// A file system being served, until unmounted.
 #[derive(Debug)]
 pub struct Session {
     /// Canceled when no thread serves it any more: the sender is held by each way that requests come.
@@ -199,9 +199,9 @@ impl Session {
 /// A notice is in force when the call returns: it waits for kernel locks that operations may hold. So no
 /// operation may call this, nor any task that an operation waits for, unless a method allows it.
 ///
-/// That includes answers which the kernel has not yet processed: a look-up or listing holds its directory's
-/// lock until then, and [`Notifier::name_changed`] waits for that lock. Attributes and content have versions
-/// and locks of their own. Therefore notify of names first, then of nodes.
+/// That includes answers not yet processed by the kernel: a look-up or listing holds its directory's lock
+/// until then, and [`Notifier::name_changed`] waits for it. Attributes and content have their own versions
+/// and locks. So notify of names first, then of nodes.
 ///
 /// `FUSE_NOTIFY_INC_EPOCH` would invalidate all names at once, but then the kernel detaches all mounts below
 /// them (`d_invalidate`), such as child datasets.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Idea: a session without `/dev/fuse` differs from a real one in its transport only: the same code parses,
-//! dispatches, counts and pauses requests. Each is a task of its own, which the simulator orders.
+//! dispatches, counts and pauses requests. Each is its own task, which the simulator orders.
 
 use std::fmt;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Operations under way in a session, and its pauses.
 //!
 //! Idea: an operation is under way until its guard is dropped, after its answer has reached the kernel.
-//! During a pause none begins; held ones wait as tasks, without a thread.
+//! During a pause none begins; held ones wait as tasks.
 //!
 //! An operation may need the kernel to write back pages, for which the kernel needs other operations. Such an
 //! operation steps aside: it does not count as under way, so a pause does not wait for it. Few may do so,

@@ -221,7 +221,7 @@ pub struct ReadFlags {
 pub struct WriteFlags {
     /// See [`SetAttr::kill_suid_sgid`].
     pub kill_suid_sgid: bool,
-    /// Write-back of mapped pages, which the kernel keeps even if it is refused, until notified.
+    /// Write-back of mapped pages, which the kernel keeps even if refused, until notified.
     pub from_cache: bool,
 }
 

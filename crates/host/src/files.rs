@@ -8,11 +8,11 @@
 //!   commands    --------> notices to the kernel         tell, replace
 //! ```
 //!
-//! Idea: this module translates, and adds features of mounted file systems only: access times, references
-//! that keep unlinked files, `.zfs`. Storage is the business of `cenote_fs`.
+//! Idea: this module translates for `cenote_fs`, and adds only features of mounts: access times, references
+//! that keep unlinked files, `.zfs`.
 //!
-//! An unlinked file lives as long as the kernel refers to it; after a crash [`Files::open`] finds it in the
-//! delete queue. Commands change the same file system without the kernel's knowledge: as its
+//! An unlinked file lives while the kernel refers to it; after a crash [`Files::open`] finds it in the delete
+//! queue. Commands change the same file system without the kernel's knowledge: as its
 //! [`Holder`](cenote_fs::write::Holder) this module keeps unlinked open files, and notifies the kernel of
 //! changes (`tell`).
 //!

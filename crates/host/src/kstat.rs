@@ -8,8 +8,8 @@
 //!   POOL/objset-0xID                        an open dataset
 //! ```
 //!
-//! Idea: all of OpenZFS's names in its order, with 0 for counters that Cenote lacks, so that programs that
-//! read these files find every name.
+//! Idea: all of OpenZFS's names in its order, with 0 for counters that Cenote lacks, so programs find every
+//! name.
 //!
 //! Source: OpenZFS `dmu_zfetch.c`, `dataset_kstats.c`, `spa_stats.c`; `spl-kstat.c` for the text.
 
@@ -80,7 +80,7 @@ pub struct Beat {
 }
 
 impl Beat {
-    /// EIO of one that failed, `MMP_FAIL_NOT_WRITABLE` of one that was skipped; 0: none.
+    /// EIO of one that failed, `MMP_FAIL_NOT_WRITABLE` of one skipped; 0: none.
     pub fn error(&self) -> u64 {
         const EIO: u64 = 5;
         if self.record.failed { EIO } else { u64::from(self.record.leaf.is_none()) }
@@ -153,12 +153,12 @@ impl DatasetCounts {
     }
 }
 
-/// The names and texts of all that there are now.
+/// All names and texts now.
 pub async fn texts(pools: &Pools) -> Vec<(String, String)> {
     all(pools).await.into_iter().map(|(name, kstat)| (name, kstat.to_string())).collect()
 }
 
-/// All that there are now, by name.
+/// All current ones, by name.
 #[boxed]
 pub async fn all(pools: &Pools) -> Vec<(String, Kstat)> {
     let of_all = OF_ALL.iter().filter_map(|name| Some(((*name).to_owned(), of_all(pools, name)?)));
@@ -208,7 +208,7 @@ impl Display for Kstat {
             Kstat::Multihost(beats) => return multihost(f, beats),
         };
         let count = counts.len() + usize::from(dataset.is_some());
-        // Number, type, flags, lines, bytes, when it was made, and now.
+        // Number, type, flags, lines, bytes, when made, and now.
         writeln!(f, "0 1 0x01 {count} {} 0 {now_ns}", count * NAMED_BYTES)?;
         writeln!(f, "{:<31} {:<4} data", "name", "type")?;
         let mut line = |name: &str, kind, value: &dyn Display| writeln!(f, "{name:<31} {kind:<4} {value}");
@@ -233,7 +233,7 @@ fn txgs(f: &mut Formatter<'_>, records: &[TxgRecord]) -> fmt::Result {
     for TxgRecord { txg, birth_ns, dirty_bytes, moved: [read, written], open_ns, quiesce_ns, sync_ns } in
         records
     {
-        // All of them are committed, and none waits to be written.
+        // All are committed, and none waits to be written.
         write!(f, "{:<8} {birth_ns:<16} {:<5} {dirty_bytes:<12} ", txg.0, 'C')?;
         write!(
             f,

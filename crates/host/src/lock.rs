@@ -7,11 +7,11 @@
 //!              └─ holder was killed, or is ending ──> abort its connections; wait until it is gone
 //! ```
 //!
-//! Idea: the kernel releases a lock with the last thread of its process, so a dead daemon's lock never
-//! remains. A killed daemon may have a thread waiting for its own mounts: aborting its connections lets that
-//! end. Usually its guard (`cenote_fuse::guard`) does so, but a service manager may have killed both.
+//! Idea: the kernel releases a lock with the last thread of its process. A killed daemon may have a thread
+//! waiting for its own mounts: aborting its connections ends that. Usually its guard (`cenote_fuse::guard`)
+//! does so, but a service manager may have killed both.
 //!
-//! Layout of `daemon.lock`: the holder's process id, followed by ` ending` once it has been asked to end.
+//! Layout of `daemon.lock`: the holder's process id, followed by ` ending` once asked to end.
 
 use std::fs::File;
 use std::io;
@@ -148,8 +148,8 @@ enum Holder {
     Runs,
     /// It is dead except for stuck threads.
     Killed,
-    /// It may be alive in another container. Or it has ended since the lock was tried, or a child that it had
-    /// just forked has the lock still: then the lock is free in a moment.
+    /// It may be alive in another container. Or it has ended since the lock was tried, or a child just forked
+    /// still has the lock, which is free in a moment.
     Unseen,
 }
 

@@ -11,8 +11,8 @@
 //! (`cenote_fuse::mount::hand`). A mount is known by its id: foreign mounts over it stay.
 //!
 //! Locking: `table` and `aside` are locked for one look or change. Code that mounts, unmounts or compares
-//! takes `turn` before it reads the datasets, lest a command judge another's new mount by an older state. A
-//! dataset set aside by one command is not mounted by another.
+//! takes `turn` before it reads the datasets, lest a command judge another's new mount by an older state.
+//! Other commands do not mount a dataset set aside by one.
 //!
 //! Source: OpenZFS `libzfs_mount.c` (order, canmount, overlay, `remove_mountpoint`), zfsprops(7).
 
@@ -134,7 +134,7 @@ pub struct Mounts {
     /// [`Mounts::is_open`], when all mounts last followed it.
     was_open: AtomicBool,
     /// Mount points chosen by users not allowed to mount (`None`: not to be mounted). These file systems stay
-    /// where they are until unmounted, or moved by an authorized user.
+    /// until unmounted, or moved by an authorized user.
     moved: Mutex<BTreeMap<DatasetId, Option<PathBuf>>>,
     numbers: AtomicU64,
     turn: tokio::sync::Mutex<()>,
@@ -459,8 +459,8 @@ impl Mounts {
         table.places(ids).into_iter().filter_map(former).collect()
     }
 
-    /// Mounts again those that are gone, where they were. Properties may name other mount points by now,
-    /// set by users not allowed to mount; a command that changes none moves nothing. Returns the failures.
+    /// Mounts again those that are gone, at their former mount points: properties may name others by now, set by
+    /// users not allowed to mount. Returns the failures.
     async fn put_back(&self, former: Vec<Former>) -> Result<Vec<MountsError>, MountsError> {
         let mos = self.engine.mos().await?;
         let mut failures = Vec::new();
@@ -484,7 +484,7 @@ impl Mounts {
         Ok(failures)
     }
 
-    /// Mounts datasets that were set aside and still exist, at their current mount points.
+    /// Mounts datasets set aside that still exist, at their current mount points.
     ///
     /// # Errors
     /// The datasets can't be read.

@@ -2,9 +2,8 @@
 //!
 //! Idea: the daemon trusts these files and acts on them as root, so no other user may write or replace them.
 //! Folders and files must belong to the daemon's user (folders possibly to root) and not be writable by
-//! others. In a sticky folder such as `/tmp` other users can add files, but not replace ours. Links, and
-//! files with several names, are refused, lest a foreign file pass for one of these. Files are replaced
-//! atomically, by renaming.
+//! others. In a sticky folder such as `/tmp` others can add files, but not replace ours. Links, and files
+//! with several names, are refused: each could be a foreign file. Files are replaced atomically, by renaming.
 //!
 //! Secrets (tokens, accounts, keys of certificates) are read only from regular files of the daemon's user or
 //! root that no other user can open.

@@ -4,8 +4,8 @@
 //!   known places --> their folders --> the search folders, or all block devices
 //! ```
 //!
-//! Idea: labels identify devices by guid; a place is only a hint. Each step adds places to the previous ones,
-//! and the search ends once all the pool's devices are found.
+//! Idea: labels identify devices by guid; a place is only a hint. Each step adds places, until all the pool's
+//! devices are found.
 
 use std::collections::BTreeSet;
 use std::path::Path;

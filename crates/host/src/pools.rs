@@ -437,7 +437,7 @@ impl Pools {
     }
 
     /// Adapts the caches to the memory left; returns the target and the memory beside the pools. Caches make
-    /// room for the latter, except if the allocator `kept` freed memory, which gives way when needed.
+    /// room for the latter, except if the allocator `kept` freed memory, which gives way.
     pub(crate) fn balance(&self, memory: Memory, kept: bool) -> Balance {
         let pools = self.all();
         let held = pools.iter().map(|pool| {

@@ -5,9 +5,9 @@
 //!   note: new file, fsync, rename, fsync of the folder          (nothing, if unchanged)
 //! ```
 //!
-//! Idea: one hook, where configurations are written, sees every change of a pool's devices. A command returns
-//! after its change is recorded; other changes are recorded a moment later. A leaf whose device is missing
-//! keeps its last place.
+//! Idea: one hook, where configurations are written, sees every change of a pool's devices. A command's
+//! change is recorded before it returns, others a moment later. A leaf whose device is missing keeps its last
+//! place.
 //!
 //! Locking: `noted` is held while the file is written, so that an earlier state never overwrites a later one.
 //! It is not awaited under another lock.
@@ -31,7 +31,7 @@ use crate::own;
 /// Contents of the record.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// Pools that were open, or waiting to be opened.
+    /// Pools open, or waiting to be opened.
     pub pools: Vec<NotedPool>,
 }
 

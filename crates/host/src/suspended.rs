@@ -38,7 +38,7 @@ pub async fn turned(events: Events, seen: Arc<AtomicU64>) {
     }
 }
 
-/// Watches a pool as long as its engine lives.
+/// Watches a pool while its engine lives.
 pub(crate) async fn keep_saying(engine: WeakEngine, pool: String, events: Events, say: Say) {
     loop {
         // A view does not keep the engine alive.

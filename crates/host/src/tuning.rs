@@ -1,7 +1,7 @@
 //! Tunables of open pools, by OpenZFS's names where possible.
 //!
-//! Idea: the daemon keeps the values. A newly opened pool gets all of them; a change goes to all open pools
-//! at once. The memory for cached blocks is shared by all pools ([`crate::memory`]).
+//! Idea: the daemon keeps the values. A newly opened pool gets all; a change goes to all open pools. They
+//! share the memory for cached blocks ([`crate::memory`]).
 //!
 //! Locking: one mutex, never held across an await.
 //!
@@ -243,7 +243,7 @@ impl Tuning {
 
 fn bring(values: Vec<(String, u64)>, set: impl Fn(&str, u64) -> Result<(), BadSetting>) {
     for (name, value) in values {
-        // Checked when it was set.
+        // Checked when set.
         let set = set(&name, value);
         debug_assert_eq!(set, Ok(()), "{name}");
     }

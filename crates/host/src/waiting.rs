@@ -5,9 +5,8 @@
 //!                                                         '--- export: forgotten
 //! ```
 //!
-//! Idea: at startup anything may be late: disks of a slow controller, a network, an ending predecessor. So a
-//! failure to open never makes the daemon forget a pool. The first retries come soon, as most causes are
-//! brief.
+//! Idea: at startup anything may be late: disks of a slow controller, a network, an ending predecessor. So
+//! the daemon never forgets a pool that fails to open. The first retries come soon, as most causes are brief.
 //!
 //! Locking: the table is locked for one look or change.
 

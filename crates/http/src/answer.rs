@@ -10,9 +10,9 @@
 //! The HTTP status reports only verbs that fail before any of them. Afterwards, the verb's own status follows
 //! at the end; a transfer of bytes that fails is cut off.
 //!
-//! A client that leaves ends its verb. If further requests of it wait on the connection, hyper does not
-//! look whether it is still there, and a verb that goes on for ever would keep its room. So events that do
-//! not come are replaced by empty comments, which fail to be sent.
+//! A client that leaves ends its verb. If it has further requests on the connection, hyper does not notice,
+//! and an endless verb would keep its room. So empty comments fill the time between events: sending them
+//! fails.
 
 use std::collections::VecDeque;
 use std::io;

@@ -114,7 +114,7 @@ mod tests {
         assert!(catalogue.get("top").is_none() && catalogue.get("zfs/list").is_some());
     }
 
-    /// The page must never send a GET that is answered with 405, not even at its sign-in.
+    /// The page must never send a GET answered with 405, not even at its sign-in.
     #[test]
     fn the_page_looks_only_at_verbs_that_always_answer_get() {
         let catalogue = Catalogue::new();

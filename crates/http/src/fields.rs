@@ -34,7 +34,7 @@ pub fn request(schema: &Value, query: &str) -> Result<Value, BadQuery> {
         let items = field.get("items").filter(|_| is(field, "array"));
         let all = || serde_json::from_str(&text).ok().filter(Value::is_array);
         let value = match items {
-            // All of them at once, also none.
+            // All at once, or none.
             Some(_) if let Some(all) = all() => all,
             items => value(items.unwrap_or(field), &name, &text)?,
         };

@@ -4,7 +4,7 @@
 //! client's command ([`room`](crate::room)). Otherwise a client that does not read would hold its connection
 //! and its command.
 //!
-//! An HTTP server stops reading while a request is processed, so it misses a disconnect, and a silent command
+//! An HTTP server does not read while it processes a request, so a disconnected client's silent command
 //! (waiting for events) would stay. So [`Ahead`] reads up to [`AHEAD_BYTES_MAX`] ahead.
 //!
 //! Locking: one task polls both halves of a connection, so their mutex is never contended.

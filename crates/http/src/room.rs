@@ -3,7 +3,7 @@
 //! Idea: a client that does not read blocks its command. That is harmless while there is room (people pause
 //! downloads), so it has the full patience of [`Patient`](crate::patient::Patient). When room runs out, a new
 //! command waits up to [`WAIT`], and the client that has stalled longest, and at least [`GRACE`], is
-//! disconnected. A user of this machine, or an address, gets at most half of the room. One at that limit can
+//! disconnected. A user of this machine, or an address, gets at most half of the room, and at that limit can
 //! only displace its own commands.
 //!
 //! Locking: `inside` is a leaf lock.
@@ -42,7 +42,7 @@ pub struct Connection {
 const READING: u64 = u64::MAX;
 
 impl Connection {
-    /// Creates a connection. `stranger`: origin of a client that is limited to a share.
+    /// Creates a connection. `stranger`: origin of a client limited to a share.
     pub fn new(stranger: Option<Origin>) -> Arc<Connection> {
         let (stalled_ns, is_cut) = (READING.into(), false.into());
         Arc::new(Connection { stranger, stalled_ns, is_cut, waker: AtomicWaker::new() })
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// A client whose command holds room until it is cut off.
+    /// A client whose command holds room until cut off.
     async fn stall(runtime: &Runtime, room: Room) -> Duration {
         let begun = runtime.now();
         let connection = room.connection.clone();

@@ -2,9 +2,9 @@
 //! every loss.
 //!
 //! Idea: the pool is read ahead, in parallel, without blocking; the destination is written by plain system
-//! calls relative to open folders. A file is written without a name (`O_TMPFILE`, or a temporary name where
-//! that is missing). Content, owner, extended attributes, mode and times are set in an order in which none
-//! undoes another; the name comes last. An interrupted copy therefore leaves no partial files.
+//! calls relative to open folders. A file is written without a name (`O_TMPFILE`, else a temporary name).
+//! Content, owner, extended attributes, mode and times are set in an order in which none undoes another; the
+//! name comes last. An interrupted copy therefore leaves no partial files.
 //!
 //! ```text
 //!   folders: depth first, one stack     files: up to FILES_AT_ONCE tasks,
@@ -16,17 +16,17 @@
 //! and nothing is opened through a symbolic link. Everything written stays below the folder that the caller
 //! opened.
 //!
-//! An attribute or range that can't be preserved is a [`Loss`], not an error: it is counted and reported to
-//! an [`Account`] at once. Unreadable content is reported before the file gets its name, so the account knows
-//! every file that contains zeros in place of data, however the copy ends.
+//! An attribute or range that can't be preserved is a [`Loss`], not an error, and reported to an [`Account`]
+//! at once. Unreadable content is reported before the file gets its name, so the account knows every file
+//! with zeros in place of data, however the copy ends.
 //!
 //! Memory: a few windows of read-ahead for each large file in progress ([`LARGE_AT_ONCE`]), at most
 //! [`LARGE_BYTES`] for each small one; an entry for each file with several names; the names of subfolders of
 //! the folders on the stack.
 //!
-//! Locking: any number of tasks may use and clone a [`Copier`]. The counters are independent relaxed atomics,
-//! exact once the copy has ended. A semaphore limits large files; its permit is held for the whole file. The
-//! account is called without locks held.
+//! Locking: any number of tasks may use and clone a [`Copier`]. The counters are relaxed atomics, exact once
+//! the copy has ended. A semaphore limits large files; its permit is held for the whole file. The account is
+//! called without locks.
 
 mod account;
 mod content;

@@ -3,7 +3,7 @@
 //!
 //! Idea: a dump is a stream of events: a record opens, has fields, closes; a table has columns and rows. The
 //! functions here walk structures and pass the events to a [`Sink`], which does the layout (aligned text,
-//! JSON). Each structure is described once, and memory stays small however large an object is.
+//! JSON). Each structure is described once, and memory stays small for any object.
 //!
 //! Structures that consist of 64-bit words ([`Phys`]) describe themselves: field names carry units (`_bytes`,
 //! `_time_s`), so one function, [`phys`], shows them all.
@@ -93,8 +93,8 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 /// The destination of a dump.
 ///
 /// A record contains fields, records, lists and tables; a list contains records. They close in the reverse
-/// order of opening. A sink remembers write errors and reports them by [`Sink::is_closed`], so callers need
-/// not check after every field.
+/// order of opening. A sink remembers write errors for [`Sink::is_closed`], so callers need not check after
+/// every field.
 pub trait Sink {
     /// Begins a record. In a list, the name is only a heading for people.
     fn open(&mut self, name: &str);

@@ -20,7 +20,7 @@ pub enum InspectError {
     /// From the file-system layer or those below it.
     #[error(transparent)]
     Fs(#[from] FsError),
-    /// A file that was read in part: the bytes that are missing, in the format of a manifest.
+    /// A file read in part: the bytes missing, in the format of a manifest.
     #[error("parts of its content can't be read: {unreadable}")]
     Content {
         /// The hash with its unreadable ranges, `EIO:OFFSET+LENGTH;...|HASH`.

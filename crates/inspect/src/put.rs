@@ -14,8 +14,7 @@
 //! cut, for everything in the last synced txg.
 //!
 //! Locking: one task works on a [`Putter`]; only [`Putter::stop`] and [`Putter::copied`] may be called
-//! meanwhile. The stop flag and the counters are independent relaxed atomics. The txg can be synced between
-//! one change and the next.
+//! meanwhile. The stop flag and the counters are relaxed atomics. A txg can be synced between two changes.
 //!
 //! Source: inode(7), xattr(7), lseek(2) for holes.
 
@@ -64,7 +63,7 @@ pub struct Putter {
     options: PutOptions,
     on_loss: Box<dyn Fn(Loss)>,
     dataset: String,
-    /// Txgs are synced as long as this exists.
+    /// Txgs are synced while this exists.
     _groups: Arc<AbortOnDrop<()>>,
     counters: Counters,
     stopped: AtomicBool,

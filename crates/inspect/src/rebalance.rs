@@ -1,4 +1,4 @@
-//! Rewrites blocks that would lie elsewhere or take up less if they were written today.
+//! Rewrites blocks that would lie elsewhere or take up less if written today.
 //!
 //! Idea: vdevs and properties apply to later writes. A survey walks the pointers of live datasets and counts,
 //! for each [`Aim`], the blocks that a rewrite would change (`choice`). The work walks them again, a window
@@ -36,7 +36,7 @@ pub enum Aim {
     NewWidth,
     /// Blocks are compressed as property `compression` says now.
     Compression,
-    /// Vdevs that are fuller than the average give blocks to the others.
+    /// Vdevs fuller than the average give blocks to the others.
     NewVdevs,
 }
 
@@ -75,8 +75,8 @@ pub struct Survey {
     pub gains: Vec<Gain>,
     /// Vdevs that store data.
     pub vdevs: Vec<Fill>,
-    /// Files with more than one block whose block size is not the `recordsize` of their file system. A
-    /// rewrite does not change it; a copy of the file has the new one.
+    /// Files with several blocks whose size is not the `recordsize` of their file system. A rewrite does not
+    /// change it; a copy of the file has the new one.
     pub other_record_sizes: u64,
 }
 

@@ -16,9 +16,9 @@
 //! never existed. The report names a snapshot with the complete older version.
 //!
 //! Invariants: the pool is never written. An existing file at the destination is replaced only if the report
-//! calls it incomplete or outdated, and only by one that is complete and newest. A file appears when its copy
-//! is finished, and after its row in the report if ranges are lost ([`record`]). An interrupted rescue can
-//! therefore be resumed, and a loss stays in the report until the file is read completely.
+//! calls it incomplete or outdated, by one complete and newest. A file appears when its copy is finished,
+//! after its row in the report if ranges are lost ([`record`]). So an interrupted rescue can be resumed, and
+//! a loss stays in the report until the file is read completely.
 //!
 //! Memory: that of the copy, one block cache for all trees, and the rows of the report (rows about metadata
 //! are limited to the first 10,000 of each dataset and run).

@@ -1,9 +1,9 @@
-//! Finds the older state to which a pool can be rewound: the newest that is intact.
+//! Finds the older state to which a pool can be rewound: the newest intact one.
 //!
 //! Idea: the ring of uberblocks leads to as many states as it has slots. A state is refused if its space maps
 //! call blocks free that are in use: the next write would destroy them. In the last few states no block can
 //! have been overwritten since ([`OlderState::is_kept`]); for older ones all blocks are read. As a last
-//! resort damaged files are accepted, as long as all metadata is intact.
+//! resort damaged files are accepted if all metadata is intact.
 //!
 //! ```text
 //!   newest -> opens? -> kept? -yes-> space intact? -----------yes-------------> intact
@@ -29,11 +29,11 @@ use crate::verify::{Finding, Progress, Severity, VerifyOptions, verify};
 pub enum Reach {
     /// Nothing (`zpool import -F`).
     Whole,
-    /// Blocks of files that were overwritten since, or are damaged (`zpool import -FX`).
+    /// Blocks of files overwritten since, or damaged (`zpool import -FX`).
     Extreme,
 }
 
-/// The newest state that opens. Unless its blocks are kept, it is unknown whether it is intact.
+/// The newest state that opens. Unless its blocks are kept, it may not be intact.
 ///
 /// # Errors
 /// None opens; or this program can't write to the pool.

@@ -11,10 +11,9 @@
 //!        +---------------------------- subdirectories -------------------- rows <-- attributes ---+
 //! ```
 //!
-//! Memory: a window of entries and one of dnode blocks for each worker, and the paths of the directories on
-//! the stack, which is processed last in, first out to stay short. It does not grow with the number of files,
-//! except by one machine word for each directory met (this guards against directories that a damaged pool
-//! names twice).
+//! Memory: a window of entries and one of dnode blocks for each worker; the paths of the directories on the
+//! stack, which is processed last in, first out to stay short; and a machine word for each directory met,
+//! since a damaged pool may name one twice.
 //!
 //! Order: rows arrive in read order. [`sort`] sorts them by path in bounded memory.
 
@@ -83,8 +82,7 @@ where
     scan_below(target, target.filesystem.root(), needs, render, sink).await
 }
 
-/// Like [`scan`], for one folder and everything below it. Paths are relative to this folder, which itself is
-/// `.`.
+/// Like [`scan`], for one folder and everything below it. Paths are relative to this folder, `.`.
 ///
 /// # Errors
 /// The folder can't be read, or `sink` failed.

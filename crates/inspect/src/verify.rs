@@ -1,10 +1,9 @@
 //! Verification: every live block, every copy and parity column of it, and the space maps.
 //!
-//! Idea: the walk over metadata only collects block pointers ([`cenote_dataset::traverse`]); the blocks
-//! themselves are read later in disk order, many at once ([`check`]). Both proceed together, in windows, so
-//! memory does not grow with the pool. Each block is met once, however many snapshots, clones or dedup
-//! references share it, so its space can be summed and compared with the allocations in the space maps
-//! ([`space`]).
+//! Idea: the walk over metadata only collects block pointers ([`cenote_dataset::traverse`]); the blocks are
+//! read in disk order, many at once ([`check`]). Both proceed in windows, so memory does not grow with the
+//! pool. Each block is met once, however many snapshots, clones or dedup references share it, so its space
+//! can be summed and compared with the allocations in the space maps ([`space`]).
 //!
 //! ```text
 //!   uberblock -> tree, logs, pending frees --pointers--> census ----> counts        as zdb -b
@@ -20,12 +19,10 @@
 //! verified without their keys.
 //!
 //! A pool in use is verified as of its last txg: the tree keeps its space ([`cenote_pool::alloc::KeptSpace`])
-//! until the run ends. If the pool runs short and takes that space back, the report ends there and is marked
-//! incomplete.
+//! until the run ends. If the pool runs short and takes it back, the report ends there, marked incomplete.
 //!
 //! Memory: a window of pointers (64 MiB by default), a batch of metadata, 16 bytes per gap between extents,
-//! and the findings that are kept. Dropping the future stops everything; [`Stop`] stops it with a partial
-//! report.
+//! and the kept findings. Dropping the future stops everything; [`Stop`] stops it with a partial report.
 //!
 //! Locking: none. One task walks the tree and sends batches through a bounded channel to the verifying task,
 //! which owns all state; the channel's bound ([`QUEUED_BATCHES`]) slows the walk down.
@@ -210,7 +207,7 @@ impl<'a> Run<'a> {
     }
 
     /// Whether the run is over: it was stopped, or the pool in use ran short of space and may have
-    /// overwritten blocks freed since the run began, so a mismatch proves nothing.
+    /// overwritten blocks freed since, so a mismatch proves nothing.
     fn is_stopped(&self) -> bool {
         self.options.stop.is_stopped() || self.is_overtaken()
     }
@@ -301,7 +298,7 @@ impl<'a> Run<'a> {
         self.findings.add(Found::Unowned(finding));
     }
 
-    /// A list that is needed for comparing space can't be read.
+    /// A list needed for comparing space can't be read.
     fn unchecked(&mut self, what: String, why: String) {
         self.space.checked = false;
         if self.is_overtaken() {

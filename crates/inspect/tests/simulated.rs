@@ -1,7 +1,7 @@
 //! The engine in the deterministic simulator: a golden pool on simulated disks that are slow, fail and return
 //! wrong data.
 //!
-//! A seed determines the whole history, step by step. Every failure prints the seed that replays it.
+//! A seed determines the whole history. Every failure prints its seed.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that can't go on must stop")]
 
 use std::path::Path;

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Idea: a login request is text, answered key by key. The initiator asks for each stage transition and gets
-//! it once the stage has served its purpose. The target is opened last, so an initiator that has not
-//! authenticated learns nothing about targets.
+//! it once the stage has served its purpose. The target is opened last, so an unauthenticated initiator
+//! learns nothing about targets.
 //!
 //! Source: RFC 7143, sections 6.3 and 11.12, 11.13.
 
@@ -58,9 +58,9 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// Normalizes a name for comparison and storage; `None` if it is invalid. Names consist of lower-case
-    /// letters, digits, `-`, `.`, `:` and non-ASCII letters. `_` is accepted because some hosts have it in
-    /// their names.
+    /// Normalizes a name for comparison and storage; `None` if invalid. Names consist of lower-case letters,
+    /// digits, `-`, `.`, `:` and non-ASCII letters. `_` is accepted because some hosts have it in their
+    /// names.
     ///
     /// Source: RFC 7143, section 4.2.7.2.
     pub fn name_of(text: &str) -> Option<String> {

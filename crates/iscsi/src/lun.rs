@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Idea: a guest is an initiator port at a disk. A login with the name and identifier of an existing session
-//! replaces that session, as the protocol demands: a host that lost its connection gets back in. The login
-//! must use the account of that session.
+//! replaces it, as the protocol demands, but only with that session's account: a host that lost its
+//! connection gets back in.
 //!
 //! Locking: `guests`, `reservations` and a guest's attentions are each locked for one lookup or change, in
 //! that order. `alone` is held across changes to the disk: exclusively by commands that read and then write,
@@ -102,7 +102,7 @@ pub struct Lun {
     left: Notify,
     reservations: Mutex<Reservations>,
     is_reserved: AtomicBool,
-    /// Held from a change of reservations until it is stored.
+    /// Held from a change of reservations until stored.
     pub keeping: tokio::sync::Mutex<()>,
     /// Changeable mode page values.
     pub modes: Mutex<Modes>,

@@ -59,7 +59,7 @@ impl Window {
         if ahead > 0 {
             return Err(Ended::Protocol("it leaves a command out"));
         }
-        // In this order, so that no reader sees a window that is too wide.
+        // In this order, so that no reader sees too wide a window.
         self.unanswered.fetch_add(1, Ordering::Release);
         self.expected.store(expected.wrapping_add(1), Ordering::Release);
         Ok(true)

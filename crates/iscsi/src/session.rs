@@ -8,7 +8,7 @@
 //! SIMPLE commands run concurrently. An ORDERED command waits for those before it and holds up those after
 //! it. A command whose data is in memory is answered at once, without spawning a task.
 //!
-//! Memory: see the crate. Futures may be dropped: the engine completes changes that have begun.
+//! Memory: see the crate. Futures may be dropped: the engine completes changes once begun.
 
 mod command;
 

@@ -22,7 +22,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Derives an identity from two numbers that are unique together.
+    /// Derives an identity from two numbers unique together.
     pub fn new(first: u64, second: u64, name: &str) -> Identity {
         let both = [first.to_be_bytes(), second.to_be_bytes()].concat();
         let hash = digest(&SHA256, &both);
@@ -45,8 +45,8 @@ pub trait Unit: Disk + Any {
     /// Durably stores a text with the disk; `None` deletes it.
     fn keep(&self, text: Option<String>) -> BoxFuture<'_, Result<(), Failure>>;
 
-    /// Clones a range from another disk, or from this one, without copying data. Returns the number of bytes
-    /// cloned from the range's start; 0 means the caller must copy.
+    /// Clones a range from another disk, or from this one, without copying data. Returns the bytes cloned
+    /// from the range's start; 0 means the caller must copy.
     fn share<'a>(
         &'a self,
         _offset: u64,

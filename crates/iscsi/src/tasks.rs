@@ -4,12 +4,12 @@
 //!   command --> unsolicited data (F ends it) --> R2T, data (F ends it) --> ... --> all data received
 //! ```
 //!
-//! Idea: bursts arrive one after the other and in order, so data is appended to one buffer, straight from the
-//! connection. Unsolicited data excepted, R2T is sent only after memory for the data has been granted.
+//! Idea: bursts arrive in order, so data is appended to one buffer, straight from the connection. Unsolicited
+//! data excepted, R2T is sent only after memory for the data has been granted.
 //!
 //! A task that its own initiator aborts sends no response; one that another initiator aborts ends with TASK
-//! ABORTED, since its own would otherwise wait until it times out. The task that aborts it waits until it has
-//! ended, so its changes cannot land after later commands of the initiator.
+//! ABORTED, since its own would otherwise wait until it times out. The aborting task waits for its end, so
+//! its changes cannot land after later commands of the initiator.
 //!
 //! Locking: the table is locked for one lookup or change.
 
@@ -128,7 +128,7 @@ impl Tasks {
         chosen.map(abort).collect()
     }
 
-    /// Expects data for a task. The receiver resolves once all of it has arrived.
+    /// Expects data for a task. The receiver resolves once all has arrived.
     pub fn expect(&self, itt: u32, coming: Coming) -> oneshot::Receiver<Bytes> {
         let (done, all) = oneshot::channel();
         let transfer = Transfer {
@@ -191,7 +191,7 @@ impl Tasks {
 }
 
 impl Entry {
-    /// Between bursts: delivers the data if it is complete, else asks for more.
+    /// Between bursts: delivers the data if complete, else asks for more.
     fn go_on(&mut self, itt: u32, burst_bytes: usize) -> After {
         let Some(mut transfer) = self.transfer.take_if(|transfer| !transfer.is_under_way) else {
             return After::Nothing;

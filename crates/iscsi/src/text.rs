@@ -20,7 +20,7 @@ const FIRST_BURST_BYTES: u32 = 64 << 10;
 /// Keys and values, in order.
 pub type Pairs = Vec<(String, String)>;
 
-/// Parses text; `None` if it is malformed.
+/// Parses text; `None` if malformed.
 pub fn parse(data: &[u8]) -> Option<Pairs> {
     let text = std::str::from_utf8(data).ok()?;
     let pairs = text.split('\0').filter(|pair| !pair.is_empty());

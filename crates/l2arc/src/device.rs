@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Nothing is flushed: checksums detect writes torn by a power cut, in log blocks at the next import and in
-//! blocks when they are read.
+//! blocks when read.
 //!
 //! Locking: one round of feeding or rebuild at a time, ensured by [`crate::CacheDevices`]. The ring's mutex
 //! is held for arithmetic only, never across an await.
@@ -161,7 +161,6 @@ async fn read_header(device: &dyn Device, shape: &Shape) -> Option<DeviceHeader>
     DeviceHeader::decode_any(&sector).ok()
 }
 
-/// A block's log entry.
 fn log_entry(bp: &Blkptr, stored: &[u8], is_ahead: bool) -> LogEntry {
     let is_metadata = bp.level() > 0 || bp.object_type().is_metadata();
     let compression = bp.compression_id();

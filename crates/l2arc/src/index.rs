@@ -24,11 +24,9 @@ pub(crate) const MAX_DEVICE_BYTES: u64 = 1 << (64 - ROUND_BITS - DEVICE_BITS - L
 /// A slot of the table, with its control byte.
 const SLOT_BYTES: u64 = 17;
 
-/// A block's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BlockName(u64);
 
-/// A block's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) device: u8,
@@ -88,7 +86,7 @@ impl Index {
         self.0.insert(name, place.packed());
     }
 
-    /// Removes a block, if it is still at this place.
+    /// Removes a block, if still at this place.
     pub(crate) fn remove(&mut self, name: BlockName, place: Place) -> bool {
         let is_there = self.0.get(&name) == Some(&place.packed());
         is_there && self.0.remove(&name).is_some()

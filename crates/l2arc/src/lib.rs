@@ -9,12 +9,11 @@
 //!
 //! Idea: stored blocks pass by on their way from the pool into memory (`cenote_pool::SecondLevel`):
 //! compressed, encrypted, just verified. A sample of them is written to the devices, at a steady rate. So
-//! nothing is compressed or encrypted twice, and memory holds only a name and a place for each ([`index`]). A
-//! device is never trusted: each block is verified by its pointer. A failing device is dropped; the pool has
-//! everything.
+//! nothing is compressed or encrypted twice, and memory holds only a name and a place for each ([`index`]).
+//! Each block is verified by its pointer. A failing device is dropped; the pool has everything.
 //!
 //! OpenZFS instead feeds from the tails of its lists (blocks about to be evicted), and includes blocks
-//! written by txgs. Here, a written block gets to a device once it is read again.
+//! written by txgs. Here, a written block gets to a device once read again.
 //!
 //! Read in this order: [`CacheDevices`], `device` (one device), `ring` (its arithmetic), `index`, `staging`,
 //! `rebuild`; on disk: `cenote_format::l2arc`.
@@ -141,7 +140,7 @@ impl CacheDevices {
     }
 
     /// Adds a device, open for writing. Its content is known once [`CacheDevices::keep_feeding`] has read its
-    /// log. Returns `false` if it is too small or too large, or there are too many.
+    /// log. Returns `false` if too small or too large, or there are too many.
     #[boxed]
     pub async fn add(&self, vdev: Guid, ashift: u32, device: Arc<dyn Device>) -> bool {
         let shared = &*self.0;
@@ -347,7 +346,7 @@ impl CacheDevices {
         self.find(bp).is_some()
     }
 
-    /// A block's place, if it is still there.
+    /// A block's place, if still there.
     fn find(&self, bp: &Blkptr) -> Option<(Arc<CacheDevice>, BlockName, Place)> {
         let shared = &*self.0;
         if !shared.has_devices.load(Ordering::Relaxed) {

@@ -5,9 +5,9 @@
 //!     | this round         |  nothing   | the round before          |
 //! ```
 //!
-//! Idea: arithmetic only. Room is made before blocks are placed: blocks in that room are gone from then on,
-//! so no reader gets a block that is about to be overwritten. Placed blocks become entries of the open log
-//! block; once full, it goes into the ring behind them.
+//! Idea: arithmetic only. Room is made before blocks are placed: blocks there are gone from then on, so no
+//! reader gets a block about to be overwritten. Placed blocks become entries of the open log block; once
+//! full, it goes into the ring behind them.
 //!
 //! Invariants: `start <= hand <= end`; unless this is the first round, `hand <= evict <= end`.
 //!
@@ -85,7 +85,6 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// An empty ring.
     pub(crate) fn new(shape: Shape) -> Ring {
         let (open, newest, logs) = (Vec::new(), [LogPointer::zeroed(); 2], VecDeque::new());
         let hand = shape.start_bytes;
@@ -248,7 +247,6 @@ impl Ring {
         self.logs.push_front(log);
     }
 
-    /// Forgets the chain of log blocks.
     pub(crate) fn forget_logs(&mut self) {
         (self.newest, self.logs) = ([LogPointer::zeroed(); 2], VecDeque::new());
     }
@@ -287,7 +285,6 @@ impl Ring {
         self.round
     }
 
-    /// Bytes in use.
     pub(crate) fn used_bytes(&self) -> u64 {
         let before = if self.is_first { 0 } else { self.shape.end_bytes - self.evict };
         self.hand - self.shape.start_bytes + before

@@ -67,7 +67,7 @@ impl L2Settings {
         self.0.get(5) != 0
     }
 
-    /// Don't read a device that is being written.
+    /// Don't read a device being written.
     pub(crate) fn reads_wait(&self) -> bool {
         self.0.get(6) != 0
     }

@@ -13,7 +13,6 @@ use super::*;
 const MIB: u64 = 1 << 20;
 const DEMAND: Offer = Offer { is_ahead: false, is_special: false };
 
-/// A pointer to block `n`, of `sectors` sectors.
 fn bp(n: u64, sectors: u64) -> Blkptr {
     let mut words = [0; 16];
     (words[0], words[1]) = (sectors | 1 << 32, n << 8);

@@ -1,8 +1,8 @@
 //! Measures how fast write data are generated, beside common alternatives: `cargo run --release -p cenote-lab
 //! --example fill_speed [MIB]`.
 //!
-//! One thread fills a 1 MiB buffer repeatedly. For comparison, `/dev/urandom` and `openssl rand` are read
-//! into the same buffer. The figure is the fastest 8 MiB piece: the speed of an otherwise idle core.
+//! One thread fills a 1 MiB buffer repeatedly, or reads `/dev/urandom` or `openssl rand` into it. The figure
+//! is the fastest 8 MiB piece: the speed of an otherwise idle core.
 
 #![allow(clippy::print_stdout, reason = "a program that only prints")]
 

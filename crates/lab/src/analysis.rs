@@ -11,9 +11,8 @@
 //! - [`fill`]: is there a fill level where speed collapses?
 //! - [`recovery`]: how do layouts, fills and ways of recovery compare?
 //!
-//! [`analyse_runs`] does all of them, run by run, with at most one run's samples in memory. It is
-//! deterministic, reads no clock, and does not know how findings are presented: [`report`] writes them down,
-//! with plots and advice.
+//! [`analyse_runs`] does all of them, with at most one run's samples in memory. It is deterministic and reads
+//! no clock. [`report`] presents the findings, with plots and advice.
 
 mod across;
 mod cache;
@@ -72,7 +71,7 @@ pub struct Analysis {
     pub figures: Vec<FigureSummary>,
     /// Every figure common to each pair of targets.
     pub comparisons: Vec<Comparison>,
-    /// Streams with more than one kind of latency.
+    /// Streams with several kinds of latency.
     pub modes: Vec<LatencyModes>,
     /// Limit of each test on each target, in its median repeat.
     pub limits: Vec<Limits>,

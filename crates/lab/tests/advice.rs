@@ -1,8 +1,7 @@
 //! The rules, run on recorded output of OpenZFS 2.3: each is raised where it should be, and nowhere else.
 //!
-//! The pools were in virtual machines, each made with its own faults: see tests/recorded/zfs/README.md and
-//! `guest` there. Faults that these machines could not have (an old scrub, a failing disk) are added to their
-//! output.
+//! The pools were in virtual machines, each with its own faults: see tests/recorded/zfs/README.md and `guest`
+//! there. Faults that these could not have (an old scrub, a failing disk) are added to their output.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::collections::BTreeSet;

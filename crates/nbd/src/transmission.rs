@@ -10,7 +10,7 @@
 //! failed.
 //!
 //! Memory: permits bound the data of requests in flight ([`Limits`]). Futures may be dropped: the engine
-//! completes changes that have begun.
+//! completes changes once begun.
 
 use std::ops::Range;
 use std::sync::Arc;

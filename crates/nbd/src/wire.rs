@@ -187,7 +187,7 @@ impl Request {
         })
     }
 
-    /// Encodes a header that is not extended. `None`: an unknown command, or a length beyond 32 bits.
+    /// Encodes an unextended header. `None`: an unknown command, or a length beyond 32 bits.
     pub fn encode(&self) -> Option<[u8; Request::BYTES]> {
         let mut header = BytesMut::with_capacity(Request::BYTES);
         header.put_u32(REQUEST_MAGIC);

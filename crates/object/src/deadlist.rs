@@ -73,7 +73,7 @@ impl Bpobj {
         BpobjEntries { pending: vec![(self.clone(), 0)], next: 0, trail }
     }
 
-    /// Blocks of a livelist's list that are not dead.
+    /// Live blocks of a livelist's list.
     ///
     /// # Errors
     /// Damage.

@@ -1,9 +1,8 @@
 //! Reading the intent log (ZIL) of a dataset: records made durable after the last txg.
 //!
 //! Idea: the object set's head points to the first block of a chain. Each block names its successor, which
-//! may not be written yet: the chain ends at a block without the identity that its pointer demands. Every log
-//! ends so; it is no error. This reads the records that the kernel would replay on import: of txgs not
-//! synced, and not replayed before.
+//! may not be written yet: every chain ends at a block without the identity that its pointer demands. This
+//! reads the records that the kernel would replay on import: of txgs not synced, and not replayed before.
 //!
 //! ```text
 //!   objset head: claim txg, replayed seq, first block --> [records | next] --> [records | next] --> (none)

@@ -149,7 +149,7 @@ impl LiveObjset {
         Txg(self.0.lent.load(Ordering::Acquire))
     }
 
-    /// Assigns further changes to txg `txg`, if there are none yet.
+    /// Assigns further changes to txg `txg`, if none yet.
     pub fn relabel(&self, txg: Txg) {
         let mut state = self.0.state.write();
         if state.open.is_empty() {

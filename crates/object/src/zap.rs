@@ -1,7 +1,7 @@
 //! ZAP: an object that maps names (or numbers) to arrays of integers, such as directories and properties.
 //!
 //! Idea: a small ZAP is one block of fixed slots (micro), a large one an extendible hash table (fat): the
-//! upper bits of a name's hash index a pointer table, in the first block or in blocks of its own, which gives
+//! upper bits of a name's hash index a pointer table, in the first block or in its own blocks, which gives
 //! the entry's leaf block. A lookup takes one or two cached blocks; a listing goes leaf by leaf in constant
 //! memory.
 //!
@@ -164,7 +164,7 @@ impl Zap {
         found.map(|entry| self.value(&entry)).transpose()
     }
 
-    /// The value of a name, if it is one number.
+    /// The value of a name, if one number.
     ///
     /// # Errors
     /// Damage.

@@ -136,7 +136,7 @@ impl<const N: usize> Lists<N> {
         entry
     }
 
-    /// Removes a block, if it is in a list.
+    /// Removes a block, if in a list.
     pub fn forget(&mut self, id: BlockId) -> Option<Entry> {
         let (slot, _) = self.find(id)?;
         Some(self.remove(slot))

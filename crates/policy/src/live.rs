@@ -260,7 +260,7 @@ mod tests {
     use crate::curve;
     use crate::trace::{Request, Trace};
 
-    /// Blocks of 8 KiB, few of them popular: a discrete power law.
+    /// Blocks of 8 KiB, few popular: a discrete power law.
     fn trace(blocks: u64, requests: u64) -> Trace {
         let mut state = 7_u64;
         let mut random = move || {

@@ -115,7 +115,7 @@ proptest! {
             let mut evicted = Vec::new();
             let (mut limit, half) = (capacity, ids.len() / 2);
             for (index, &(id, bytes)) in ids.iter().enumerate() {
-                // A block keeps its size as long as it is known.
+                // A block keeps its size while it is known.
                 let bytes = 1 + (id as u32 * 7 + bytes / 100) % 19;
                 let class = if id % 2 == 0 { Class::Data } else { Class::Metadata };
                 let now_ns = index as u64 * 30_000_000;

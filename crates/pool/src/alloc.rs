@@ -17,9 +17,9 @@
 //! ```
 //!
 //! Locking: any thread may call any method, but only the task that syncs a txg calls `take_changes`, then
-//! `finish`. Order: the lock on the list of vdevs (for reading, except while a vdev is added), a class's
-//! rotor, one metaslab group. No two groups and no two classes are locked at once. Between calls every byte
-//! of a metaslab is in exactly one state (see `metaslab`).
+//! `finish`. Order: the list of vdevs (for reading, except while a vdev is added), a class's rotor, one
+//! metaslab group; never two groups or two classes. Between calls every byte of a metaslab is in exactly one
+//! state (see `metaslab`).
 //!
 //! This module does no I/O: the engine loads space maps into [`NewMetaslab`]s and writes [`MetaslabChanges`]
 //! to space maps. The engine also manages reserved space (slop).
@@ -69,7 +69,7 @@ const SPECIAL_RESERVE_PERCENT: u64 = 25;
 #[derive(Debug, Default)]
 pub struct Allocator {
     vdevs: RwLock<Vdevs>,
-    /// The checkpoint's txg, 0 if there is none.
+    /// The checkpoint's txg, 0 if none.
     checkpoint_txg: AtomicU64,
     /// Tracks the txgs that readers hold.
     keeper: Arc<Keeper>,
@@ -338,7 +338,7 @@ impl Allocator {
         self.vdevs.read().free(dva, needed, txg)
     }
 
-    /// Frees a range that was kept for a checkpoint.
+    /// Frees a range kept for a checkpoint.
     ///
     /// # Errors
     /// It was not allocated.
@@ -372,7 +372,7 @@ impl Allocator {
         self.vdevs.write().moved.get_mut(&vdev).into_iter().for_each(|moved| moved.condense(mapping.clone()));
     }
 
-    /// Extends the mapping of a vdev that is being removed.
+    /// Extends the mapping of a vdev being removed.
     ///
     /// # Errors
     /// The entries do not follow the existing ones.
@@ -452,9 +452,9 @@ impl Allocator {
         self.each_group(|group| group.finish(txg, &held, trims));
     }
 
-    /// Keeps the last synced tree from reuse, so that it can be walked while the pool changes. Unless firm,
-    /// the keep is revoked when space runs short. Firm keeps are for callers that write to the blocks they
-    /// find, for seconds.
+    /// Keeps the last synced tree from reuse, so it can be walked while the pool changes. Unless firm, the
+    /// keep is revoked when space runs short. Firm keeps are for callers that write to found blocks, for
+    /// seconds.
     pub fn keep_freed(&self, is_firm: bool) -> KeptSpace {
         self.keeper.keep(is_firm)
     }
@@ -566,8 +566,8 @@ impl Allocator {
     }
 }
 
-/// Free space that is not allocatable until the last clone is dropped. Each operation holds a clone, because
-/// the device may outlast the waiter.
+/// Free space not allocatable until the last clone is dropped. Each operation holds a clone, because the
+/// device may outlast the waiter.
 #[derive(Clone)]
 pub struct BorrowedSpace(Arc<Borrowed>);
 

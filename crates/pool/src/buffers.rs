@@ -1,7 +1,7 @@
 //! Reused memory for decoded blocks ([`BufferPool`]).
 //!
-//! A reused buffer holds old content, so its user must overwrite all of it. Bounds: blocks of 4 to 128 KiB;
-//! at most 2 MiB of each size are kept.
+//! A reused buffer's old content must be overwritten. Bounds: blocks of 4 to 128 KiB; at most 2 MiB of each
+//! size are kept.
 
 use bytes::Bytes;
 use cenote_device::BufferPool;

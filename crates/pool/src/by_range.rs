@@ -1,8 +1,8 @@
 //! Work on ranges of vdevs and leaves, blind to the blocks in them: rebuilds, removals, passes over free
 //! space.
 //!
-//! Idea: the ranges are known from space maps, so a disk is read and written in its own order. Their content
-//! cannot be verified.
+//! Idea: space maps tell the ranges, so a disk is read and written in its own order. Their content cannot be
+//! verified.
 
 mod rebuild;
 mod removal;

@@ -45,7 +45,7 @@ pub enum InLog {
 }
 
 impl ReadContext {
-    /// For a block that is not encrypted.
+    /// For an unencrypted block.
     pub fn new(place: Zbookmark) -> ReadContext {
         ReadContext { place, ..ReadContext::default() }
     }
@@ -57,7 +57,7 @@ impl ReadContext {
         ReadContext { in_log: Some(in_log), ..ReadContext::new(place) }
     }
 
-    /// Adds a key, if there is one.
+    /// Adds a key, if any.
     pub fn with_key(mut self, key: Option<Arc<DatasetKey>>) -> ReadContext {
         self.key = key;
         self

@@ -186,7 +186,7 @@ pub(crate) fn encrypt(
 }
 
 /// Encrypts or authenticates content as its pointer says it was; `None` if the MAC differs. Only for types
-/// that are encrypted whole.
+/// encrypted whole.
 pub(crate) fn seal_as(bp: &Blkptr, stored: Bytes, key: &DatasetKey) -> Option<Bytes> {
     let params = bp.crypt_params();
     if matches!(bp.object_type(), ObjectType::DNODE | ObjectType::INTENT_LOG | ObjectType::OBJSET) {

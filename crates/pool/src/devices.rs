@@ -1,7 +1,6 @@
 //! The devices of a pool's leaves: tests, devices that do not answer, their queues and caches.
 //!
-//! `vdev/patience` detects unresponsive devices. The code that decides whether to give them up is above this
-//! crate.
+//! `vdev/patience` detects unresponsive devices. Code above this crate decides whether to give them up.
 
 pub(crate) mod identity;
 

@@ -2,8 +2,7 @@
 //!
 //! Idea: every device states its own guid, the pool's name and guid, and its top-level vdev with all
 //! siblings. So disks may have moved, changed names or come from another machine. A device that was away
-//! keeps its old labels, so the highest txg wins: among all devices for the pool, and among a top-level
-//! vdev's devices for that vdev.
+//! keeps its old labels, so the highest txg wins, for the pool and for each top-level vdev.
 //!
 //! ```text
 //!   paths -> candidates -> labels       per device (scan; inside partitions, too)

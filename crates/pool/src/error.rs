@@ -1,7 +1,7 @@
 //! Errors between a block pointer and its bytes: one flat enum.
 //!
-//! Errors are cheap to clone, because several readers may wait for one block. They name the block
-//! ([`Zbookmark`]), its addresses, the device.
+//! Errors are cheap to clone, because several readers may wait for one block. They name block
+//! ([`Zbookmark`]), addresses and device.
 
 use crate::alloc::AllocError;
 use crate::multihost::MultihostError;

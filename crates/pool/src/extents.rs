@@ -1,11 +1,11 @@
 //! Extents: many small ranges read as few large ones.
 //!
 //! Idea: blocks written together lie together, and RAID-Z cuts each into columns that lie together on every
-//! child. So ranges are collected, sorted by device and offset, and merged if reading the gap costs less than
-//! a second request.
+//! child. So ranges are sorted by device and offset, and merged if reading the gap costs less than a second
+//! request.
 //!
-//! Bounds: an extent has at most [`MAX_EXTENT_BYTES`], or one range if that is longer. At most
-//! [`MAX_GAP_BYTES`] per range are read in vain. The caller bounds the number of ranges.
+//! Bounds: an extent has at most [`MAX_EXTENT_BYTES`], or one longer range. At most [`MAX_GAP_BYTES`] per
+//! range are read in vain. The caller bounds the number of ranges.
 //!
 //! A failed extent fails all its ranges; the caller rereads them one by one.
 
@@ -18,8 +18,8 @@ use std::sync::Arc;
 const MAX_GAP_BYTES: u64 = 64 << 10;
 const MAX_EXTENT_BYTES: u64 = 1 << 20;
 
-/// Ranges from this size on get their own memory, so that keeping one needs no copy out of a merged read. On
-/// a busy device the queue still joins neighbours.
+/// Ranges from this size on get their own memory, so keeping one needs no copy. On a busy device the queue
+/// still joins neighbours.
 const LEAST_LARGE_BYTES: usize = 64 << 10;
 
 /// A claim to a range.

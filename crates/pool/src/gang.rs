@@ -1,9 +1,9 @@
 //! Gang blocks: a block in pieces, because no single free range was long enough.
 //!
 //! The pointer leads to a header with pointers to pieces, each with its own checksum; a piece may itself be a
-//! gang. The header is read at its largest possible size, and its checksum reveals the actual one,
-//! independently of the pool's features. The concatenated pieces are the block as stored. Their checksums
-//! cover every byte, so the block needs none; OpenZFS rewrites headers without renewing it.
+//! gang. The header is read at its largest possible size; its checksum reveals the actual one, whatever the
+//! pool's features. The concatenated pieces are the block as stored. Their checksums cover every byte, so the
+//! block needs none; OpenZFS rewrites headers without renewing it.
 //!
 //! Bounds: the pieces of a header add up to the block's size, so the total read is at most that times the
 //! depth.

@@ -2,15 +2,14 @@
 //!
 //! Idea: [`mod@crate::recover`] reads the minimum that makes up a copy, verifies it, and names each range
 //! that leaves lack, with its true content. Healing writes these ranges, data and parity. If the minimum does
-//! not verify, everything is read, and each wrong range is rewritten. So all resilvered data has been
-//! verified.
+//! not verify, everything is read, and each wrong range rewritten. So all resilvered data is verified.
 //!
 //! Invariant: no other writer may touch the blocks. They are on disk, and the view keeps their space firmly
-//! ([`crate::alloc::KeptSpace`]). Each write holds the view until it is done, even without a waiter.
+//! ([`crate::alloc::KeptSpace`]). Each write holds the view to its end, even without a waiter.
 //!
-//! A tree changes behind a resilver: a block that is cloned, or found by deduplication, gets an owner in a
-//! part already visited, and may lose its others before the resilver reaches them. So adding an owner first
-//! heals the block ([`Repair::bring_shared`]), and all blocks that a resilver has passed stay complete.
+//! A tree changes behind a resilver: a block cloned, or found by deduplication, gets an owner in a part
+//! already visited, and may lose its others before the resilver reaches them. So adding an owner first heals
+//! the block ([`Repair::bring_shared`]), and all blocks that a resilver has passed stay complete.
 //!
 //! Source: OpenZFS `dsl_scan.c` (resilver; `dsl_scan_ddt_entry`, which does that for deduplication, but not
 //! for clones), `vdev_mirror_io_done`, `vdev_raidz_io_done`.

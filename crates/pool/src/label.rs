@@ -1,8 +1,8 @@
 //! The four labels of a device: configuration and uberblocks, each verified.
 //!
-//! Idea: a device carries its pool's configuration four times, two copies at each end, so that no single
-//! overwrite destroys them all. Labels are written in pairs, so one pair may be a txg older. This module
-//! keeps every valid copy; discovery chooses.
+//! Idea: a device carries its pool's configuration four times, twice at each end, so no single overwrite
+//! destroys all. Labels are written in pairs, so one pair may be a txg older. This module keeps every valid
+//! copy; discovery chooses.
 //!
 //! ```text
 //!   device   | L0 | L1 | boot 3.5 MiB | allocatable space ... | L2 | L3 |     labels: 256 KiB each
@@ -54,11 +54,11 @@ const _: () = {
 /// The content of one label.
 #[derive(Debug, Default, Clone)]
 pub struct Label {
-    /// The configuration, if it is intact.
+    /// The configuration, if intact.
     pub config: Option<Nvlist>,
     /// Valid uberblocks, in the ring's order.
     pub uberblocks: Vec<Uberblock>,
-    /// Slots that are neither valid nor empty.
+    /// Slots neither valid nor empty.
     pub broken_slots: Vec<BrokenSlot>,
     /// Why the label could not be read.
     pub unreadable: Option<DeviceError>,

@@ -55,8 +55,8 @@ impl<'a> Lacking<'a> {
         self.0.tree().missed().of_leaf(leaf)
     }
 
-    /// Notes that a device, by its name, failed to make writes of some txgs (first, last) that were held
-    /// back, and had been reported as done.
+    /// Notes that a device, by its name, failed to make writes of some txgs (first, last) held back, but
+    /// reported as done.
     ///
     /// # Errors
     /// [`PoolError::Unavailable`]: a vdev may then lack part of them.
@@ -88,7 +88,7 @@ impl<'a> Lacking<'a> {
         self.0.tree().noted()
     }
 
-    /// Leaves that were away, are out of use or resilvering. Verification does not blame them.
+    /// Leaves formerly away, out of use or resilvering. Verification does not blame them.
     pub fn lagging(&self) -> Vec<Guid> {
         let vdevs = self.0.tree().vdevs();
         vdevs.leaves().iter().filter(|leaf| vdevs.is_lagging(leaf)).map(|leaf| leaf.guid).collect()

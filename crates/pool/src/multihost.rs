@@ -1,9 +1,9 @@
 //! Multihost protection (MMP): keeps two machines from importing one pool.
 //!
-//! Idea: the last slot of every uberblock ring is reserved. A machine that has the pool keeps rewriting it on
-//! one leaf after the other, with the newest uberblock, the time and a sequence number: a *heartbeat*. A
-//! machine that wants the pool watches the rings for a while, and takes the pool only if nothing changes. It
-//! then writes a random sequence number to all leaves, several times, and reads it back: the *claim*. Of two
+//! Idea: the last slot of every uberblock ring is reserved. A machine with the pool keeps rewriting it on one
+//! leaf after the other, with the newest uberblock, the time and a sequence number: a *heartbeat*. A machine
+//! that wants the pool watches the rings for a while, and takes the pool only if nothing changes. It then
+//! writes a random sequence number to all leaves, several times, and reads it back: the *claim*. Of two
 //! machines that watched at the same time, at most one finds its own number each time.
 //!
 //! ```text
@@ -22,9 +22,9 @@
 //! | `claim` | the claim of an importer, and the stake before the first change |
 //! | `label/beat` | heartbeats of an open pool |
 //!
-//! Beyond OpenZFS: writes of a machine that was stopped and woke up too late are refused by a
-//! [`cenote_device::Fence`], not only by the task that notices. A pool that was taken without a watch (this
-//! machine exported it) is checked, and staked out with a heartbeat on all labels, at its first change.
+//! Beyond OpenZFS: writes of a machine stopped and woken up too late are refused by a
+//! [`cenote_device::Fence`], not only by the task that notices. A pool taken without a watch (this machine
+//! exported it) is checked, and staked out with a heartbeat on all labels, at its first change.
 //!
 //! Source: OpenZFS `mmp.c` (theory comment), `spa.c` (`spa_activity_check_*`), `mmp.h`.
 
@@ -47,7 +47,7 @@ const TABLE: [Tunable; 3] = [
 ];
 /// `MMP_MIN_INTERVAL`.
 const MIN_INTERVAL_MS: u64 = 100;
-/// `MMP_MIN_FAIL_INTERVALS`, unless it is 0.
+/// `MMP_MIN_FAIL_INTERVALS`, unless 0.
 const MIN_FAIL_INTERVALS: u64 = 2;
 
 /// Tunables, which may change at any time.

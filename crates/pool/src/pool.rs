@@ -102,8 +102,8 @@ pub struct Trusted {
 
 impl Pool {
     /// Assembles a pool from labels alone: enough to read the MOS. Blocks of removed vdevs and salted
-    /// checksums need [`Pool::with_trusted`]. A missing device is an error only when a block that it alone
-    /// holds is read.
+    /// checksums need [`Pool::with_trusted`]. A missing device fails only reads of blocks that it alone
+    /// holds.
     #[boxed]
     pub async fn assemble(rt: &Runtime, found: &FoundPool, uberblock: &Uberblock) -> Result<Pool> {
         let parts = Parts {

@@ -62,7 +62,7 @@ impl Ranges {
         across.into_iter().chain(self.ends.range(offset..)).map(|(&start, &end)| (start, end))
     }
 
-    /// The parts of `start..end` that are not in the set.
+    /// The parts of `start..end` not in the set.
     pub fn complement(&self, start: u64, end: u64) -> Ranges {
         let mut gaps = Vec::new();
         let mut at = start;

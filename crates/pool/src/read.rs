@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Invariant: no byte is interpreted before its checksum has been verified. If another machine or the kernel
-//! writes to the pool, a block may be reused between reading its pointer and its bytes. So if the pool was
-//! left active, all copies are read once more before the block is called damaged.
+//! writes to the pool, a block may be reused after its pointer is read. So if the pool was left active, all
+//! copies are read once more before the block is called damaged.
 //!
 //! Damage found on the way (`mismatch`) is noted (`read_errors`) and repaired later.
 
@@ -289,7 +289,7 @@ struct Copy {
     is_bad: bool,
 }
 
-/// Each column from its best leaf. On failure returns those non-empty columns that were read.
+/// Each column from its best leaf. On failure returns the non-empty columns read.
 async fn read_data(vdevs: &VdevTree, map: &BlockMap, class: IoClass) -> Result<Bytes, Vec<Option<Version>>> {
     if let [row] = &map.rows[..]
         && let [column] = row.data()
@@ -336,8 +336,8 @@ pub(crate) async fn read_column(
     }
 }
 
-/// The leaf to read a column from: one that has the block, if possible, and is the least busy. Equal mirrors
-/// share the work by offset. `None`: other columns are to be read instead.
+/// The leaf to read a column from: one with the block, if possible, and the least busy. Equal mirrors share
+/// the work by offset. `None`: other columns are to be read instead.
 pub(crate) fn preferred(
     vdevs: &VdevTree,
     map: &BlockMap,

@@ -1,10 +1,9 @@
 //! Records faults met by reads, for later handling: blocks with a bad copy or column, to be rewritten, and
 //! unreadable blocks, for the error log.
 //!
-//! Idea: a read only notes the place. The handler verifies the block that is there by then. Nothing is noted
-//! for a pool that is only read, nor for intent logs, which end with unwritten blocks. A block that may have
-//! been freed during the read is suspect: no leaf is blamed, and it is judged later, if it is still in the
-//! tree.
+//! Idea: a read only notes the place. The handler verifies the block there by then. Nothing is noted for a
+//! pool only read, nor for intent logs, which end with unwritten blocks. A block that may have been freed
+//! during the read is suspect: no leaf is blamed, and it is judged later, if still in the tree.
 //!
 //! A txg reports the objects and space that it left alone because of unreadable blocks
 //! ([`ReadErrors::take_aside`]). Such space is either a *leak*, in no account, which the txg charges to
@@ -30,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const MOST: usize = 10_000;
 /// The level of an object set's root.
 const ROOT_LEVEL: i64 = -1;
-/// Trees that belong to no dataset any more.
+/// Trees of no dataset any more.
 const NOBODY: DatasetId = DatasetId(u64::MAX);
 
 const MOST_ASIDE: usize = 1000;

@@ -219,7 +219,7 @@ fn seek(
 }
 
 impl Sought {
-    /// `take` extracts a block that is in one piece.
+    /// `take` extracts a block in one piece.
     fn put_together(&self, fetched: &Fetched, take: fn(&Fetched, Ticket) -> Option<Bytes>) -> Option<Bytes> {
         if let [(_, 0, ticket)] = self.columns[..] {
             return take(fetched, ticket).map(|bytes| bytes.slice(..self.psize));
@@ -232,7 +232,7 @@ impl Sought {
         Some(Bytes::from(block).slice(..self.psize))
     }
 
-    /// The columns that were read, though another failed.
+    /// The columns read, though another failed.
     fn had(&self, fetched: &Fetched) -> Vec<Option<Version>> {
         let version = |(leaf, _, ticket): &(Arc<Leaf>, usize, Ticket)| {
             let bytes = Some(fetched.bytes(*ticket)?);

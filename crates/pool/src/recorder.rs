@@ -1,6 +1,6 @@
 //! Records every event of a kind, in order, for one consumer.
 //!
-//! Idea: events are appended to a bounded list, which its owner drains. When it is full, events are counted
+//! Idea: events are appended to a bounded list, which its owner drains. When full, events are counted
 //! instead, so no I/O waits for a slow consumer. Without a recording, an event costs one atomic load. A
 //! recording ends when its owner drops it.
 //!

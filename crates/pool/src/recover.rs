@@ -6,10 +6,10 @@
 //! tried first, then all that differ from it in one unit, in two, up to three, so the fewest faults win.
 //!
 //! On an expanded RAID-Z, damage from one former child is spread over all children. So the children of that
-//! time ([`Former`]) are doubted like units: everything that was on one is rebuilt.
+//! time ([`Former`]) are doubted like units: everything on one is rebuilt.
 //!
 //! Every version that differs from the verified block is wrong, parity included. Its leaf is blamed, unless
-//! it was known to be behind when read, or the mismatch may be no damage (`mismatch`).
+//! known to be behind when read, or the mismatch may be no damage (`mismatch`).
 //!
 //! Source: OpenZFS `vdev_raidz_combrec`, `raidz_simulate_failure`, `vdev_indirect_reconstruct`.
 
@@ -435,7 +435,7 @@ impl Gathered<'_> {
         (0..count).filter(move |&v| self.unit(unit).all(|(.., versions)| versions[v].bytes.is_some()))
     }
 
-    /// Differing versions, and rebuilding if there is parity.
+    /// Differing versions, and, with parity, rebuilding.
     fn alternatives(&self, unit: usize, likely: Choice) -> Vec<Choice> {
         let first = match likely {
             Choice::Version(first) => first,
@@ -493,9 +493,9 @@ impl Gathered<'_> {
         Some(block)
     }
 
-    /// What differs from a block. Its checksum does not cover the filler behind its data, which may be wrong
-    /// like any other byte: zeros are right, unless other bytes leave fewer faults to explain.
-    /// Otherwise honest leaves' parity would be accused, and replaced by that of a wrong filler.
+    /// Differences from a block. Its checksum does not cover the filler behind its data, which may be wrong,
+    /// too: zeros are right, unless other bytes leave fewer faults to explain. Otherwise honest leaves'
+    /// parity would be accused, and replaced by that of a wrong filler.
     fn faults_of_filled(&self, vdevs: &VdevTree, block: &[u8], psize: usize) -> Vec<ColumnFault> {
         let as_read = self.faults(vdevs, block);
         let is_zero = block.get(psize..).is_none_or(|filler| filler.iter().all(|byte| *byte == 0));

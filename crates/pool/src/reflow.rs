@@ -1,4 +1,4 @@
-//! Copies the data of a RAID-Z that is being expanded, as text flows into wider lines.
+//! Copies the data of a RAID-Z being expanded, as text flows into wider lines.
 //!
 //! ```text
 //!   child   0  1  2             0  1  2  3
@@ -108,7 +108,7 @@ impl Expansion<'_> {
     }
 
     /// Copies the first rows by way of the scratch area. Afterwards the last txg's uberblocks record this,
-    /// and the next txg's must too ([`Expansion::uberblock_info`]). No txg may be synced meanwhile.
+    /// and the next txg's must, too ([`Expansion::uberblock_info`]). No txg may be synced meanwhile.
     ///
     /// Memory: a few MiB for each child.
     ///
@@ -198,7 +198,7 @@ impl Expansion<'_> {
         let expanding = Expanding::of(self.0, &vdevs, vdev).map_err(failed)?;
         let alone = self.0.tree().reflow().alone(all.clone()).await;
         let copies = ranges.into_iter().map(|range| expanding.copy(range, Target::Place));
-        // All of them end before other I/O enters the range.
+        // All end before other I/O enters the range.
         join_all(copies).await.into_iter().collect::<Result<(), String>>().map_err(failed)?;
         expanding.check().map_err(failed)?;
         alone.set(Reflowed { next_bytes: all.end, ..self.progress() });
@@ -313,7 +313,7 @@ impl<'a> Expanding<'a> {
             }
         };
         let old: Vec<(u64, Bytes)> = try_join_all((0..children - 1).map(read)).await?;
-        // A child may have become incomplete while it was being read.
+        // A child may have become incomplete while being read.
         self.check()?;
         let write = |child: usize| {
             let rows = rows_of(&sectors, child, children);

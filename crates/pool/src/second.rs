@@ -1,7 +1,7 @@
 //! The second level: cache devices, as seen by the read pipeline.
 //!
-//! Idea: cached blocks are stored as in the pool. They are verified, decrypted and decompressed the same way;
-//! if one is wrong or gone, the pool is read.
+//! Idea: cached blocks are stored, verified, decrypted and decompressed as in the pool, which is read if one
+//! is wrong or gone.
 
 use bytes::Bytes;
 use cenote_format::blkptr::Blkptr;

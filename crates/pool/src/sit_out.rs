@@ -1,9 +1,8 @@
 //! Slow disks sit out: clients' reads do without them.
 //!
 //! Idea: a RAID-Z or dRAID reads one disk per data column, so the slowest decides how long a read takes.
-//! While a leaf sits out, parity is read in its place (`read`), unless it is needed: as many leaves may sit
-//! out as the vdev has parity, and unreadable columns come first. Scrubs and resilvers read it, and it is
-//! written.
+//! While a leaf sits out, parity is read in its place (`read`), unless needed: as many leaves may sit out as
+//! the vdev has parity, and unreadable columns come first. Scrubs and resilvers read it, and it is written.
 //!
 //! Source: OpenZFS 2.4 `vdev_raidz.c` (`vdev_sit_out_reads`), `vdev.c` (`VDEV_PROP_SIT_OUT`).
 

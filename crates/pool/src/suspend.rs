@@ -69,7 +69,7 @@ impl Pool {
     /// resumed since this one began.
     ///
     /// # Errors
-    /// `error`, if it is not a device's, or the pool does not wait.
+    /// `error`, if not a device's, or the pool does not wait.
     pub(crate) async fn wait_out(&self, tries: &mut Tries, txg: Txg, error: PoolError) -> Result<()> {
         if tries.failing.is_none() && !matches!(error, PoolError::Unreadable { .. }) {
             let states = &self.suspension().0;

@@ -1,7 +1,6 @@
 //! Tunables: numbers with OpenZFS's names that may be changed at any time.
 //!
-//! Idea: each part of the engine has its own table (names, defaults, bounds), and a set of cells with the
-//! values.
+//! Idea: each part of the engine has a table (names, defaults, bounds) and cells with the values.
 //!
 //! Locking: none; every cell is an atomic. A reader of several may see some changed and others not.
 //!

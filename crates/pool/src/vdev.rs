@@ -217,8 +217,8 @@ impl VdevTree {
         Some(found)
     }
 
-    /// Enters a block's range on a RAID-Z that is being expanded. Maps made while it is held stay valid, so
-    /// it is taken before any I/O.
+    /// Enters a block's range on a RAID-Z being expanded. Maps made while it is held stay valid, so it is
+    /// taken before any I/O.
     pub(crate) async fn enter(&self, dva: &Dva, psize: usize, birth: PhysicalBirth) -> Vec<Inside> {
         let mut inside = Vec::new();
         if !self.is_expanding {

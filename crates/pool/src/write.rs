@@ -78,9 +78,9 @@ pub struct WriteProps {
     pub fill: u64,
     /// Allocation class; `None`: by type, level and stored size ([`Allocator::preferred_class`]).
     pub class: Option<AllocClass>,
-    /// Data that is stored in at most this many bytes goes to special vdevs; 0: none.
+    /// Data stored in at most this many bytes goes to special vdevs; 0: none.
     pub special_small_blocks: u64,
-    /// The dataset's key, if it is encrypted.
+    /// The dataset's key, if encrypted.
     pub key: Option<Arc<DatasetKey>>,
     /// Written without the dataset's key: blocks come encrypted; indirect blocks need no key.
     pub raw: bool,
@@ -239,8 +239,8 @@ impl Pool {
     }
 
     /// Whether the block may overwrite the previous one of this txg. Not if deduplicated, because other
-    /// pointers may lead to it; nor if encrypted, because a copy of the disk could then hold two blocks under
-    /// one key at one address.
+    /// pointers may lead to it; nor if encrypted, because copies of the disk could hold two blocks under one
+    /// key at one address.
     fn may_overwrite(&self, bp: &Blkptr, psize: Psize, props: &WriteProps, txg: Txg) -> bool {
         let previous = &props.previous;
         props.sync_pass >= SYNC_PASS_REWRITE

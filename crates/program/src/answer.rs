@@ -13,7 +13,7 @@ use cenote_tasks::{InUse, Step};
 use crate::calls::{Call, Change, Given, Listing, Raised, Reply};
 use crate::{Program, errno, property};
 
-/// Messages of `zfs.debug` that are kept.
+/// Kept messages of `zfs.debug`.
 const DEBUG_MAX: usize = 1000;
 /// `ZAP_MAXNAMELEN`, `ZAP_MAXVALUELEN`.
 const MAX_PROPERTY_BYTES: usize = 256;
@@ -75,7 +75,7 @@ fn is_in(pool: &str, name: &str) -> bool {
     name.split(['/', '@', '#']).next() == Some(pool)
 }
 
-/// Opens a dataset that is a call's first argument.
+/// Opens a call's first argument, a dataset.
 pub(crate) async fn open(context: &SyncContext, pool: &str, name: &str) -> Answered<Dataset> {
     if !is_in(pool, name) {
         let why = format!("dataset '{name}' is not in the target pool '{pool}'");
@@ -209,7 +209,7 @@ async fn step(context: &SyncContext, pool: &str, change: &Change) -> Answered<Re
         Change::Snapshot(name) => Ok(Step::Snapshot(name.clone())),
         Change::Destroy { name, defer } if name.contains('@') => {
             let in_use = if *defer == Some(true) { InUse::Defer } else { InUse::Refuse };
-            // The task skips snapshots that are gone.
+            // The task skips missing snapshots.
             find(context, name).await?.map(|_| Step::DestroySnapshot(name.clone(), in_use))
         }
         Change::Destroy { name, defer: Some(_) } => {

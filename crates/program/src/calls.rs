@@ -17,7 +17,7 @@ pub(crate) enum Call {
     Property { dataset: String, property: String },
     /// `zfs.list.*`.
     List(Listing, String),
-    /// `zfs.sync.*`, or `zfs.check.*` if it is not made.
+    /// `zfs.sync.*`, or `zfs.check.*` if not made.
     Change { change: Change, is_made: bool },
 }
 

@@ -1,8 +1,8 @@
 //! Channel programs: Lua scripts that administer one pool, each as one sync task (`zfs program`).
 //!
 //! Idea: a program's changes are all in one txg, and nobody else's lie between them, because the program *is*
-//! a sync task. Lua runs on a thread of its own, since it computes for as long as its limits allow. Its calls
-//! of `zfs.*` are messages to the task, which owns the txg:
+//! a sync task. Lua has its own thread, since it computes for as long as its limits allow. Its calls of
+//! `zfs.*` are messages to the task:
 //!
 //! ```text
 //!   thread: sandbox                                      task of the syncing txg

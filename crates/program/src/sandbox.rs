@@ -1,9 +1,9 @@
 //! The interpreter: Lua with OpenZFS's libraries and limits alone.
 //!
-//! Idea: everything is taken away that is not listed here, so that a new function of an interpreter's release
-//! does not appear by itself. Every hundred instructions a hook looks at the limit and at the caller. Lua
-//! refuses memory beyond the limit, its own included. A script can't catch an error: `pcall` is missing. A
-//! coroutine can, but the hook strikes again.
+//! Idea: everything not listed here is taken away, so that no function of a new interpreter appears by
+//! itself. Every hundred instructions a hook looks at the limit and at the caller. Lua refuses memory beyond
+//! the limit, its own included. A script can't catch an error: `pcall` is missing. A coroutine can, but the
+//! hook strikes again.
 //!
 //! Source: OpenZFS `zcp.c` (`zcp_eval`, `zcp_eval_impl`, `zcp_lua_counthook`), `lbaselib.c`, including the
 //! wording.
@@ -75,7 +75,7 @@ pub enum Ended {
 /// A program's failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
-    /// The error, with the stack where there is one.
+    /// The error, with the stack if any.
     pub text: String,
     /// Instructions run, if it ran too many.
     pub instructions: Option<u64>,
@@ -214,7 +214,7 @@ fn text_of(error: &Error) -> Option<String> {
     };
     Some(match stack {
         Some(stack) => worded(&format!("{text}\n{stack}"), ""),
-        // The first frame is the handler that has added the stack.
+        // The first frame is the handler that added the stack.
         None => worded(&text, "\t[C]: in "),
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! Idea: a server has no locks, but a process can at least keep itself from using a disk twice, as a lock of
 //! the host does for files: `zpool create -f` must not take a disk of a pool that the same daemon has open.
-//! An image of RBD that is being closed still has its lock.
+//! An image of RBD being closed still has its lock.
 //!
 //! Locking: one mutex for the set, held for one look or change.
 
@@ -30,7 +30,7 @@ impl Claim {
             Place::Rbd(_) => place.recorded(),
             _ => place.in_labels(),
         };
-        // Not in one expression: a claim that is dropped takes the lock.
+        // Not in one expression: a dropped claim takes the lock.
         let is_free = CLAIMED.lock().insert(name.clone());
         is_free.then(|| Claim(name))
     }

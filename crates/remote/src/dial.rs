@@ -1,7 +1,7 @@
 //! Connections to servers: TCP and sockets of this machine, with TLS on demand.
 //!
-//! A dead network is noticed by the kernel: data that is not acknowledged for [`UNACKNOWLEDGED`] ends a
-//! connection, and so does an idle one that no longer answers probes.
+//! A dead network is noticed by the kernel: data not acknowledged for [`UNACKNOWLEDGED`] ends a connection,
+//! and so does an idle one that no longer answers probes.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -28,7 +28,7 @@ const PROBE: Duration = Duration::from_secs(1);
 /// Unanswered probes that end it.
 const PROBES: u32 = 3;
 
-/// A connection that is being made.
+/// A connection being made.
 pub type Connecting<'a> = BoxFuture<'a, io::Result<Box<dyn Stream>>>;
 
 /// A way to a server.

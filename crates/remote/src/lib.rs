@@ -9,7 +9,7 @@
 //!
 //! Idea: a pool's layers know only [`Device`]. All that differs about a remote disk is in its [`Nature`] (how
 //! far it is, its failure domain, how long to wait) and behind its methods: connections that break and
-//! return, and requests that are repeated.
+//! return, and repeated requests.
 //!
 //! Read in this order: [`nbd`], `nbd/session`, `nbd/requests`, `nbd/unflushed`; [`rbd`], `rbd/lock`,
 //! `rbd/image`.

@@ -10,12 +10,12 @@
 //!
 //! Idea: a connection is expendable. If it ends, all connections to the server are given up, new ones made at
 //! growing intervals, and everything without an answer is sent again, with the same bytes to the same places.
-//! Callers notice a delay. After [`DEADLINE`] without a server the device is over, as a disk that was pulled
-//! out: all requests fail, the pool goes on without it, and opens it anew once it is back.
+//! Callers notice a delay. After [`DEADLINE`] without a server the device is over, as a disk pulled out: all
+//! requests fail, the pool goes on without it, and opens it anew once back.
 //!
 //! A server that returns may have restarted, and forgotten writes that it had answered but not flushed. So
-//! these are kept in memory ([`unflushed`]) and written again first, before any other request. Only if they
-//! are more than a bound, the next flush fails, and a resilver brings the writes since the last flush back.
+//! these are kept in memory ([`unflushed`]) and written again first, before any other request. Only beyond a
+//! bound, the next flush fails, and a resilver restores the writes since the previous one.
 //!
 //! Trust: a server sees and may change all data, as any disk; checksums detect changes, and encryption hides
 //! content. It can't make this program allocate more than was asked for, wait longer than the deadline, or
@@ -76,7 +76,7 @@ struct Link {
     order: Order,
     agreed: Agreed,
     runtime: Runtime,
-    /// Once it is open for writing.
+    /// Once open for writing.
     claim: Arc<Mutex<Option<Claim>>>,
 }
 
@@ -124,7 +124,7 @@ impl NbdDevice {
         let (order, claim): (Order, Arc<Mutex<Option<Claim>>>) = Default::default();
         let (driving, kept) = (requests.clone(), claim.clone());
         let driving = session::drive(driving, dial, export, first, runtime.clone());
-        // A disk that was given up may be opened anew, although a suspended pool still has this device.
+        // A disk given up may be opened anew, although a suspended pool still has this device.
         runtime.spawn(async move { (driving.await, kept.lock().take()) }).detach();
         let link = Link { requests, order, agreed, runtime: runtime.clone(), claim };
         Ok(NbdDevice { info, link: Arc::new(link) })

@@ -291,7 +291,7 @@ impl Runtime {
         }
     }
 
-    /// Usable memory not in use, in bytes; all of it in the simulator.
+    /// Usable memory not in use, in bytes; all in the simulator.
     pub fn available_memory_bytes(&self) -> u64 {
         match &*self.backend {
             Backend::Real(_) => memory::host_available_bytes(),

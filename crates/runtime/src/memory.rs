@@ -1,4 +1,4 @@
-//! Usable and available memory of a program: the machine's, or its control group's if that is less.
+//! Usable and available memory of a program: the machine's, or its control group's if less.
 //!
 //! Source: Linux `sysinfo(2)`, `proc(5)` (`MemAvailable`), `cgroups(7)` (both versions),
 //! `proc_pid_status(5)`.
@@ -77,7 +77,7 @@ fn groups_of(line: &str, root: &Path) -> Vec<Group> {
 
 impl Group {
     fn number(&self, name: &str) -> Option<u64> {
-        // "max" if there is no limit.
+        // "max" without a limit.
         read_to_string(self.folder.join(name)).ok()?.trim().parse().ok()
     }
 

@@ -108,7 +108,7 @@ struct SimState {
 }
 
 struct Task {
-    /// `None` while it is being polled.
+    /// `None` while being polled.
     future: Option<BoxFuture<'static, ()>>,
     waker: Arc<TaskWaker>,
     spawned_at: &'static Location<'static>,
@@ -219,7 +219,7 @@ impl Simulation {
     fn poll_task(&self, id: TaskId) {
         let (mut future, waker) = {
             let mut state = self.state.lock();
-            // A task that has ended or was aborted may still be in the ready list.
+            // An ended or aborted task may still be in the ready list.
             let Some(task) = state.tasks.get_mut(&id) else { return };
             let Some(future) = task.future.take() else { return };
             (future, task.waker.clone())

@@ -4,9 +4,8 @@
 //!   start(call) --> waiting calls --> an idle thread, or a new one if calls outnumber idle threads
 //! ```
 //!
-//! Why not tokio's: tokio wakes a thread while holding the lock that this thread takes first. On few cores a
-//! call then costs several thread switches and a dozen system calls, more than a small write. Here the lock
-//! is free when a thread wakes.
+//! Why not tokio's: tokio wakes a thread while holding the lock that it takes first. On few cores a call then
+//! costs several thread switches and a dozen system calls, more than a small write. Here the lock is free.
 //!
 //! Locking: one mutex guards calls and counts, never while a call runs or a thread starts; it is released
 //! before the condition variable is notified.

@@ -1,8 +1,7 @@
 //! A value whose changes tasks wait for.
 //!
 //! Idea: tokio's `watch`, but for the order in which waiters wake. tokio spreads them over several lists by
-//! random numbers of its own, so two runs of one seed would differ. Here they wake in the order in which they
-//! began to wait.
+//! its own random numbers, so two runs of one seed would differ. Here they wake in the order of waiting.
 //!
 //! Locking: the lock of the value is held while it is changed or borrowed, never across an await, and no
 //! other lock is taken under it. Between calls, the version has increased with every announced change.

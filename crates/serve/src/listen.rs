@@ -253,8 +253,8 @@ pub(crate) fn remove_dead(path: &Path) {
     }
 }
 
-/// A socket that only this process's user and root can ever open: Linux gives the file the mode that the
-/// socket has when it is bound.
+/// A socket that only this process's user and root can ever open: Linux gives the file the socket's mode at
+/// bind.
 ///
 /// # Errors
 /// The path exists, or can't be created.

@@ -4,9 +4,9 @@
 //!   --export NAME=PATH --> opened under a lock --> NBD beside the volumes, until the daemon ends
 //! ```
 //!
-//! Idea: a volume's name has a '/', and an exported device's has none, so the two never meet. The lock keeps
-//! pools and programs of this machine from the device. Among clients there is no lock: NBD has none, and a
-//! pool opens several connections.
+//! Idea: a volume's name has a '/', an exported device's has none. The lock keeps pools and programs of this
+//! machine from the device. Among clients there is no lock: NBD has none, and a pool opens several
+//! connections.
 //!
 //! A flush covers all connections, since they share one open device. Zeros are written: a hole that a block
 //! device makes need not be read as zeros.

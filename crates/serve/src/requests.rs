@@ -1,4 +1,4 @@
-//! The daemon's verbs: runs those requested through the socket, or by a part of the daemon, on its pools.
+//! Runs verbs requested through the socket, or by a part of the daemon, on the daemon's pools.
 //!
 //! Idea: this module knows no verb; the table does (`cenote_control::table`). The daemon opens no path named
 //! by a client: the client reads keys and opens files with its own rights.

@@ -1,7 +1,7 @@
 //! Runs verbs for a part of the daemon itself: one by its type, for the agent and metrics ([`ask`]); one by
 //! its name, with a request in JSON, for HTTP ([`Call::start`]).
 //!
-//! Idea: a verb runs on a thread of its own, as for a client of the socket. What it tells, and its parts, go
+//! Idea: a verb runs on its own thread, as for a client of the socket. What it tells, and its parts, go
 //! through a short channel, so a slow reader slows the verb. Dropping the future or [`Running`] cancels the
 //! verb, as Ctrl-C would.
 //!
@@ -151,7 +151,7 @@ pub enum Next {
 }
 
 impl Call {
-    /// Starts the verb, and keeps `permit` until it ends. The pipe is its standard input, if there is one.
+    /// Starts the verb, and keeps `permit` until it ends. The pipe is its standard input, if any.
     ///
     /// # Errors
     /// The system has no descriptors or threads left.

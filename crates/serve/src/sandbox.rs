@@ -1,4 +1,4 @@
-//! Rights and system calls that the daemon drops at its start, because no part of it uses them.
+//! Drops rights and system calls that no part of the daemon uses, at its start.
 //!
 //! ```text
 //!   main, one thread       capabilities (KEPT)           daemon, programs of alerts
@@ -9,9 +9,9 @@
 //!
 //! Idea: a daemon that mounts and opens disks is root. Code that takes it over can read and write disks,
 //! files and mounts. The sandbox keeps that code from entering the kernel or other processes through calls
-//! that the daemon never makes: loading modules, kexec, BPF, ptrace and the like. A list of forbidden calls
-//! can't break allowed ones, and it costs nothing: from 5.11 on, the kernel knows in advance for most calls
-//! that the filter lets them pass.
+//! that the daemon never makes: module loading, kexec, BPF, ptrace and the like. A list of forbidden calls
+//! can't break allowed ones, and costs nothing: from 5.11 on, the kernel knows in advance which calls always
+//! pass.
 //!
 //! Landlock does not fit: it forbids all mounting. Namespaces would hide the mounts from other processes.
 //! Without root, the daemon has no rights to drop, and a filter would keep fusermount3 from its rights.

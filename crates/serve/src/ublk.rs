@@ -6,10 +6,10 @@
 //!                                            requests --> ServedDisk, open while in use
 //! ```
 //!
-//! Idea: a device exists as long as its volume is served. The volume is open only while the device is in use,
-//! so that an idle one can be destroyed, rolled back or exported. The first request opens it; a check every
-//! [`LOOK`] closes it if no process has the device open (`cenote_ublk::users`). A user missed by the check
-//! loses nothing: the next request opens the volume again.
+//! Idea: a device exists while its volume is served. The volume is open only while the device is in use, so
+//! an idle one can be destroyed, rolled back or exported. The first request opens it; a check every [`LOOK`]
+//! closes it if no process has the device open (`cenote_ublk::users`). A user missed by the check loses
+//! nothing: the next request opens the volume again.
 //!
 //! An export checks carefully, and stops unused devices. With `-f`, and when the daemon ends, it stops all:
 //! pending writes are completed, then users get errors.
@@ -239,7 +239,7 @@ impl Place {
         let user = runtime.blocking(move || user_of(number)).await;
         let is_used = user.is_some();
         *self.user.lock() = user;
-        // Each request holds it until it is answered.
+        // Each request holds it until answered.
         let closed = self.open.lock().take_if(|volume| !is_used && Arc::strong_count(volume) == 1);
         is_used || closed.is_none()
     }

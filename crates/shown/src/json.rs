@@ -62,8 +62,7 @@ pub fn property(value: &str, source: &Source, numbers: Numbers) -> Value {
     json!({"value": numbers.value(value), "source": {"type": kind, "data": data}})
 }
 
-/// An nvlist as a JSON object; bytes of a string that are not UTF-8 become `\xNN`, byte arrays become hex
-/// digits.
+/// An nvlist as a JSON object; non-UTF-8 bytes of a string become `\xNN`, byte arrays become hex digits.
 pub fn nvlist(list: &Nvlist) -> Value {
     list.iter().map(|(name, value)| (name.to_owned(), nvalue(value))).collect::<Map<String, Value>>().into()
 }

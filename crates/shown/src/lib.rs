@@ -11,9 +11,9 @@
 //! line nor the daemon. Listings of any length write to a [`std::io::Write`] as their parts arrive.
 //!
 //! [`numbers`], [`table`], [`property`] and [`json`] are the common parts: all answers print sizes, columns,
-//! properties and documents the same way, and the way `zfs` and `zpool` do. Text keeps control characters
-//! from disks: the writer escapes them (`cenote_control::text::visible`), except where a module escapes by
-//! itself because its output has colours.
+//! properties and documents as `zfs` and `zpool` do. Text keeps control characters from disks: the writer
+//! escapes them (`cenote_control::text::visible`), except where a module escapes by itself because its output
+//! has colours.
 
 pub mod files;
 pub mod inspect;

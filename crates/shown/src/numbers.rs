@@ -23,7 +23,7 @@ impl Numbers {
         if self.exact { bytes.to_string() } else { nice_bytes(bytes) }
     }
 
-    /// A number in JSON that is never rounded.
+    /// A number in JSON, never rounded.
     pub fn whole(self, number: u64) -> Value {
         self.value(&number.to_string())
     }

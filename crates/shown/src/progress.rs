@@ -1,4 +1,4 @@
-//! Progress of long operations on standard error: done, rate, time left, on a line that is redrawn.
+//! Progress of long operations on standard error: done, rate, time left, on a redrawn line.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -42,7 +42,7 @@ fn describe_bytes(done: u64, total: Option<u64>, rate: f64) -> String {
     format!("{}{of}, {}/s{left}", nice_bytes(done), nice_bytes(rate as u64))
 }
 
-/// A line that is redrawn in place and removed at the end.
+/// A line redrawn in place and removed at the end.
 pub struct Progress {
     bar: ProgressBar,
 }
@@ -58,7 +58,7 @@ impl Progress {
         Progress::new(Some(total), style, place)
     }
 
-    /// Progress over a number of files that is not known in advance.
+    /// Progress over an unknown number of files.
     pub fn files(place: Place) -> Progress {
         let style = ProgressStyle::with_template("{msg} {files}, {rate}")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -89,7 +89,7 @@ impl Progress {
         Progress { bar }
     }
 
-    /// Sets the total, once it is known.
+    /// Sets the total, once known.
     pub fn total(&self, total: u64) {
         self.bar.set_length(total);
     }

@@ -1,6 +1,6 @@
 //! The content of a stream as one number, to compare the data of two pools.
 //!
-//! Idea: two pools that have the same snapshot send the same blocks, but they may free other ranges, and name
+//! Idea: two pools with the same snapshot send the same blocks, but they may free other ranges, and name
 //! their datasets differently. So the number is the sum of the hashes of those records that carry content: an
 //! object's attributes, and the blocks. Their order does not matter.
 

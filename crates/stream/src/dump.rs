@@ -2,7 +2,7 @@
 //!
 //! Idea: a dump shows damaged streams too, so it reads records itself: a wrong sum or an early end is shown,
 //! followed by the totals so far. zstream takes the sums of streams of the other byte order for damaged and
-//! does not find the defect of a stream that was cut short; this dump does.
+//! does not find the defect of a stream cut short; this dump does.
 //!
 //! Memory: one payload.
 //!
@@ -77,7 +77,7 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// A dump at the start of a stream. If it is not checked (`-C`), wrong sums are not reported.
+    /// A dump at the start of a stream. If not checked (`-C`), wrong sums are not reported.
     pub fn new(detail: Detail, is_checked: bool) -> Dump {
         let sum = Sum::new(Endian::NATIVE);
         Dump { detail, is_checked, kinds: [Kind::default(); 11], stream_bytes: 0, sum, before: [0; 4] }

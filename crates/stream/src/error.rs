@@ -40,7 +40,7 @@ pub enum StreamError {
     /// A wrong checksum in the head of a package.
     #[error("incorrect header checksum")]
     HeaderChecksum,
-    /// A stream kind that is no longer received.
+    /// A stream kind no longer received.
     #[error("stream has deprecated feature: dedup, try 'zstream redup [send in a file] | zfs recv [...]'")]
     Dedup,
     /// The stream needs unknown features.
@@ -55,7 +55,7 @@ pub enum StreamError {
 /// Result of reading or writing a stream.
 pub type Result<T, E = StreamError> = std::result::Result<T, E>;
 
-/// Refuses streams with features that are unknown or no longer received.
+/// Refuses streams with features unknown or no longer received.
 pub(crate) fn check_features(features: StreamFeatures) -> Result<()> {
     if features.without(StreamFeatures::MASK) == StreamFeatures::default() {
         Ok(())

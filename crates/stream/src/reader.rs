@@ -1,8 +1,8 @@
 //! Reads a stream: verified records with their payloads.
 //!
 //! Idea: a stream is read record by record and never beyond its end, so the caller can read further data from
-//! the same pipe. The first record shows the byte order. A record's sum is checked when it is read and covers
-//! the payload before it, so [`StreamReader::next`] reads one record ahead to verify a payload.
+//! the same pipe. The first record shows the byte order. A record's sum is checked when read and covers the
+//! payload before it, so [`StreamReader::next`] reads one record ahead to verify a payload.
 //!
 //! ```text
 //!   stream    BEGIN  records ...  END
@@ -146,7 +146,7 @@ impl StreamReader {
         }
     }
 
-    /// The record that was read ahead.
+    /// The record read ahead.
     async fn within(&mut self) -> Result<Item> {
         let record = self.ahead.take().ok_or(StreamError::Incomplete)?;
         let payload = self.payload(&record).await?;

@@ -12,8 +12,8 @@
 //!     host         remounts, and messages to the caller
 //! ```
 //!
-//! Idea: a stream fills a head of its own, which becomes visible in one txg, at its end (`cenote_tasks`).
-//! Until then no existing data has changed, whatever the stream contains.
+//! Idea: a stream fills its own head, which becomes visible in one txg, at its end (`cenote_tasks`). Until
+//! then no existing data has changed, whatever the stream contains.
 //!
 //! Memory: the records of one batch, [`apply::BATCH_BYTES`], and a list of properties.
 //!

@@ -12,7 +12,7 @@
 //!
 //! A `send` may be dropped at any await: only the stream is left unfinished. It may take days, and must not
 //! hold up freeing in the pool meanwhile. So a [`Stream`] has read all metadata outside the snapshot, whose
-//! own blocks stay as long as the snapshot is held.
+//! own blocks stay while the snapshot is held.
 //!
 //! Differences from OpenZFS 2.3: a resumed stream repeats the spill block of its first object (OpenZFS loses
 //! it); an embedded spill block is sent as SPILL, not as WRITE_EMBEDDED, which no receiver takes.

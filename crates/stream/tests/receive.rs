@@ -98,7 +98,7 @@ async fn files_differ(dataset: &Dataset, manifest: &str) -> Vec<String> {
         Ok(ours) => ours,
         Err(error) => return vec![error.to_string()],
     };
-    // The module loses a symbolic link's target that is in an embedded spill block (`send -e`).
+    // The module loses a symbolic link's target in an embedded spill block (`send -e`).
     let manifest = manifest.replace("xaec", "xa");
     let theirs = std::fs::read(shared_path(&format!("streams/{manifest}"))).unwrap();
     let theirs = String::from_utf8(decompress(&theirs)).unwrap();

@@ -1,9 +1,9 @@
-//! Runs and measures loads, each on a pool and in a simulator of its own.
+//! Runs and measures loads, each on its own pool and simulator.
 //!
-//! Idea: all runs of a study begin with the same seed, so differences between two runs come from the study's
-//! parameters alone. A pool is created on memory devices, which take no time, then opened on modelled devices
-//! ([`Bench`]). Clients work in virtual time while a [`Meter`] counts operations of the disk and the cache. A
-//! run uses no disk of the machine, and one thread throughout.
+//! Idea: all runs of a study have the same seed, so runs differ only by the study's parameters. A pool is
+//! created on memory devices, which take no time, then opened on modelled devices ([`Bench`]). Clients work
+//! in virtual time while a [`Meter`] counts operations of the disk and the cache. A run uses no real disk,
+//! and one thread.
 
 mod clients;
 mod files;
@@ -57,7 +57,7 @@ pub(crate) trait Load: Clone + Send + 'static {
 
     fn name(&self) -> String;
 
-    /// Total steps; 0 if they are not counted.
+    /// Total steps; 0 if not counted.
     fn steps(&self) -> u64;
 
     fn run(self, rt: Runtime, steps: Steps) -> impl Future<Output = Result<Self::Run>>;

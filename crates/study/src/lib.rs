@@ -5,9 +5,9 @@
 //!   trace        a recorded load --> cenote_policy --> answer
 //! ```
 //!
-//! Idea: a [`Study`] is a complete request, reports progress to a callback, and gives an [`Answer`]: figures
-//! (serde) and a [`Report`] on them. Command-line options, layout and the user's files belong to the caller.
-//! `bench` runs and measures any load; a study defines its loads and interprets their figures.
+//! Idea: a [`Study`] is a complete request, reports progress, and gives an [`Answer`]: figures (serde) and a
+//! [`Report`] on them. Command-line options, layout and the user's files belong to the caller. `bench` runs
+//! and measures any load; a study defines its loads and interprets their figures.
 //!
 //! Read in this order: [`Progress`], then [`cache`] as an example of a study, then `bench`.
 
@@ -30,8 +30,8 @@ pub trait Study {
     /// Figures and report.
     type Answer: Answer;
 
-    /// Runs the study. Loads run in simulators with threads of their own; if the future is dropped, the
-    /// current one runs on to its end.
+    /// Runs the study. Loads run in simulators with their own threads; if the future is dropped, the current
+    /// one runs on to its end.
     ///
     /// # Errors
     /// The engine fails on a modelled pool, which it should not.

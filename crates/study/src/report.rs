@@ -1,7 +1,6 @@
 //! Report of a study: text and tables in reading order.
 //!
-//! Idea: text is Markdown. Tables stay rows of cells, so that the caller lays out their columns like those of
-//! all its other tables.
+//! Idea: text is Markdown. Tables stay rows of cells, which the caller lays out like its other tables.
 
 /// Parts in reading order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Changes the keys of encrypted datasets: `zfs change-key`.
 //!
-//! Idea: blocks are encrypted with random keys that never change. Only the user's key that wraps them does,
-//! for all datasets of an encryption root.
+//! Idea: blocks are encrypted with random keys that never change; only the user's key that wraps them does,
+//! for a whole encryption root.
 //!
 //! Source: OpenZFS `dsl_crypt.c` (`spa_keystore_change_key_sync`), `libzfs_crypto.c` (`zfs_crypto_rewrap`),
 //! including the wording.

@@ -80,7 +80,7 @@ pub(crate) async fn clone_snapshots_sync(
     Ok(())
 }
 
-/// Makes one clone, and pushes it to `made` as soon as a failure would have to undo it.
+/// Makes one clone, and pushes it to `made` once a failure would have to undo it.
 async fn clone_snapshot_sync(
     context: &mut SyncContext,
     snapshot: &str,

@@ -1,9 +1,9 @@
 //! Counts of file systems and snapshots below a directory, for `filesystem_limit` and `snapshot_limit`.
 //!
-//! Idea: counting starts when a limit is first set. The tree below is counted once; from then on each
-//! creation and removal updates the counts upwards, as far as directories have them. Limits bind users with
-//! delegated permissions, not administrators, and at each directory only users not allowed to set its limit.
-//! Tasks that create or move datasets call [`check_count`] before they change anything.
+//! Idea: the tree below is counted when a limit is first set; from then on each creation and removal updates
+//! the counts upwards, as far as directories have them. Limits bind users with delegated permissions, not
+//! administrators, and at each directory only users not allowed to set its limit. Tasks that create or move
+//! datasets call [`check_count`] before they change anything.
 //!
 //! Source: OpenZFS `dsl_dir.c` (`dsl_dir_init_fs_ss_count`, `dsl_dir_activate_fs_ss_limit`,
 //! `dsl_fs_ss_count_adjust`, `dsl_fs_ss_limit_check`, `dsl_enforce_ds_ss_limits`).
@@ -50,7 +50,7 @@ impl Limited {
 }
 
 /// Fails if adding datasets (a number per directory) exceeds a limit, there or above, that binds the task's
-/// user. The walk stops at the ancestor `up_to`: a move within it leaves its count as it was.
+/// user. The walk stops at the ancestor `up_to`, whose count a move within it does not change.
 pub(crate) async fn check_count(
     context: &SyncContext,
     what: Limited,

@@ -29,8 +29,8 @@ use crate::set::{SetAt, check_limit, check_setting, require_feature, store_setti
 use crate::touch::touch;
 use crate::whole::readable;
 
-/// Settings of a new dataset that are not stored as properties: `fill` stores them in the object set, or they
-/// belong to the keys.
+/// Settings of a new dataset not stored as properties: `fill` stores them in the object set, or they belong
+/// to the keys.
 pub const KEPT_ELSEWHERE: [&str; 10] = [
     "version",
     "normalization",

@@ -6,9 +6,8 @@
 //!                                       root_ddobj: the encryption root; parameters of its user's key
 //! ```
 //!
-//! Idea: each directory except a clone has random keys of its own, wrapped by the user's key of its
-//! encryption root: the directory itself or one above. Changing a user's key rewraps keys and rewrites no
-//! block.
+//! Idea: each directory except a clone has its own random keys, wrapped by the user's key of its encryption
+//! root: itself or a directory above. Changing a user's key rewraps keys and rewrites no block.
 //!
 //! The user's key is obtained before a task begins, since the user may have to type it.
 //!

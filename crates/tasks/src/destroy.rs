@@ -37,7 +37,7 @@ use crate::set::{refreservation, set_reservation};
 use crate::touch::touch_gone;
 use crate::whole::readable;
 
-/// Destroys a file system or volume without snapshots or children that is not open.
+/// Destroys a file system or volume without snapshots or children, not open.
 ///
 /// # Errors
 /// It has snapshots or children or is open; an indirect block is unreadable.
@@ -76,7 +76,7 @@ pub(crate) async fn check_destruction(context: &SyncContext, name: &str) -> Resu
     Ok(head)
 }
 
-/// The temporary head of an unfinished receive into an existing dataset, if there is one.
+/// The temporary head of an unfinished receive into an existing dataset, if any.
 pub(crate) async fn unfinished(context: &SyncContext, name: &str) -> Result<Option<Dataset>> {
     match context.mos().await?.dataset(&format!("{name}/{RECV_CLONE_NAME}")).await {
         Err(DatasetError::NoDataset { .. }) => Ok(None),

@@ -36,7 +36,7 @@ use crate::snapshot::note_snapshots_changed;
 use crate::touch::touch;
 use crate::whole::readable;
 
-/// How to handle a snapshot that is held or has clones.
+/// How to handle a snapshot with holds or clones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InUse {
     /// Refuse.

@@ -16,8 +16,7 @@
 //! ```
 //!
 //! Each task is a function on an [`Engine`]: when it returns, the txg is on disk. Inside, `NAME_sync` runs
-//! alone, on a [`SyncContext`], while the txg is written. A task checks before it changes anything: one that
-//! fails leaves no trace.
+//! alone, on a [`SyncContext`], while the txg is written. A task that fails leaves no trace.
 //!
 //! Source: OpenZFS `dsl_synctask.c`, `dsl_dir.c`, `dsl_dataset.c`, `dsl_destroy.c`, `spa.c`.
 //!

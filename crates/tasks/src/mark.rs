@@ -245,8 +245,8 @@ pub(crate) async fn drop_bookmark(context: &mut SyncContext, mark: &Bookmark, wo
     Ok(())
 }
 
-/// Updates the bookmarks of a snapshot that is destroyed. Returns whether deadlists must keep its txg as a
-/// key for one of them.
+/// Updates the bookmarks of a destroyed snapshot. Returns whether deadlists must keep its txg as a key for
+/// one of them.
 pub(crate) async fn leave_bookmarks(context: &mut SyncContext, snapshot: &DslDatasetPhys) -> Result<bool> {
     let head = context.dir_phys(snapshot.dir).await?.head_dataset;
     let Some(zap) = context.dataset_field(head, dataset_field::BOOKMARK_NAMES).await? else {

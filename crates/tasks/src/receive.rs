@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Idea: existing data stay as they are until the end, which is one txg. An interrupted receive is destroyed
-//! with its head, unless it is resumable: then its state is kept with the head (`resume`).
+//! with its head, unless resumable: then its state is kept with the head (`resume`).
 //!
 //! Source: OpenZFS `dmu_recv.c` (`dmu_recv_begin_check`, `dmu_recv_begin_sync`,
 //! `dmu_recv_resume_begin_check`, `dmu_recv_cleanup_ds`), `libzfs_sendrecv.c` (wording).
@@ -500,7 +500,7 @@ async fn resume_sync(context: &mut SyncContext, new: &NewReceive) -> Result<Rece
     check_resumed(&found, &new.begin).await?;
     redacted::check_resumed(new, &found).await?;
     if new.raw.is_none() {
-        // The head may still be cached with a key that has been unloaded since.
+        // The head may still be cached with a key unloaded since.
         found.key().await?;
     }
     context.quiet(&found)?;

@@ -3,8 +3,8 @@
 //! Layout: the bookmark names an object of the MOS. Its bonus, or its spill block if the bonus has no room,
 //! holds the guids of the redaction snapshots; its content the runs of blocks, in order.
 //!
-//! Idea: the caller has computed all runs (`cenote_stream::send`), so the list is written in one txg, and is
-//! complete or does not exist. OpenZFS writes it in steps, and can resume it.
+//! Idea: the caller has computed all runs (`cenote_stream::send`), so the list is written in one txg. OpenZFS
+//! writes it in steps, and can resume it.
 //!
 //! Source: OpenZFS `dmu_redact.c`, `dsl_bookmark.c` (`dsl_bookmark_create_redacted_sync`).
 
@@ -94,7 +94,7 @@ async fn redact_sync(
 }
 
 /// The list of a bookmark of a redacted snapshot: guids without blocks. Without it, an increment from the
-/// bookmark would not fit the redacted copy that it is for. 0: the snapshot is complete.
+/// bookmark would not fit its redacted copy. 0: the snapshot is complete.
 pub(crate) async fn list_of_redacted(
     context: &mut SyncContext,
     snapshot: &Dataset,
@@ -138,7 +138,7 @@ async fn check_list(context: &SyncContext, mark: &str, redaction: &Redaction) ->
     }
 }
 
-/// Writes a list to an object of its own.
+/// Writes a list to its own object.
 async fn write_list(context: &mut SyncContext, redaction: &Redaction) -> Result<ObjectId> {
     let head = RedactionListHead {
         last_object: ObjectId(u64::MAX),

@@ -2,9 +2,8 @@
 //!
 //! Idea: when OpenZFS rewrites an indirect block, it redirects pointers into a removed vdev to the blocks'
 //! new places. Then only snapshots with the old pointer, if any, need that part of the mapping. It goes to a
-//! list beside the deadlist, which moves from snapshot to snapshot like it, and is obsolete when the last of
-//! them is destroyed. This engine never redirects pointers, so it adds no entries, but it maintains existing
-//! lists.
+//! list beside the deadlist, which moves between snapshots like it, and is obsolete when the last is
+//! destroyed. This engine never redirects pointers, so it only maintains existing lists.
 //!
 //! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_block_remapped`), `dsl_destroy.c`
 //! (`dsl_destroy_snapshot_handle_remaps`).

@@ -1,7 +1,6 @@
 //! Renames file systems, volumes and snapshots: `zfs rename`.
 //!
-//! A directory that moves takes its used space from the accounts above its old place to those above the new
-//! one.
+//! A directory that moves takes its used space from the accounts above its old place to those above the new.
 //!
 //! Source: OpenZFS `dsl_dir.c` (`dsl_dir_rename_sync`), `dsl_dataset.c` (`dsl_dataset_rename_snapshot_sync`).
 

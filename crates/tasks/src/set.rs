@@ -1,7 +1,7 @@
 //! Sets and inherits properties: `zfs set`, `zfs inherit`.
 //!
-//! Idea: a setting is an entry in the property table of the dataset's directory, or of the snapshot itself.
-//! Limits are also copied to the object that enforces them; reservations count as used space.
+//! Idea: a setting is an entry in the property table of the dataset's directory, or of the snapshot. Limits
+//! are also copied to the object that enforces them; reservations count as used space.
 //!
 //! Source: OpenZFS `dsl_prop.c` (`dsl_prop_set_sync_impl`), `dsl_dir.c` and `dsl_dataset.c` (`*_set_quota`,
 //! `*_set_reservation`), `zfs_ioctl.c` (`zfs_check_settable`).
@@ -40,7 +40,7 @@ pub enum Instead {
     Received,
 }
 
-/// Sizes enforced as soon as they are set; 0 means none.
+/// Sizes enforced once set; 0 means none.
 pub const SIZES: [&str; 4] = ["quota", "reservation", "refquota", "refreservation"];
 
 /// Sets a native property, or a user property (with a colon in its name).
@@ -122,7 +122,7 @@ pub(crate) async fn check_inherit(
 ) -> Result<Dataset> {
     let dataset = readable(context.mos().await?.dataset(name).await?).await?;
     let inherits = match Prop::zfs(property) {
-        // `Received` also works for properties that are not inheritable.
+        // `Received` also works for noninheritable properties.
         Some(prop) => (prop.is_inheritable() || matches!(instead, Instead::Received)) && !prop.is_one_time(),
         None => property.contains(':'),
     };
@@ -236,8 +236,8 @@ pub(crate) async fn follow_setting(
     }
 }
 
-/// Records, in the same txg, the unprivileged user that sets a mount point; administrators are not recorded.
-/// The daemon mounts at such a place only on a request for that dataset by name.
+/// Records, in the same txg, an unprivileged user that sets a mount point. The daemon mounts there only on a
+/// request for that dataset by name.
 async fn note_who_placed(context: &SyncContext, settings: &ZapEdit<'_>) -> Result<()> {
     match context.delegated() {
         Some(who) => settings.update(PLACED_BY_PROPERTY, &ZapValue::from_text(&who.uid.to_string())).await,

@@ -1,7 +1,6 @@
 //! Takes snapshots of one or more datasets at one instant: `zfs snapshot`.
 //!
-//! Idea: tasks run after the txg's datasets are written, so a snapshot only keeps the existing tree. All
-//! snapshots of one task show the same instant.
+//! Idea: tasks run after the txg's datasets are written, so a snapshot only keeps the existing tree.
 //!
 //! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_snapshot_check`, `dsl_dataset_snapshot_sync`).
 
@@ -34,7 +33,7 @@ pub async fn snapshot(engine: &Engine, names: &[String]) -> Result<()> {
     snapshot_with(engine, names, Settings::new()).await
 }
 
-/// The same, with user properties for all of them.
+/// The same, with user properties for all.
 ///
 /// # Errors
 /// As [`snapshot`], or an invalid property.

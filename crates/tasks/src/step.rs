@@ -1,8 +1,8 @@
-//! Steps: changes to datasets that a task of another crate makes one after the other, in its own txg.
+//! Steps: changes to datasets that a task of another crate makes in turn, in its own txg.
 //!
-//! Idea: a channel program (`zfs program`) is one task. Its changes are the bodies of other tasks, each with
-//! its own checks and its own share of the slop. So all of a program's changes are in one txg, and a step
-//! sees those before it. A step that is refused leaves no trace, and the task goes on.
+//! Idea: a channel program (`zfs program`) is one task, in one txg. Its changes are the bodies of other
+//! tasks, each with its own checks and share of the slop. A step sees those before it. A refused step leaves
+//! no trace, and the task goes on.
 //!
 //! Source: OpenZFS `zcp_synctask.c` (`zcp_sync_task`, `zcp_synctask_wrapper`).
 

@@ -1,7 +1,7 @@
 //! Notes datasets touched by a task, by name ([`cenote_engine::Touched`]).
 //!
-//! Only the functions that run a whole task note: a channel program has steps of several tasks, and one of
-//! them may touch more than another would say.
+//! Only functions that run a whole task note: a channel program has steps of several tasks, and one may touch
+//! more than another would say.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub(crate) async fn touch_setting(context: &mut SyncContext, name: &str) -> Resu
     }
 }
 
-/// Notes a dataset that has been destroyed.
+/// Notes a destroyed dataset.
 pub(crate) fn touch_gone(context: &mut SyncContext, gone: &Dataset) {
     context.touch(gone, Reach::Own);
 }

@@ -10,8 +10,8 @@ use cenote_object::Result;
 /// Blocks of a table read together.
 const BATCH: u64 = 64;
 
-/// Returns a dataset after reading all blocks of the tables of the dataset and its directory. Single-block
-/// tables need no extra read: opening the dataset or the task's own checks read them.
+/// Returns a dataset after reading all blocks of its and its directory's tables. Single-block tables need no
+/// extra read: opening the dataset or the task's own checks read them.
 ///
 /// # Errors
 /// The first unreadable block.

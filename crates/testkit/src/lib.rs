@@ -67,7 +67,7 @@ pub fn shared() -> Option<PathBuf> {
 /// A path below [`shared`], for tests marked with [`needs`].
 ///
 /// # Panics
-/// If it is missing.
+/// If missing.
 pub fn shared_path(relative: &str) -> PathBuf {
     let found = shared().map(|shared| shared.join(relative)).filter(|path| path.exists());
     found.unwrap_or_else(|| panic!("no {relative} in ../shared (CENOTE_SHARED names another folder)"))
@@ -76,7 +76,7 @@ pub fn shared_path(relative: &str) -> PathBuf {
 /// Folder with unpacked images of OpenZFS's own pools (`fixtures/FOLDER/blockfiles/*.dat`).
 ///
 /// # Panics
-/// If they are missing.
+/// If missing.
 pub fn fixture_images(folder: &str) -> PathBuf {
     let packed = shared_path(&format!("fixtures/{folder}/blockfiles"));
     let images = workspace().join("target/fixtures").join(folder);
@@ -102,7 +102,7 @@ fn pool_folders() -> impl Iterator<Item = (&'static str, PathBuf)> {
 /// require [`needs`].
 ///
 /// # Panics
-/// If it is missing.
+/// If missing.
 pub fn golden(name: &str) -> Golden {
     let folder = pool_folders()
         .filter_map(|(prefix, pools)| Some(pools.join(name.strip_prefix(prefix)?)))
@@ -180,7 +180,7 @@ impl Golden {
         String::from_utf8(self.bytes(file)).expect("UTF-8")
     }
 
-    /// Reads a file, decompressed if it is a `.zst` or only that exists.
+    /// Reads a file, decompressed if a `.zst` or only that exists.
     pub fn bytes(&self, file: &str) -> Vec<u8> {
         let plain = self.folder.join(file);
         if plain.exists() && !file.ends_with(".zst") {

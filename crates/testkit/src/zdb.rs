@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// Runs `zdb -e -p FOLDER WORDS`; `None`, with a message, if it is not installed.
+/// Runs `zdb -e -p FOLDER WORDS`; `None`, with a message, if not installed.
 ///
 /// # Panics
 /// It is not installed although `CENOTE_REQUIRE_ZDB` is set.

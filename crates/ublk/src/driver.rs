@@ -6,8 +6,8 @@
 //! kill, the kernel holds that file for a while: Linux 6.1 checks every five seconds whether the server is
 //! alive.
 //!
-//! `DEL_DEV` blocks until the block device is closed, perhaps for hours, and with it all other control
-//! commands. So it is called only once the disk is gone, which is when `SET_PARAMS` succeeds.
+//! `DEL_DEV` blocks all control commands until the block device is closed, perhaps for hours. So it is called
+//! only once the disk is gone, which is when `SET_PARAMS` succeeds.
 
 use std::fs::{File, OpenOptions, read_dir};
 use std::io;
@@ -93,7 +93,7 @@ impl Driver {
         self.numbers
     }
 
-    /// Creates a device that is not visible yet.
+    /// Creates a device not visible yet.
     pub fn add(&self, queues: u16, depth: u16) -> io::Result<Info> {
         let flags = NEED_GET_DATA | self.features & CMD_IOCTL_ENCODE;
         let wanted = Info { queues, depth, device: u32::MAX, flags, owner: owner() };

@@ -14,8 +14,8 @@
 //! [`server`], [`users`].
 //!
 //! No recovery: with `UBLK_F_USER_RECOVERY`, a device would wait for the next process after a crash,
-//! unnoticed by its users. But writes that were confirmed and not flushed are lost, as in a power cut, and a
-//! file system must learn of that. So it gets errors, and recovers at the next mount.
+//! unnoticed by its users. But confirmed, unflushed writes are lost, as in a power cut, and a file system
+//! must learn of that. So it gets errors, and recovers at the next mount.
 //!
 //! Bounds: requests of 1 MiB; [128](server) at a time per queue; up to four queues per device.
 //!

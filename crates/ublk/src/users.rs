@@ -67,7 +67,7 @@ fn mounted(parts: &[Part]) -> Option<String> {
     table.lines().find_map(|line| mounted_by(line, parts))
 }
 
-/// The mount point, if this mountinfo line mounts a part. btrfs has device numbers of its own: its source is
+/// The mount point, if this mountinfo line mounts a part. btrfs has its own device numbers: its source is
 /// compared.
 fn mounted_by(line: &str, parts: &[Part]) -> Option<String> {
     let (about, source) = line.split_once(" - ")?;

@@ -3,8 +3,7 @@
 //!
 //! Idea: the signal handler maps zeros over the lost page and marks its region as lost. The access succeeds,
 //! and the connection ends soon after ([`crate::device`]). Faults elsewhere end the program as before. A
-//! process per socket would also contain the fault, but would copy all data between processes, which
-//! vhost-user avoids.
+//! process per socket would also contain the fault, but copy all data between processes.
 //!
 //! Locking: none. The handler only reads [`REGIONS`]. A region is entered end first, start last, and removed
 //! start first. [`Watched`] owns the memory, so it stays mapped while entered.
@@ -126,7 +125,7 @@ extern "C" fn on_bus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
 fn replace(address: usize, start: usize, end: usize) -> bool {
     const FLAGS: libc::c_int =
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-    // SAFETY: the range lies within a mapping of guest memory, which lives as long as it is entered and is
+    // SAFETY: the range lies within a mapping of guest memory, which lives while it is entered and is
     // accessed as memory that changes at any time. `errno` is as it was.
     unsafe {
         let errno = *libc::__errno_location();

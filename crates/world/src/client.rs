@@ -63,7 +63,7 @@ pub struct Swarm {
     pub admin_pause: Duration,
     /// The same between two troubles with disks.
     pub fault_pause: Duration,
-    /// Two verbs that are chosen most of the time.
+    /// Two verbs chosen most of the time.
     pub aim: Option<Aim>,
 }
 
@@ -126,7 +126,7 @@ impl Swarm {
         }
     }
 
-    /// Kinds of calls that are made.
+    /// Kinds of calls made.
     pub fn kinds(&self) -> Vec<Kind> {
         let groups = [
             (Group::Posix, &self.posix),
@@ -154,7 +154,7 @@ impl Swarm {
 }
 
 impl Stage {
-    /// Notes the txgs that have been written.
+    /// Notes the written txgs.
     pub fn note_txgs(&self) {
         if let Some(pool) = self.daemon.pools.get(POOL) {
             self.scene.take_txgs(&pool.engine.load().kstats().txgs());

@@ -82,7 +82,7 @@ impl Layout {
             ]);
         }
         if self.key == Some(KeyFormat::Passphrase) {
-            // The fewest that are allowed: deriving keys would take most of a world's time.
+            // The fewest allowed: deriving keys would take most of a world's time.
             all.push(("pbkdf2iters", "100000".into()));
         }
         let setting = |(property, value): (&str, String)| Setting { property: property.into(), value };

@@ -1,8 +1,7 @@
 //! Less than a seed gives: fewer clients, kinds of calls and troubles, and calls left out.
 //!
-//! Idea: a world is a program that its seed writes. Each part of it can be left out by its name while the
-//! rest stays, so that [`crate::shrink`] finds the parts that matter, and a command line can name what is
-//! left.
+//! Idea: a world is a program that its seed writes. Each part can be left out by name while the rest stays,
+//! so that [`crate::shrink`] finds the parts that matter, and a command line can name the rest.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -67,7 +66,7 @@ pub struct Less {
     pub admins: Option<usize>,
     /// Kinds of calls that nobody makes.
     pub kinds: BTreeSet<Kind>,
-    /// Choices that are not carried out.
+    /// Choices not carried out.
     pub choices: BTreeSet<Choice>,
 }
 
@@ -76,7 +75,7 @@ impl Less {
     pub const NOTHING: Less =
         Less { posix: None, volumes: None, admins: None, kinds: BTreeSet::new(), choices: BTreeSet::new() };
 
-    /// The clients that are left.
+    /// Remaining clients.
     pub fn clients(&self, all: Clients) -> Clients {
         let most = |count: usize, most: Option<usize>| most.map_or(count, |most| count.min(most));
         Clients {

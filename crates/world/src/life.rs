@@ -62,7 +62,7 @@ pub enum Start<'a> {
 
 /// The pool while its clients rest.
 pub struct AtRest {
-    /// Its content; `None` if calls that were given up may still have changed it.
+    /// Its content; `None` if abandoned calls may still have changed it.
     pub found: Option<Found>,
     /// At the end: disks that it can do without, if possible such that were never guilty.
     pub can_go: BTreeSet<usize>,

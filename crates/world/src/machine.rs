@@ -82,7 +82,7 @@ impl Machine {
         self.disks.iter().map(|disk| disk.image()).collect()
     }
 
-    /// Puts the disks into the rack of a runtime, but those that are away.
+    /// Puts the disks into the rack of a runtime, except absent ones.
     pub fn power_on(&self, runtime: &Runtime) -> Bay {
         Bay::new(runtime, &self.disks, &self.ledger)
     }

@@ -4,7 +4,7 @@
 //! outcome, without time, concurrency or crashes: those are the oracle's business. States share their parts
 //! and are cheap to copy, so the oracle may keep thousands.
 //!
-//! Numbers identify datasets, snapshots and files for ever; they are those of the calls that made them.
+//! Datasets, snapshots and files keep the numbers of the calls that made them.
 
 pub mod call;
 pub mod pool;

@@ -1,4 +1,4 @@
-//! Pairs of verbs that ran at the same time: which ones, and in which phase of the txg.
+//! Pairs of verbs that ran at once: which ones, and in which phase of the txg.
 //!
 //! ```text
 //!   call a   |-----------|               at once: from the beginning of b to the end of a
@@ -6,9 +6,9 @@
 //!   txg 7    |--open--|closing|--being written--|
 //! ```
 //!
-//! Idea: the worst faults lie between two verbs. A pair that never ran at once has not been tested, however
-//! many worlds were right. A world can aim at a pair: its clients and administrators then choose these two
-//! verbs most of the time.
+//! Idea: the worst faults lie between two verbs. A pair that never ran at once is untested, however many
+//! worlds were right. A world can aim at a pair: its clients and administrators then mostly choose these two
+//! verbs.
 //!
 //! Two verbs on devices never run at once, since each may use up the budget of guilty disks
 //! ([`crate::client::devices`]).
@@ -20,7 +20,7 @@ use crate::layout::Layout;
 use crate::model::verb::{DEVICE_VERBS, FIRST_OF_ADMINISTRATORS, FIRST_OF_VOLUMES, VERBS};
 use crate::record::{Life, Made, Record};
 
-/// Pairs that are shown as the rarest.
+/// Pairs shown as the rarest.
 const RAREST: usize = 12;
 
 /// How often a pair ran at once.

@@ -23,7 +23,7 @@ pub struct Made {
     pub end: Option<(u64, String)>,
 }
 
-/// A txg that was written.
+/// A written txg.
 #[derive(Debug, Clone, Copy)]
 #[allow(missing_docs)] // as their names say
 pub struct Txg {
@@ -54,7 +54,7 @@ impl Txg {
 pub struct Life {
     /// By number.
     pub calls: BTreeMap<CallId, Made>,
-    /// Those that were written, in order.
+    /// Those written, in order.
     pub txgs: BTreeMap<u64, Txg>,
     /// Other events.
     pub notes: Vec<(u64, String)>,

@@ -1,12 +1,12 @@
-//! Shrinking: from a world that is wrong to a smaller one that is wrong in the same way.
+//! Shrinking: from a wrong world to a smaller one, wrong in the same way.
 //!
 //! ```text
 //!   calls ... cuts ... clients ... kinds of calls and troubles ... single choices    repeated while it helps
 //! ```
 //!
-//! Idea: each step leaves something out and runs the world again; the step stays if the world is still wrong.
-//! What is left changes its course then, so a step that failed may succeed later. Choices are left out in
-//! runs, long ones first.
+//! Idea: each step leaves something out and runs the world again; it stays if the world is still wrong. The
+//! rest then takes another course, so a failed step may succeed later. Choices are left out in runs, long
+//! ones first.
 //!
 //! Source: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input" (2002).
 
@@ -15,13 +15,13 @@ use std::io::Result;
 use crate::less::{Choice, Less, Part};
 use crate::world::{Params, Report, run};
 
-/// A world that is wrong, and the number of worlds run to find it.
+/// A wrong world, and the number of worlds run to find it.
 pub struct Shrunk {
     /// The world.
     pub params: Params,
     /// What happens in it.
     pub report: Report,
-    /// Worlds that were run.
+    /// Worlds run.
     pub runs: u64,
 }
 

@@ -24,8 +24,8 @@ fn check(params: Params) {
     }
 }
 
-/// In processes of their own, and to the microsecond: the steps of tasks between calls still differ in their
-/// order, for a reason that is not known yet.
+/// In their own processes, and to the microsecond: steps of tasks between calls still differ in order, for an
+/// unknown reason.
 #[test]
 fn a_seed_repeats_its_history() {
     let history = || {

@@ -50,7 +50,7 @@ impl Log {
         self.progress.modify(|progress| progress.buffered_bytes -= u64::from(bytes));
     }
 
-    /// Commits batches as long as some are wanted.
+    /// Commits batches while some are wanted.
     pub(super) async fn commit_batches(self: Arc<Self>) {
         loop {
             if let Err(over) = self.commit_batch().await {
@@ -194,7 +194,7 @@ impl Log {
         Ok(!self.store.list(COMMITS, &commit_key(number)).await?.is_empty())
     }
 
-    /// Whether a commit exists that is not known here.
+    /// Whether an unknown commit exists.
     pub(super) async fn is_overtaken(&self) -> Result<bool, Over> {
         let before = self.state.lock().last;
         let keys = self.store.list(COMMITS, &commit_key(before)).await?;

@@ -1,9 +1,8 @@
 //! Reads a disk's state from its store: the newest commit, the checkpoint it names, the commits since.
 //!
-//! Another machine may use the disk meanwhile and delete objects that this one is about to read. Then the
-//! state is read again from the beginning. A machine that came too late to take over may even have left a
-//! commit in the place of a deleted one; commits of a whole chain have the writer of the one before, or take
-//! over from it with a higher epoch.
+//! If another machine deletes objects meanwhile, the state is read again from the beginning. One that came
+//! too late to take over may even have left a commit in the place of a deleted one; commits of a whole chain
+//! have the writer of the one before, or take over from it with a higher epoch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,7 @@
 //! Packing: live data of nearly dead segments are written again, so that these can be deleted.
 //!
-//! Idea: bytes are stored for each live one in a bounded ratio. Once the ratio is exceeded, the emptiest
-//! segments are packed until it is well kept. Commits with a little data each are packed once there are many,
-//! so that the number of objects is bounded, too.
+//! Idea: the ratio of stored to live bytes is bounded. Once it is exceeded, the emptiest segments are packed
+//! until it is well kept. Many commits with little data are packed, too, to bound the number of objects.
 //!
 //! Moved data join the batch as writes; a write of the pool that comes first wins, since only pieces that the
 //! map still finds in the old segment move.

@@ -119,7 +119,7 @@ impl State {
         }
     }
 
-    /// Adds a write. Returns segments that are full now.
+    /// Adds a write. Returns full segments.
     #[must_use]
     pub(crate) fn write(&mut self, mut start: u64, mut data: Bytes) -> Vec<Sealing> {
         let mut full = Vec::new();
@@ -182,7 +182,7 @@ impl State {
         Some((slot, segment.data_bytes))
     }
 
-    /// Ends the open segment if it is too large for the end of a commit.
+    /// Ends the open segment if too large for the end of a commit.
     pub(crate) fn seal_large(&mut self) -> Option<Sealing> {
         let data_bytes = self.segments.get(&self.open?)?.data_bytes;
         if data_bytes > INLINE_BYTES { self.seal() } else { None }

@@ -7,7 +7,7 @@
 //!   AWS_CA_BUNDLE                                                     authorities instead of the public ones
 //! ```
 //!
-//! Secrets are in no address, label, history or message. They are cleared from memory when they are dropped.
+//! Secrets are in no address, label, history or message. They are cleared from memory when dropped.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};

@@ -19,7 +19,7 @@ pub struct Machine {
     pub disk: Arc<LogDevice>,
 }
 
-/// Connects a machine and opens the disk, which is made if there is none.
+/// Connects a machine and opens the disk, made if missing.
 pub async fn machine(
     store: &SimStore,
     behaviour: Behaviour,

@@ -1,8 +1,7 @@
 //! Options that every command takes, before or after its verb.
 //!
-//! Idea: every command in the tree gets these options, so they may be typed anywhere; those typed in several
-//! positions are combined. A verb's own option keeps its letter: `-d` of `zfs destroy` defers, so disks are
-//! then named by `--disks`, or by `-d` before the verb.
+//! Idea: these options may be typed anywhere; those in several positions are combined. A verb's own option
+//! keeps its letter: `-d` of `zfs destroy` defers; disks then need `--disks`, or `-d` before the verb.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,8 +1,7 @@
 //! Builds a command's options only if that command was typed.
 //!
-//! Describing all options of all commands takes most of the run time of a short command. Clap's derived code
-//! describes everything at once; wrapped in this type, a command is described when clap reaches it. The
-//! common options are added then.
+//! Clap's derived code describes all commands at once, most of the run time of a short one; wrapped in this
+//! type, a command is described, with the common options, when clap reaches it.
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 

@@ -1,6 +1,5 @@
-//! `cenote guard`: helper processes of every process that mounts. The guard takes down its mounts if it is
-//! killed (`cenote_fuse::guard`); hands, started with `--hand`, make its calls with paths
-//! (`cenote_fuse::mount::hand`).
+//! `cenote guard`: helpers of a process that mounts. The guard takes down its mounts if it is killed
+//! (`cenote_fuse::guard`); hands (`--hand`) make its calls with paths (`cenote_fuse::mount::hand`).
 //!
 //! systemd kills all processes of a service at once (`systemctl kill`, a stop that takes too long). So a
 //! service's guard moves to a scope of its own, if systemd permits; it still ends with the daemon.

@@ -1,8 +1,7 @@
 //! `cenote zfs`: output and actions of `zfs`, straight from the disks.
 //!
-//! The verbs are `cenote_control::zfs`; this module has their command lines and their output, and `value`
-//! formats properties. Output that `zfs` shows without keys is shown without keys here too, and no key is
-//! asked for (except by `diff`, which reads files).
+//! The verbs are `cenote_control::zfs`; `value` formats properties. Output that `zfs` shows without keys
+//! needs none here, either, and no key is asked for (except by `diff`, which reads files).
 
 mod allow;
 mod clone;

@@ -80,7 +80,7 @@ fn of_copies_that_are_equally_new_none_is_written() {
         disks.fails(command, "take one of them away, or name the disks to use");
     }
     assert!(disks.images() == before, "a copy was written");
-    // Either image is correct as long as the message names it.
+    // Either image is correct if the message names it.
     let output = disks.run_on(&["twin"], "zfs create tank/new");
     assert!(output.status.success() && said(&output).is_empty(), "{}", said(&output));
     assert!(said(&disks.run("zfs list", &[])).contains("is an older copy of"));

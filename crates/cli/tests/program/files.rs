@@ -348,7 +348,7 @@ fn volumes_come_out_whole_and_sparse() {
         compared += 1;
     }
     assert!(compared > 10, "only {compared} volumes");
-    // A terabyte that is almost entirely a hole.
+    // A terabyte, almost entirely a hole.
     expect(&pool, 0, &["volume", "cp", "gzvols/huge", &scratch.text("huge")]);
     let huge = fs::metadata(scratch.path("huge")).unwrap();
     assert!(huge.len() >= 1 << 40 && huge.blocks() * 512 < 1 << 24, "{} blocks", huge.blocks());
@@ -447,7 +447,7 @@ fn ls_of_all_folders_is_written_as_it_goes_and_in_order() {
     let target = "gtree/dirs@s:/";
     let text = String::from_utf8(expect(&pool, 0, &["ls", "-Ra", "--json", target]).stdout).unwrap();
     let files: Vec<Value> = serde_json::from_str(&text).unwrap();
-    // One element per line: neither side needs to hold all of them.
+    // One element per line: neither side needs to hold all.
     assert_eq!(text.lines().count(), files.len() + 2);
     let listed: BTreeSet<Vec<u8>> =
         files.iter().map(|file| unescape(file["path"].as_str().unwrap())).collect();

@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::common::cenote;
 use cenote_testkit::{Golden, golden_names, golden_pools, shared};
 
-/// The part of an output that is not compared.
+/// The part of an output not compared.
 enum What {
     /// These columns of a table.
     Columns(&'static [&'static str]),
@@ -233,7 +233,7 @@ fn get_all_prints_what_zfs_get_prints() {
     }
 }
 
-/// The table must not keep entries that are no longer needed.
+/// The table must not keep entries no longer needed.
 #[test]
 fn every_difference_has_a_pool_and_an_output() {
     let names = golden_names();

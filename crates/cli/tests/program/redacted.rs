@@ -50,7 +50,7 @@ fn redacted_streams_lack_secrets_until_an_increment_brings_them() {
     assert!(cat("secret") == vec![0; FILE_BYTES]);
     zdb_finds_nothing(to.path(), "back");
 
-    // A bookmark of a redacted snapshot has a list of its own.
+    // A bookmark of a redacted snapshot has its own list.
     to.cenote("zfs bookmark back/home@1 back/home#here", &[]);
     zdb_finds_nothing(to.path(), "back");
     to.cenote("zfs destroy back/home#here", &[]);

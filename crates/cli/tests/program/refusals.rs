@@ -176,7 +176,7 @@ fn assert_unclean_pool_is_left_alone(name: &str) {
     bench.assert_nothing_is_written();
 }
 
-/// Pending logs are replayed with the first change that is not refused.
+/// Pending logs are replayed with the first change not refused.
 #[test]
 fn logs_are_replayed_with_the_first_change() {
     let bench = Bench::new(crashed::make_pool);

@@ -1,4 +1,4 @@
-//! `cenote stream`: as zstream does it, on all streams of OpenZFS that are here.
+//! `cenote stream`: as zstream does it, on all streams of OpenZFS here.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn run(program: &str, words: &str, input: Option<&Path>) -> Output {
     command.args(words.split(' ')).env("CENOTE_SOCKET", "").stdin(input).output().unwrap()
 }
 
-/// Runs zstream, if it is installed.
+/// Runs zstream, if installed.
 fn zstream(words: &str, input: Option<&Path>) -> Option<Output> {
     if Command::new("zstream").stdin(Stdio::null()).output().is_ok() {
         return Some(run("zstream", words, input));

@@ -23,7 +23,7 @@ enum Stream {
     Broken,
 }
 
-/// The combinations of standard output and error that are tried.
+/// The combinations of standard output and error tried.
 const WAYS: [(Stream, Stream); 4] = [
     (Stream::Kept, Stream::Full),
     (Stream::Full, Stream::Kept),
@@ -80,7 +80,7 @@ const WORDS: &[(&str, &[&str])] = &[
     ("man", &["FOLDER/pages", "FOLDER/file"]),
     ("serve", &["--socket FOLDER/file/socket tank"]),
 ];
-/// Run without arguments until they are told to stop, or for minutes.
+/// Run without arguments until told to stop, or for minutes.
 const ENDLESS: [&str; 3] = ["serve", "lab arc", "lab cache"];
 
 /// The non-zero bytes of a disk, used to recreate it for each run.

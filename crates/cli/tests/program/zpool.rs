@@ -50,7 +50,7 @@ fn files_with_known_errors_are_those_that_the_kernel_could_not_read() {
     let listed: BTreeSet<String> =
         files.lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect();
     assert_eq!(listed, unreadable);
-    // Snapshots, a clone, and a file that was renamed between them.
+    // Snapshots, a clone, and a file renamed between them.
     assert_eq!(listed.len(), 10);
 }
 
@@ -75,7 +75,7 @@ fn allocated_space_is_what_zdb_counts() {
         let value = |property: &str| found["properties"][property]["value"].as_u64().unwrap_or(0);
         let logs = found["vdevs"]["logs"].as_object().into_iter().flatten();
         let logs: u64 = logs.map(|(_, log)| log["properties"]["allocated"]["value"].as_u64().unwrap()).sum();
-        // Data that was copied already exists twice and is counted once.
+        // Copied data already exists twice and is counted once.
         if name == "removing" {
             continue;
         }
@@ -171,7 +171,7 @@ fn missing_spares_and_cache_devices_go_by_their_paths() {
     assert!(has_line(&status, "loop10 UNAVAIL 0 0 0 cannot open"), "{status}");
 }
 
-/// Only data that was in the log alone is lost.
+/// Only data in the log alone is lost.
 #[needs("unclean-slog")]
 #[test]
 fn a_missing_log_is_told_and_does_not_keep_the_pool_closed() {

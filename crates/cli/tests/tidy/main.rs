@@ -98,7 +98,7 @@ const MOST_IN_CIRCLE: usize = 5;
 const IN_ROOMS: [&str; 4] = ["daemon", "lab", "shown", "study"];
 /// The maximum number of files of a folder.
 const MOST_IN_FOLDER: usize = 20;
-/// Folders that have more: layers of the engine, one file an idea, and tests.
+/// Folders with more: layers of the engine, one file an idea, and tests.
 const MAY_BE_CROWDED: [&str; 8] = [
     "crates/cli/tests/program",
     "crates/dataset/src",
@@ -112,8 +112,8 @@ const MAY_BE_CROWDED: [&str; 8] = [
 
 /// Clauses that hide their actor, in 1,000 words of comments of a crate; help texts are comments, too.
 const MOST_CLAUSES: f64 = 1.0;
-/// Words of comments for 1,000 lines of code, in all crates together; 1,150 is the goal.
-const MOST_COMMENTS: f64 = 1165.0;
+/// Words of comments for 1,000 lines of code, in all crates together.
+const MOST_COMMENTS: f64 = 1150.0;
 /// Clauses that hide their actor, in 1,000 words of a document.
 const MOST_IN_DOCUMENTS: f64 = 1.0;
 
@@ -245,7 +245,7 @@ fn no_circle_of_imports_is_large() {
     assert_none("at most 5 files of a crate import each other in a circle", broken);
 }
 
-/// The sources of crates that are divided into rooms.
+/// The sources of crates divided into rooms.
 fn sources_in_rooms() -> Vec<(String, String)> {
     let is_in = |path: &str| IN_ROOMS.iter().any(|name| path.starts_with(&format!("crates/{name}/src/")));
     all_sources().into_iter().filter(|(path, _)| is_in(path)).collect()

@@ -175,7 +175,6 @@ impl Drop for MasterKey {
     }
 }
 
-/// HMAC key, prepared and raw.
 struct HmacKey {
     key: hmac::Key,
     bytes: [u8; HMAC_KEY_BYTES],

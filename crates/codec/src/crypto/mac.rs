@@ -124,7 +124,7 @@ const SIZE_V2: usize = 2048;
 const SIZE_V3: usize = 4096;
 
 impl ObjsetMacs {
-    /// Stored MACs of an object set; `None` if it is too short.
+    /// Stored MACs of an object set; `None` if too short.
     #[must_use]
     pub fn stored(objset: &[u8]) -> Option<Self> {
         let field = |at: usize| objset.get(at..)?.first_chunk().copied();

@@ -1,6 +1,5 @@
 //! The sums by definition, word by word. Also continues the vector kernels' sums over the remaining words.
 
-/// Continues `sums`.
 pub(super) fn fletcher2(sums: [u64; 4], data: &[u8], byteswap: bool) -> [u64; 4] {
     match byteswap {
         false => sum2(sums, data, u64::from_le_bytes),
@@ -8,7 +7,6 @@ pub(super) fn fletcher2(sums: [u64; 4], data: &[u8], byteswap: bool) -> [u64; 4]
     }
 }
 
-/// Continues `sums`.
 pub(super) fn fletcher4(sums: [u64; 4], data: &[u8], byteswap: bool) -> [u64; 4] {
     match byteswap {
         false => sum4(sums, data, u32::from_le_bytes),

@@ -88,7 +88,6 @@ impl Solution {
     }
 }
 
-/// Parity row or data column, by index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ColumnRole {
     Parity(usize),

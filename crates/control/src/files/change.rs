@@ -12,7 +12,7 @@ use super::{Target, split_path};
 use crate::error::{ControlError, Outcome};
 use crate::session::{Session, dataset, file_error};
 
-/// Opens a file system of a pool that is being changed.
+/// Opens a file system of a pool being changed.
 pub(super) async fn putter(
     engine: &Engine,
     name: &str,

@@ -1,7 +1,7 @@
 //! Files of the machine that the caller opens with its own rights for a verb.
 //!
-//! Idea: the caller opens all of them first. An open failure is part of the request, so that the verb reports
-//! it when it reaches that file.
+//! Idea: the caller opens all first. A failure to open is part of the request: the verb reports it at that
+//! file.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -89,8 +89,8 @@ impl Place {
     }
 }
 
-/// Runs `work` on the file of each target; it also gets the target's index. Failing targets are reported, and
-/// the others continue. A usage error, or a closed output, ends the verb.
+/// Runs `work` on the file of each target, with its index. Failing targets are reported, and the others
+/// continue. A usage error, or a closed output, ends the verb.
 pub async fn on_each(
     session: &Session,
     targets: &[Target],

@@ -3,10 +3,9 @@
 //! Input is taken byte for byte. The quoted form printed by this program is accepted wherever a name can be
 //! typed:
 //!
-//! * A target that begins with `$'` is expanded as bash would. No dataset name begins that way, so it is
-//!   never a literal name.
-//! * In the middle of a target, `$'...'` is expanded only if no file has the literal name: this allows
-//!   `tank:/folder/` followed by a name that `ls` printed.
+//! * A target that begins with `$'` is expanded as bash would: no dataset name begins that way.
+//! * Later in a target, `$'...'` is expanded only if no file has the literal name: this allows
+//!   `tank:/folder/` followed by a name from `ls`.
 
 use std::ffi::OsStr;
 use std::fmt;

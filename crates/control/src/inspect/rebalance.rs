@@ -1,4 +1,4 @@
-//! `rebalance`: rewrites blocks that would lie elsewhere or take up less if they were written today.
+//! `rebalance`: rewrites blocks that would lie elsewhere or take up less if written today.
 //!
 //! Ctrl-C ends the work; rewritten blocks stay, and the next run continues.
 
@@ -46,7 +46,7 @@ pub struct Rebalanced {
 /// What was done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Done {
-    /// Bytes of blocks that were rewritten, as they were stored.
+    /// Stored bytes of rewritten blocks.
     pub rewritten_bytes: u64,
     /// Objects left alone: immutable or unreadable.
     pub left: u64,

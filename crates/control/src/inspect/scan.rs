@@ -142,9 +142,9 @@ impl Scan {
     }
 }
 
-/// A scan's memory is many small pieces. Huge pages increase it by half, and the kernel zeroes each page
-/// first: a quarter of the run time in a virtual machine. On bare metal, a short scan is a few per cent
-/// slower without huge pages.
+/// A scan's memory is many small pieces. Huge pages increase it by half, and the kernel zeroes each first: a
+/// quarter of the run time in a virtual machine. On bare metal, a short scan is a few per cent slower without
+/// them.
 fn use_small_pages() {
     // Ignore kernels without huge pages, or that can't disable them.
     let _ = rustix::thread::disable_transparent_huge_pages(true);

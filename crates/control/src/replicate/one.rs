@@ -133,7 +133,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Whether the copy has the snapshots that were sent, and the same content in them.
+    /// Whether the copy has the sent snapshots, and the same content in them.
     async fn is_same(&self, source: &Listed, copy: &Listed, report: &Report) -> Result<bool, ControlError> {
         let mut is_same = true;
         let mut differs = |text: String| {

@@ -1,8 +1,7 @@
 //! The plan for a dataset: the streams that bring its copy up to date.
 //!
-//! Idea: names change, guids do not. Each side lists its snapshots and bookmarks, and the newest guid that
-//! both have is where the next stream begins. The plan is a value, made from two lists; the client's program
-//! moves the streams.
+//! Idea: names change, guids do not. Each side lists its snapshots and bookmarks; the next stream begins at
+//! the newest common guid.
 //!
 //! ```text
 //!   source     @1    #2    @3    @4            copy  @1  @2            the bookmark #2 has the guid of @2
@@ -26,7 +25,7 @@ pub struct Point {
     pub guid: String,
     /// Order among those of its dataset.
     pub createtxg: u64,
-    /// When it was taken, in seconds since 1970.
+    /// When taken, in seconds since 1970.
     pub created_s: u64,
     /// It is held.
     pub is_held: bool,
@@ -182,7 +181,7 @@ fn goal<'a>(source: &'a Listed, wishes: &Wishes) -> Result<&'a Point, String> {
     }
 }
 
-/// A receive takes only streams that begin at the copy's newest snapshot, unless that is forced.
+/// A receive takes only streams that begin at the copy's newest snapshot, unless forced.
 fn refuse_newer(copy: &Listed, common: &Point, wishes: &Wishes) -> Result<(), String> {
     let newer: Vec<&str> = copy
         .snapshots()
@@ -227,7 +226,7 @@ fn increments(source: &Listed, common: &Point, goal: &Point, wishes: &Wishes) ->
     streams
 }
 
-/// From one snapshot to another, with those in between if there are any.
+/// From one snapshot to another, with those in between.
 fn stream(source: &Listed, from: &Point, to: &Point) -> Stream {
     let is_between = |point: &Point| (from.createtxg + 1..to.createtxg).contains(&point.createtxg);
     let between = source.snapshots().any(is_between);

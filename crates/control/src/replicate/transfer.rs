@@ -1,7 +1,7 @@
 //! Child processes: their output, their errors, and streams from one to another.
 //!
-//! These functions block: they run on threads for blocking calls. When a transfer stops, its pipes close. The
-//! receiver then sees the end of its stream, and keeps its part.
+//! These functions run on threads for blocking calls. When a transfer stops, its pipes close; the receiver
+//! sees the end of its stream, and keeps its part.
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
@@ -182,7 +182,7 @@ pub fn content(mut command: Command, meter: &Meter) -> Result<Content, Failed> {
     content.map_err(|error| failed(error.to_string()))
 }
 
-/// A reader that blocks, on a thread where that is allowed.
+/// A reader that blocks, on a thread that may.
 struct Blocking<R>(R);
 
 impl<R: Read + Unpin> AsyncRead for Blocking<R> {

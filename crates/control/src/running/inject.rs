@@ -1,8 +1,8 @@
 //! `inject`: makes devices of open pools fail on request, for drills and experiments.
 //!
 //! Idea: a fault is a rule at a device ([`cenote_device::Fault`]) that lasts until it is cleared or the pool
-//! is exported. A fault in a file's blocks becomes a rule for each of their current locations. Cached blocks
-//! are still read from the cache.
+//! is exported. A fault in a file's blocks becomes a rule for each of their current locations. Reads from the
+//! cache still succeed.
 //!
 //! Source: OpenZFS `zinject.c`, as the familiar model.
 

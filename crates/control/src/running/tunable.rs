@@ -1,4 +1,4 @@
-//! `tunable`: settings for all of the daemon's pools that can change while they are open.
+//! `tunable`: settings for all of the daemon's pools that can change while open.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

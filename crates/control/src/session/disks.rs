@@ -32,7 +32,7 @@ pub fn named(typed: &[PathBuf]) -> Result<Vec<Place>, ControlError> {
     Ok(named)
 }
 
-/// The entries of a list. An address has colons of its own: one ends it if a path or an address follows.
+/// The entries of a list. An address has its own colons: one ends it if a path or an address follows.
 fn split(list: &OsStr) -> Vec<PathBuf> {
     let (mut entries, mut rest) = (Vec::new(), list.as_bytes());
     loop {

@@ -27,7 +27,7 @@ pub async fn key_domains(mos: &Mos, name: Option<&str>) -> Result<Vec<KeyDomain>
             continue;
         }
         let Some(info) = dataset.dir().encryption().await? else { continue };
-        // An increment that is being received, or broke off, has the same key.
+        // An increment being received, or broken off, has the same key.
         if let Some(beside) = dataset.dir().child(RECV_CLONE_NAME).await? {
             encrypted.push((beside.head().await?, info.clone()));
         }

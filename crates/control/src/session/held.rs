@@ -266,7 +266,7 @@ impl Session {
         cenote_tasks::destroy_snapshots(engine, &names, in_use).await
     }
 
-    /// Opens a pool; this daemon holds it until it is exported.
+    /// Opens a pool; this daemon holds it until exported.
     pub async fn hold(
         &self,
         found: &FoundPool,
@@ -390,7 +390,7 @@ impl Session {
         let leaves: Vec<Guid> =
             config.vdevs.iter().flat_map(VdevConfig::leaves).map(|leaf| leaf.guid).collect();
         let goes_on = async {
-            // A device that is present but unopenable counts as missing.
+            // A device present but unopenable counts as missing.
             let places = self.places_to_look(&pool).await;
             let back = returning(&pool.engine, &places, &leaves).await.unwrap_or_default();
             resume_with(&pool.engine, back);

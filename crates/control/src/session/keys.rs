@@ -11,8 +11,7 @@
 //! followed only if no one else can have written it: the daemon accepts no location from other users, and no
 //! device of the pool may be writable by them.
 //!
-//! This module only fetches key material, never more bytes than a key can have. The engine alone decides
-//! which part is the key.
+//! This module fetches no more bytes than a key can have. The engine decides which part is the key.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;

@@ -26,7 +26,7 @@ pub(super) struct Taking {
 }
 
 impl Session {
-    /// Waits until heartbeats of another machine would have been seen, if that is necessary.
+    /// Waits until heartbeats of another machine would have been seen, if necessary.
     ///
     /// # Errors
     /// Another machine has the pool; this one has no hostid; the caller cancels.
@@ -60,8 +60,8 @@ impl Session {
         self.watch(found).await
     }
 
-    /// Claims a watched pool. Then its first change may follow. A fenced one needs no claim: no other machine
-    /// could write its own.
+    /// Claims a watched pool for its first change. A fenced one needs no claim: no other machine could write
+    /// its own.
     ///
     /// # Errors
     /// Another machine has the pool, or would not see the claim; the caller cancels.
@@ -93,7 +93,7 @@ impl Session {
         self.caller().console.progress(Some(Progress { what: &what, done_bytes: 0, total_bytes: 0 }));
     }
 
-    /// Notes, once, that another machine seems to have a pool that is opened for reading.
+    /// Notes, once, that another machine seems to have a pool opened for reading.
     pub(super) fn tell_in_use(&self, found: &FoundPool) {
         let is_here = found.config.hostid == Some(this_host().id);
         let Some(newest) = found.uberblocks.first().filter(|newest| newest.mmp_is_on() && !is_here) else {

@@ -7,7 +7,7 @@ use cenote_object::DatasetError;
 use crate::error::ControlError;
 use crate::text::quoted;
 
-/// Names of a folder that are compared; the rest of a larger folder is ignored.
+/// Compared names of a folder; the rest of a larger folder is ignored.
 const MOST_NAMES: usize = 20_000;
 
 /// Opens a file system, volume or snapshot by its full name.
@@ -72,7 +72,7 @@ async fn near_path(filesystem: &Filesystem, path: &str) -> Option<String> {
     None
 }
 
-/// The name most similar to the one typed, if it is similar enough.
+/// The name most similar to the one typed, if similar enough.
 pub fn meant<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names.filter_map(|name| Some((distance(typed, name)?, name))).min().map(|(_, name)| name)
 }

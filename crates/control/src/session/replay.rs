@@ -1,7 +1,7 @@
 //! `--replay`: applies a dataset's intent log in memory before showing the dataset.
 //!
-//! Only the live dataset has a log: a snapshot's header may still name a log of its time. Values that the log
-//! does not record (some change times) come from the clock, as in an import for writing.
+//! Only the live dataset has a log: a snapshot's header may still name a log of its time. Values missing from
+//! the log (some change times) come from the clock, as in an import for writing.
 
 use cenote_dataset::Dataset;
 use cenote_format::objset::ObjsetType;

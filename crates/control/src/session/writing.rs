@@ -2,8 +2,8 @@
 //!
 //! Idea: without a daemon a pool is in use only while a command runs. The command leaves it exported, so the
 //! kernel and other machines import it without force. A pool last used by another machine and not exported
-//! may still be in use there: it is refused until the administrator overrides this (`zpool export -f`). A
-//! refused command leaves the pool byte for byte unchanged ([`Engine::take`]).
+//! may still be in use there: it is refused, unless the administrator insists (`zpool export -f`). A refused
+//! command leaves the pool byte for byte unchanged ([`Engine::take`]).
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use crate::error::{ControlError, Outcome};
 const DIRTY_BYTES_MAX: u64 = 256 << 20;
 
 impl Session {
-    /// Opens a pool, runs `work` on it, and leaves it exported whether or not the work succeeded. The pool's
-    /// history records a command that succeeded or was interrupted.
+    /// Opens a pool, runs `work` on it, and leaves it exported in any case. The pool's history records a
+    /// command that succeeded or was interrupted.
     pub async fn change_pool<T: Into<Outcome>>(
         &self,
         name: &str,
@@ -176,8 +176,8 @@ impl Session {
         self.open_watched(found, watched, None).await
     }
 
-    /// Opens a pool that was watched, if that was necessary, for writing, with counters of its devices if
-    /// wanted. No write passes before the gate opens, nor after heartbeats have failed.
+    /// Opens a pool, watched if necessary, for writing, with counters of its devices if wanted. No write
+    /// passes before the gate opens, nor after heartbeats have failed.
     pub(super) async fn open_watched(
         &self,
         found: &FoundPool,

@@ -17,7 +17,7 @@ use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 
 /// Files per part.
 const FILES_AT_ONCE: usize = 1024;
-/// Entries of a folder that are sorted by name, which bounds memory.
+/// Entries of a folder sorted by name, which bounds memory.
 const SORTED: usize = 1 << 16;
 
 /// A `stream ls` request.

@@ -192,7 +192,7 @@ fn size(block: Bytes, endian: Endian) -> Option<u64> {
 struct Image {
     file: File,
     is_file: bool,
-    /// The file's size, or the volume's if it is known.
+    /// The file's size, or the volume's if known.
     size_bytes: u64,
     /// Room on the device; a file grows.
     device_bytes: u64,

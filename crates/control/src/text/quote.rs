@@ -1,12 +1,12 @@
-//! Names are bytes. This module prints them in a form that can be typed back, and parses that form.
+//! Prints names, which are bytes, in a form that can be typed back, and parses it.
 //!
 //! ```text
 //!   notes.txt               printed literally: input is taken byte for byte
 //!   $'a\tb\\c\xff'          contains bytes that are invisible or would be lost: quoted as bash and `ls` do
 //! ```
 //!
-//! Idea: use a form that shells understand, so that a name pasted into a shell arrives as its bytes. No
-//! dataset name begins with `$'`, so a whole target in this form is unambiguous.
+//! Idea: shells understand the form, so a pasted name arrives as its bytes. No dataset name begins with `$'`,
+//! so a whole target in this form is unambiguous.
 
 use std::fmt::Write;
 

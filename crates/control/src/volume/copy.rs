@@ -114,7 +114,7 @@ impl Copy {
             let now = || (String::new(), copier.copied().bytes, volume.size_bytes());
             telling(session, copied, now).await.map_err(|reason| self.failure(reason))
         };
-        // A file gets its name only once it is complete.
+        // A file gets its name only once complete.
         let left = || match is_device {
             true => format!("{} is partly overwritten", self.other),
             false => "nothing was left behind".into(),

@@ -86,7 +86,7 @@ impl OwnerProp {
             return Ok(None);
         }
         let fs = Filesystem::open(objset).await?;
-        // Excludes the default quota, which has properties of its own.
+        // Excludes the default quota, which has its own properties.
         if let Some((by, counted, owner)) = self.limit() {
             return Ok(Some(fs.own_quota(by, counted, owner).await?));
         }

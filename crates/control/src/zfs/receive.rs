@@ -1,8 +1,8 @@
 //! `zfs receive`: a stream from the caller's standard input becomes a snapshot.
 //!
 //! Idea: `cenote_stream` receives the stream; this module handles its surroundings. Mounted file systems get
-//! their new content under the mount, as in a rollback. Ctrl-C ends the stream like a lost sender: the
-//! partial state is kept (`-s`) or destroyed.
+//! their new content as in a rollback. Ctrl-C ends the stream like a lost sender: the partial state is kept
+//! (`-s`) or destroyed.
 //!
 //! Source: OpenZFS `zfs_main.c` (`zfs_do_receive`), `libzfs_sendrecv.c`, zfs-receive(8).
 
@@ -95,7 +95,7 @@ impl Verb for Receive {
     type Answer = Taken;
 
     /// # Errors
-    /// Contradictory options; a stream that is invalid, or not for this target.
+    /// Contradictory options; an invalid stream, or not for this target.
     async fn carry_out(self, session: &Session) -> Result<Answered<Taken>, ControlError> {
         self.check()?;
         let pool = pool_of(&self.target).to_owned();

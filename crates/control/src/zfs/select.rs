@@ -362,7 +362,7 @@ async fn of_path(session: &Session, typed: &str) -> Result<String, ControlError>
             let files = session.filesystem(&head).await?;
             Ok::<_, ControlError>(files.resolve(below.as_os_str().as_bytes(), LastLink::Keep).await.is_ok())
         };
-        // It may be in a txg that is not on disk yet.
+        // It may be in a txg not on disk yet.
         if !is_there().await? {
             pool.engine.sync_all().await?;
             if !is_there().await? {

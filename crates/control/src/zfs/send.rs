@@ -4,8 +4,8 @@
 //! from the pool's blocks to the caller's descriptor. Messages go to notes, or with `-n` into the answer.
 //!
 //! In the daemon, a send holds its snapshots as an open file would; other commands go on freeing and
-//! destroying. When a live file system is sent from its state on disk, the pool keeps everything that this
-//! state holds.
+//! destroying. While a live file system is sent from its state on disk, the pool keeps all that this state
+//! holds.
 //!
 //! Source: OpenZFS `zfs_main.c` (`zfs_do_send`), `libzfs_sendrecv.c`, zfs-send(8).
 
@@ -173,7 +173,7 @@ impl Verb for Send {
     }
 
     /// # Errors
-    /// Contradictory options; a snapshot that is missing or not earlier; unreadable data.
+    /// Contradictory options; a snapshot missing or not earlier; unreadable data.
     async fn carry_out(mut self, session: &Session) -> Result<Answered<Sent>, ControlError> {
         self.check()?;
         let mut sent = Sent::default();

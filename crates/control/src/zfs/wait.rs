@@ -58,7 +58,7 @@ impl Verb for Wait {
         let name = &self.filesystem;
         let refused = |why: &str| ControlError::Refused(format!("cannot wait for '{name}': {why}"));
         let Some(pool) = session.held_by_name(pool_of(name)) else {
-            // Fails if there is no such pool.
+            // Fails without such a pool.
             session.find_pool(pool_of(name)).await?;
             return Err(refused("no daemon has its pool open; without one, work ends with its command"));
         };

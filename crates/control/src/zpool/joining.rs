@@ -1,4 +1,4 @@
-//! Devices that join a pool: as vdevs of their own, beside other devices, or as replacements.
+//! Devices that join a pool: as their own vdevs, beside other devices, or as replacements.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_add`, `zpool_do_attach_or_replace`), `libzfs_pool.c`
 //! (`zpool_vdev_attach`), including the wording.

@@ -1,7 +1,7 @@
 //! Vdevs of a new pool, or additions to one, as values and as words: `mirror a b special mirror c d log e`.
 //!
 //! Idea: a word that is not a keyword is a device. `mirror`, `raidz` and `draid` group the devices that
-//! follow; `log`, `special`, `dedup`, `spare` and `cache` set the purpose of everything that follows.
+//! follow; `log`, `special`, `dedup`, `spare` and `cache` set the purpose of all that follows.
 //!
 //! Source: OpenZFS `zpool_vdev.c` (`construct_spec`, `is_grouping`).
 
@@ -306,7 +306,7 @@ mod tests {
         ] {
             let words = words(line);
             let refused = parse(&words).map_or(true, |layout| require_data(&layout.groups).is_err());
-            // An empty class is harmless as long as there are data devices.
+            // An empty class is harmless while there are data devices.
             assert_eq!(refused, line != "a special", "{line}");
         }
     }

@@ -20,8 +20,8 @@ use crate::errlog::{LoggedError, pointer};
 use crate::mos::Mos;
 
 impl Mos {
-    /// Objects with blocks in the error log, in every dataset that has those blocks; dataset 0 is the MOS.
-    /// Blocks without an owner are omitted.
+    /// Objects with blocks in the error log, in every dataset with those blocks; dataset 0 is the MOS. Blocks
+    /// without an owner are omitted.
     ///
     /// # Errors
     /// The log is damaged.

@@ -1,6 +1,6 @@
 //! Dirty time log (DTL): the txgs that each device missed.
 //!
-//! Idea: a device that was absent during writes lacks the blocks born in those txgs, until a resilver. The
+//! Idea: a device absent during writes lacks the blocks born in those txgs, until a resilver. The
 //! configuration names a space map over txgs for each leaf.
 //!
 //! An unknown log means that the device lacks everything: the log is unreadable, or the device contradicts it

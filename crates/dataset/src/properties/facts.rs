@@ -79,7 +79,6 @@ impl Facts {
         self.values.insert(name, Value::Text(text.into()));
     }
 
-    /// Gathers the requested facts and their by-products.
     pub(super) async fn gather(dataset: &Dataset, is_wanted: &Wanted<'_>) -> Result<Facts> {
         let any_of = |names: &[&str]| names.iter().any(|name| is_wanted(name));
         let head_kind = match dataset.content_type().await? {

@@ -69,7 +69,7 @@ pub struct DdtLog {
 /// Deduplicated block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DdtItem {
-    /// Class of the table that has the entry; `None` if only a log has it.
+    /// Class of the table with the entry; `None` if only a log has it.
     pub class: Option<DdtClass>,
     /// Content.
     pub key: DdtKey,

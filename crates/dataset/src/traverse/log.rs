@@ -1,9 +1,9 @@
 //! Blocks of intent logs.
 //!
 //! Idea: a log is a chain whose blocks are allocated before they are written; it ends at the first block that
-//! does not verify. The last pointer leads to a block that was never written, or was torn by a power cut.
-//! This block counts as live and is no error. The power cut may also have hit any copy of a block, so one
-//! readable copy suffices.
+//! does not verify. The last pointer leads to a block never written, or torn by a power cut. This block
+//! counts as live and is no error. The power cut may have hit any copy of a block, so one readable copy
+//! suffices.
 //!
 //! The live blocks depend on whether the log was claimed, that is, whether the pool was opened for writing
 //! after the log's last write. In an unclaimed log, blocks born after the uberblock's txg are not allocated
@@ -98,8 +98,8 @@ impl Log {
     }
 }
 
-/// Reads a block of the chain; `None` if it was never written or is damaged. If the log was claimed with this
-/// block, only damage is possible.
+/// Reads a block of the chain; `None` if never written, or damaged. If the log was claimed with this block,
+/// only damage is possible.
 async fn read_block(pool: &Pool, bp: &Blkptr, place: Zbookmark, is_claimed: bool) -> Option<LogBlock> {
     let layout = LogLayout::of_checksum(bp.checksum_id())?;
     let bytes = pool.as_stored().read(bp, &ReadContext::of_log(place, is_claimed)).await.ok()?;

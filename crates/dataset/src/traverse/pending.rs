@@ -38,7 +38,6 @@ pub async fn listed_blocks(mos: &Mos, mut each: impl FnMut(Blkptr)) -> Result<()
     destroyed_clones(mos, &mut each).await
 }
 
-/// Trees of destroyed datasets.
 async fn destroyed_datasets(mos: &Mos, each: &mut impl FnMut(Blkptr)) -> Result<()> {
     for entry in mos.pending_destroys().await? {
         let mut met = Vec::new();

@@ -8,7 +8,7 @@ use cenote_testkit::golden;
 
 use crate::find;
 
-/// An older txg opens if it is still whole, and never one newer than requested.
+/// An older txg opens if still whole, and never one newer than requested.
 #[test]
 fn an_older_group_is_opened_on_request() {
     let pool = golden("snaps");

@@ -7,9 +7,9 @@
 //!
 //! Large buffers are reused ([`BufferPool`]).
 //!
-//! Zeroing 128 KiB before the kernel overwrites them would cost a quarter of a warm read; hence the `unsafe`
-//! here. Invariant: the first `vec.len()` bytes are initialised, and the capacity never changes, so the
-//! memory does not move while the kernel has its address.
+//! Zeroing 128 KiB first would cost a quarter of a warm read; hence the `unsafe` here. Invariant: the first
+//! `vec.len()` bytes are initialised, and the capacity never changes, so the memory does not move while the
+//! kernel has its address.
 //!
 //! Locking: a buffer belongs to one transfer at a time. The static list of spare buffers has its own lock
 //! (`buffer_pool`).

@@ -1,4 +1,4 @@
-//! Other names of a device: exclusive use of a disk covers all of its names.
+//! Other names of a device: exclusive use of a disk covers all its names.
 //!
 //! Idea: the kernel arbitrates among block devices (`O_EXCL`: disks, partitions, mounts, swap space, device
 //! mapper, RAID), and a lock (`flock`) among openers of a file under any link. Neither relates a loop device
@@ -12,8 +12,8 @@
 //!   file              /dev/loop0  open with O_EXCL        nothing on it is mounted or otherwise in use
 //! ```
 //!
-//! Two loop devices on one file, each with partitions in use, are not detected. Files whose path is not
-//! visible (another mount namespace, removed) cannot be claimed, nor can they be opened by that path.
+//! Two loop devices on one file, each with partitions in use, are not detected. Files with an invisible path
+//! (another mount namespace, removed) cannot be claimed, nor opened by that path.
 //!
 //! Source: `Documentation/ABI/stable/sysfs-block` (`holders`, `slaves`), `loop(4)`, `proc(5)` (`swaps`,
 //! `mountinfo`).

@@ -3,7 +3,7 @@
 //! Read-only is enforced at the descriptor (`O_RDONLY`), so no bug of ours can write to an inspected pool.
 //!
 //! All of this may sleep, including close, so threads for blocking calls do it. A device closed a moment ago
-//! may still be open, so opening retries for [`BRIEFLY`] if it is in use.
+//! may still be open, so opening retries for [`BRIEFLY`] if in use.
 
 use super::claim::{claim_other_names, lies_on, user_of};
 use crate::error::{DeviceError, Result};

@@ -13,8 +13,7 @@
 //! Idea: the kernel admits one writer at a time to a file's page cache, and each blocking call occupies a
 //! thread. So one thread is enough. Writes that arrive while it is busy are merged into a few large calls.
 //!
-//! Overlapping writes are never queued together, because each waits for its turn first ([`crate::order`]). So
-//! they may be sorted.
+//! Overlapping writes wait for their turn first ([`crate::order`]), so queued ones may be sorted.
 //!
 //! Locking: one mutex guards the queue and `has_writer`, never during a system call or an await. At most one
 //! thread writes at a time. It clears `has_writer` in the same critical section in which it finds the queue

@@ -11,9 +11,9 @@
 //! a read takes one thread switch. A thread for the ring would make it three, each of which costs tens of
 //! microseconds if an idle core has to be woken first (in a virtual machine).
 //!
-//! The kernel finishes a thread's transfers in that thread's context. When the thread ends, it cancels those
-//! not yet started, and copies from the page cache fail (`EFAULT`). Threads of commands do end, so such
-//! transfers are submitted again ([`is_to_repeat`]).
+//! The kernel finishes a thread's transfers in its context. When the thread ends, it cancels those not yet
+//! started, and copies from the page cache fail (`EFAULT`). Threads of commands do end, so such transfers are
+//! submitted again ([`is_to_repeat`]).
 //!
 //! Ownership: from submission to completion the kernel has the request (buffer, data, file), in a box whose
 //! address is the entry's user data. A dropped task loses only the reply; the memory that the kernel may
@@ -114,7 +114,7 @@ impl Ring {
         outcome.await.unwrap_or_else(|_| Err(io::Error::other("io_uring has lost a transfer")))
     }
 
-    /// Writes all of `data`; with `through`, returns once it is durable.
+    /// Writes all of `data`; with `through`, returns once durable.
     pub(super) async fn write(
         &self,
         file: Arc<OpenFile>,
@@ -167,7 +167,7 @@ impl Ring {
             {
                 let _alone = self.submission.lock();
                 // SAFETY: nobody else uses the submission queue now. The memory, the descriptor and the data
-                // of the entry live in the boxed request, which is freed only when it is completed.
+                // of the entry live in the boxed request, which is freed only when completed.
                 is_in = is_in || unsafe { self.kernel.submission_shared().push(&entry) }.is_ok();
                 if self.kernel.submit().is_ok() && is_in {
                     return;

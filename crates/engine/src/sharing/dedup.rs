@@ -5,9 +5,9 @@
 //!   write: class by references -> one ZAP, out of the other
 //! ```
 //!
-//! Idea: an entry that is looked up moves into memory and out of the statistics. At the end of the pass it
-//! goes to the ZAP for its count, unique or duplicate; without references, its block is free. So an entry is
-//! written once a pass, however often it changes.
+//! Idea: an entry looked up moves into memory and out of the statistics. At the end of the pass it goes to
+//! the ZAP for its count, unique or duplicate; without references, its block is free. So an entry is written
+//! once a pass.
 //!
 //! Tables of feature `fast_dedup` collect changes in a log before the ZAPs. This module starts no log, and
 //! empties an existing one with the first change.
@@ -197,8 +197,8 @@ impl DedupTables {
         Ok(true)
     }
 
-    /// Forgets a block with one reference, whose entry is that old and was just read. The block stays, with
-    /// its owner alone. Returns `false` if the entry has changed meanwhile.
+    /// Forgets a block with one reference, whose entry is that old and was just read. The block stays with
+    /// its owner. Returns `false` if the entry has changed meanwhile.
     pub(crate) fn prune(&mut self, pool: &Pool, found: Found, before_s: u64) -> bool {
         let Some(table) = self.0.get_mut(&found.checksum_id) else { return false };
         let is_old = |value: &DdtValue| match value {
@@ -453,7 +453,7 @@ async fn histogram(mos: &Mos, name: &str) -> Result<DdtHistogram> {
     }
 }
 
-/// Packed if that is shorter (`ddt_zap_compress`).
+/// Packed if shorter (`ddt_zap_compress`).
 fn pack(value: &DdtValue) -> ZapValue {
     let raw = value.encode_unpacked(Endian::NATIVE);
     let packed = Compression::Zle.compress(&raw, raw.len() - 1, ZstdLevel::DEFAULT).ok().flatten();

@@ -69,8 +69,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Forgets deduplicated blocks that have one reference since before a time, in seconds since 1970, and
-    /// are unused in this txg so far. Returns their number.
+    /// Forgets deduplicated blocks with one reference since before a time, in seconds since 1970, unused in
+    /// this txg so far. Returns their number.
     ///
     /// # Errors
     /// Damage.

@@ -72,7 +72,7 @@ pub(crate) async fn log_changes(
     Ok(())
 }
 
-/// Flushes the metaslabs that have waited longest, and frees obsolete log maps.
+/// Flushes the longest waiting metaslabs, and frees obsolete log maps.
 pub(crate) async fn flush_metaslabs(context: &mut SyncContext, maps: &mut SpaceMaps) -> Result<()> {
     let txg = context.txg();
     let memory_bytes = context.engine.runtime.memory_bytes();

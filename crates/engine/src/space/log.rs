@@ -9,10 +9,10 @@
 //!   txg 10: flush b; now map 5 is obsolete
 //! ```
 //!
-//! Idea: frees are scattered, so a txg may change hundreds of metaslabs. Appending to each one's map costs a
-//! block per metaslab; one log costs a few sequential blocks. Metaslabs are flushed in turn, before the log
-//! becomes too long to read at import. Until then memory holds the changes that their own maps lack, where an
-//! allocation and its free cancel out.
+//! Idea: frees are scattered, so a txg may change hundreds of metaslabs. Appending to each map costs a block;
+//! one log costs a few sequential blocks. Metaslabs are flushed in turn, before the log becomes too long to
+//! read at import. Until then memory holds the changes that their own maps lack, where an allocation and its
+//! free cancel out.
 //!
 //! Source: OpenZFS `spa_log_spacemap.c`, `metaslab.c` (`metaslab_flush`, `metaslab_unflushed_bump`). The
 //! number of flushes per txg is simpler here: enough to go round before the log is full at its present rate.
@@ -59,7 +59,7 @@ pub(crate) struct Unflushed {
     pub(crate) start_bytes: u64,
     /// Earlier txgs are in its own map.
     pub(crate) since: Txg,
-    /// Last change that is in the log, if made by this engine.
+    /// Last change in the log, if made by this engine.
     changed: Txg,
     pub(crate) allocated: Ranges,
     pub(crate) freed: Ranges,
@@ -79,7 +79,7 @@ impl Unflushed {
         (self.allocated.len() + self.freed.len()) as u64 * RANGE_BYTES
     }
 
-    /// Adds a change; it cancels an opposite one that is not flushed either.
+    /// Adds a change; it cancels an opposite one not flushed either.
     pub(crate) fn note(&mut self, map_type: MapType, start: u64, end: u64) {
         let (into, against) = match map_type {
             MapType::Alloc => (&mut self.allocated, &mut self.freed),
@@ -112,8 +112,7 @@ impl SpaceLog {
     }
 
     /// Notes a change. Returns whether this is the first txg that the metaslab's own map lacks: earlier
-    /// changes are in there, or cancel out. Those of this txg may cancel out with earlier ones: all count
-    /// together.
+    /// changes are in there, or cancel out, perhaps with this txg's.
     pub(crate) fn begins_anew(&mut self, id: MetaslabId, txg: Txg, start_bytes: u64) -> bool {
         let known = self.metaslabs.get(&id);
         let begins = known.is_none_or(|metaslab| metaslab.is_clean() && metaslab.changed != txg);

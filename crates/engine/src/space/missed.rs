@@ -1,8 +1,8 @@
 //! Dirty time logs (DTLs): txgs that devices missed, stored for resilvers.
 //!
-//! Idea: the pool remembers which leaf, absent ones included, failed to take writes of which txg, and which
-//! has been resilvered. Each pass writes that to the leaves' DTLs, which are MOS objects: so a txg itself
-//! records that a device missed it.
+//! Idea: the pool remembers which leaf, absent ones included, missed writes of which txg, and which was
+//! resilvered. Each pass writes that to the leaves' DTLs, which are MOS objects: so a txg itself records that
+//! a device missed it.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_dtl_dirty`, `vdev_dtl_sync`).
 

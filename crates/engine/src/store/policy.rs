@@ -51,7 +51,7 @@ fn compression_of(number: u64) -> (Compression, ZstdLevel) {
     (algorithm, level)
 }
 
-/// The compression of a dataset's data that are written now; [`Compression::On`] is resolved.
+/// The compression of a dataset's data written now; [`Compression::On`] is resolved.
 ///
 /// # Errors
 /// Properties or features are unreadable.

@@ -71,8 +71,8 @@ impl PoolSink {
         PoolSink { lists_births, ..self }
     }
 
-    /// Frees dead blocks as soon as their object is written, for a set that shares none: thousands of objects
-    /// may go at once, each of many blocks.
+    /// Frees dead blocks once their object is written, for a set that shares none: thousands of objects may
+    /// go at once, each of many blocks.
     pub(crate) fn freeing_at_once(self, frees_at_once: bool) -> PoolSink {
         PoolSink { frees_at_once, ..self }
     }
@@ -239,7 +239,7 @@ impl BlockSink for PoolSink {
         Ok(written.bp)
     }
 
-    /// Writes as received, unless it is deduplicated.
+    /// Writes as received, unless deduplicated.
     async fn write_stored(&self, new: NewBlock, block: StoredBlock) -> Result<Blkptr> {
         if let (Some(_), Some(data)) = (self.dedup(&new), block.content()) {
             return self.write(NewBlock { data, ..new }).await;

@@ -2,7 +2,7 @@
 
 use cenote_format::txg_log::TxgLog;
 
-/// The log, and the part of it that is not on disk yet.
+/// The log, and the part of it not on disk yet.
 #[derive(Default)]
 pub(crate) struct TxgTimes {
     /// `None`: not read yet.

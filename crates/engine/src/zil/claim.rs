@@ -1,9 +1,9 @@
 //! Claiming logs at import, before anything else is allocated.
 //!
-//! Idea: log blocks are allocated in the txg that was open at the power cut, so space maps on disk lack those
-//! younger than the last txg. The first txg after import allocates them, and records in the header where the
-//! log ends: even if devices come back later, nothing beyond counts as part of it. A log with an unreadable
-//! first block is claimed, too: that block may point to others, which may be overwritten.
+//! Idea: log blocks are allocated in the txg open at the power cut, so space maps on disk lack those younger
+//! than the last txg. The first txg after import allocates them, and records in the header where the log
+//! ends: nothing beyond counts, even if devices come back later. A log with an unreadable first block is
+//! claimed, too: that block may point to others, which may be overwritten.
 //!
 //! A claimed log owns the blocks that its records share with other files: else an earlier record could free
 //! them before replay.

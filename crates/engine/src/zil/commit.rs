@@ -1,8 +1,8 @@
 //! Commits: requests that arrive while one is written share the next.
 //!
 //! Idea: each request takes a number and waits for its turn. In its turn it writes for all numbers handed out
-//! so far; the others then find theirs served. After any failure, a txg covers the commit instead. A commit
-//! runs to its end even if its caller is cancelled: others wait for it, and its blocks must not leak.
+//! so far. After any failure, a txg covers the commit instead. A commit runs to its end even if its caller is
+//! cancelled: others wait for it, and its blocks must not leak.
 //!
 //! Source: OpenZFS `zil.c` (`zil_commit`, `zil_commit_writer`, `zil_commit_writer_stall`, `zil_create`).
 

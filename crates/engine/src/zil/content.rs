@@ -4,8 +4,8 @@
 //! like data, compressed and encrypted, and the record points to it. The tree does not: its txg writes the
 //! block anew with later changes, and frees this one.
 //!
-//! This is done only for writes of whole blocks: replay puts the whole block in place, and OpenZFS then
-//! extends a file that ended within the block to the block's end. Other parts of long writes go into records.
+//! Only writes of whole blocks do so: replay puts the whole block in place, and OpenZFS then extends a file
+//! that ended within it to its end. Other parts of long writes go into records.
 //!
 //! Source: OpenZFS `dmu.c` (`dmu_sync_late_arrival`), `zfs_vnops.c` (`zfs_get_data`). OpenZFS can often make
 //! the block part of the tree at once; that is not done here.

@@ -2,7 +2,7 @@
 //!
 //! Written data is not kept: a commit reads it from the file's blocks, as it is by then. A later write to the
 //! same place thus enters the log early; replay writes it again. Truncated or freed bytes are in no block, so
-//! their notes are dropped, and a commit that has taken such a note checks `is_there`.
+//! their notes are dropped; a commit that took such a note checks `is_there`.
 //!
 //! Memory: counted and bounded as dirty data.
 //!
@@ -42,7 +42,7 @@ impl Note {
     }
 
     /// Whether later operations on other objects may depend on it. Flags and projects decide which names a
-    /// file may gain or lose, so their records keep their place among records of names, even if the file is
+    /// file may gain or lose, so their records keep their place among those of names, even if the file is
     /// gone at the commit.
     fn is_for_others(&self) -> bool {
         let Note::Said(operation) = self else { return false };

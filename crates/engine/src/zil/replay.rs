@@ -1,7 +1,7 @@
 //! Replay of a log before its dataset may change.
 //!
-//! Idea: file systems and volumes interpret the records; this module tracks progress. Each txg on disk has
-//! the number of the last record in its tree, so an interrupted replay resumes there.
+//! Idea: file systems and volumes interpret the records; this module tracks progress. Each txg has the number
+//! of the last record in its tree, so an interrupted replay resumes there.
 //!
 //! Source: OpenZFS `zil.c` (`zil_replay`, `zil_replaying`).
 
@@ -29,8 +29,8 @@ impl PendingReplay {
         PendingReplay { name, dataset, records, log }
     }
 
-    /// Replays or skips a record: `change` and the progress are part of one txg. It needs no room, as users
-    /// were promised it before the crash. A failure records no progress.
+    /// Replays or skips a record: `change` and the progress are part of one txg. It needs no room, promised
+    /// before the crash. A failure records no progress.
     ///
     /// # Errors
     /// Those of `change`; [`DatasetError::Stopped`].

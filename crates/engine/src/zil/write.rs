@@ -126,7 +126,7 @@ impl<'a> LogWriter<'a> {
         Ok(true)
     }
 
-    /// Adds a pointer to the data's block, or data in as many pieces as needed. Returns false if it is gone.
+    /// Adds a pointer to the data's block, or data in as many pieces as needed. Returns false if gone.
     async fn add_written(&mut self, txg: Txg, written: &WriteNote) -> Result<bool> {
         let (object, mut offset) = (written.object, written.range.start);
         let mut data = match self.log.content(self.engine, self.live, written).await? {

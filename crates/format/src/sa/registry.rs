@@ -40,7 +40,6 @@ pub struct SaLayout {
     offsets: Vec<usize>,
     /// Offset and length of ZPL attributes before the first variable one; length 0 for all others.
     fixed: [(u16, u16); ZplAttr::COUNT],
-    /// Slots of the ZPL attributes.
     zpl_slots: [Option<u16>; ZplAttr::COUNT],
 }
 

@@ -1,8 +1,8 @@
 //! OpenZFS's usual layouts, for file systems that lost their layout table.
 //!
 //! Idea: a new file gets its attributes in a fixed order; later ones are appended. Attributes that exceed the
-//! bonus move to the spill block, from the end of the list. So there are few lists, and every layout is the
-//! beginning or end of one:
+//! bonus move to the spill block, from the end of the list. So every layout is the beginning or end of one of
+//! few lists:
 //!
 //! ```text
 //!   mode size gen uid gid parent flags atime mtime ctime crtime links     always in the bonus

@@ -85,7 +85,7 @@ impl FatHeader {
     /// Decodes block 0, whose length is the ZAP's block size.
     ///
     /// # Errors
-    /// A wrong magic number, a block size that is not a power of two, a table larger than its blocks.
+    /// A wrong magic number, a block size not a power of two, a table larger than its blocks.
     pub fn decode(block: Bytes, endian: Endian) -> Result<FatHeader> {
         Ok(FatHeader { block: block.clone(), ..FatHeader::decode_fields(&block, endian)? })
     }

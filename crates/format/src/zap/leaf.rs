@@ -104,7 +104,7 @@ impl Leaf {
     /// Decodes the header.
     ///
     /// # Errors
-    /// A wrong magic number, a block size that is not a power of two, a prefix longer than a hash.
+    /// A wrong magic number, a block size not a power of two, a prefix longer than a hash.
     pub fn decode(block: Bytes, endian: Endian) -> Result<Leaf> {
         let (buckets, chunk_count) = geometry(block_shift(&block)?);
         let mut r = Reader::new(WHAT, &block, endian);

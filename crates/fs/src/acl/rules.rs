@@ -123,7 +123,7 @@ impl AclRules {
         acl.with_trivial_flag()
     }
 
-    /// An ACL that is set literally; `flags` are the previous ones.
+    /// An ACL set literally; `flags` are the previous ones.
     pub(crate) fn for_entries(self, entries: Vec<Ace>, flags: u64, is_dir: bool) -> Acl {
         let is_inherited = is_dir && entries.iter().any(|ace| ace.flags & flag::INHERITABLE != 0);
         let kept = pflags::ACL_AUTO_INHERIT | pflags::ACL_DEFAULTED | pflags::ACL_PROTECTED;

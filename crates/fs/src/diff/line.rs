@@ -1,7 +1,7 @@
 //! A line of a diff, as printed by `zfs diff`.
 //!
-//! Bytes that are not printable ASCII, spaces and backslashes are printed as a backslash and four octal
-//! digits. Source: OpenZFS `libzfs_diff.c`.
+//! Bytes outside printable ASCII, spaces and backslashes are printed as a backslash and four octal digits.
+//! Source: OpenZFS `libzfs_diff.c`.
 
 use std::fmt::Write as _;
 

@@ -36,7 +36,7 @@ pub trait Content: Sync {
     fn read(&self, offset: u64, len: u64) -> impl Future<Output = Result<Bytes>> + Send;
     /// The first offset at or after this that has data; `None` if only holes follow.
     fn next_data(&self, offset: u64) -> impl Future<Output = Result<Option<u64>>> + Send;
-    /// The first offset at or after this that lies in a hole; the size if there is none.
+    /// The first offset at or after this that lies in a hole; the size if none.
     fn next_hole(&self, offset: u64) -> impl Future<Output = Result<u64>> + Send;
 }
 

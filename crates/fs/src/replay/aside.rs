@@ -1,10 +1,9 @@
 //! Records that a replay sets aside, and the effect on later ones.
 //!
 //! Idea: each record was acknowledged, so a failing one must not take others with it. It is set aside and
-//! reported, and the replay continues. Later records of the same object are still applied, since each was
-//! acknowledged too: a write with a damaged block leaves the other writes intact. The exception is a file
-//! whose creation was set aside. Its number then means nothing, or another object, so all records with that
-//! number are set aside too, until one creates it.
+//! reported, and the replay continues, even on the same object: a write with a damaged block leaves the other
+//! writes intact. The exception is a file whose creation was set aside. Its number then means nothing, or
+//! another object, so all records with that number are set aside, too, until one creates it.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +20,7 @@ const MOST_LISTED: usize = 100;
 pub struct ReplayReport {
     /// Records applied.
     pub applied: u64,
-    /// Records about objects that are gone.
+    /// Records about missing objects.
     pub skipped: u64,
     /// Records that could not be applied.
     pub set_aside: u64,

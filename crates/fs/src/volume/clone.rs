@@ -39,7 +39,7 @@ pub enum VolumeSource {
 
 impl VolumeWriter {
     /// Shares the whole blocks of another volume's range, or of another part of this one, at an offset.
-    /// Returns the number of bytes shared from the range's start; 0: impossible, copy instead.
+    /// Returns the bytes shared from the range's start; 0: impossible, copy instead.
     ///
     /// # Errors
     /// [`Refusal::Again`]: the source has just changed; sync a txg first. It extends beyond an end; damage.

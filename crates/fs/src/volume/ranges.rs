@@ -1,8 +1,8 @@
-//! Ranges of a volume that are being changed.
+//! Ranges of a volume being changed.
 //!
 //! Idea: writers of whole blocks merely replace them and may run concurrently. A writer of a partial block
 //! reads it first, and must exclude others until the new block is in place. So a range is taken shared for
-//! whole blocks and exclusively otherwise, and only overlapping ranges wait for each other.
+//! whole blocks and exclusively otherwise; only overlapping ranges wait.
 //!
 //! Locking: the list is locked for one look, never across an await. A task holds one range, or two taken in
 //! the order of data sets and offsets (`clone`).

@@ -1,8 +1,8 @@
 //! Changes a volume, in memory. As with files, an operation's future must not be dropped: it runs through
 //! [`Engine::change`], which owns it.
 //!
-//! Concurrent writes to the same block yield one or the other, or parts of both, as on any disk. The block
-//! itself stays consistent: partial writes to it are applied one at a time.
+//! Concurrent writes to the same block yield one or the other, or parts of both, as on any disk. Partial
+//! writes to it are applied one at a time.
 //!
 //! Locking: any task may call. Every change takes its range, in whole blocks (`ranges`): alone if it changes
 //! a part of a block, the whole volume alone if it changes its size. The range is held across the edit and

@@ -1,5 +1,4 @@
-//! Sets attributes: `chmod`, `chown`, `utimens`, `truncate`, `chattr`, or all of them at once when copying
-//! files in.
+//! Sets attributes: `chmod`, `chown`, `utimens`, `truncate`, `chattr`, or all at once when copying files in.
 //!
 //! Source: OpenZFS `zfs_vnops_os.c` (`zfs_setattr`), `zfs_acl.c` (`zfs_aclset_common`), `sa.c`
 //! (`sa_add_projid`).

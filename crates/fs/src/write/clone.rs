@@ -7,10 +7,9 @@
 //!   target  [a][b][ ]             pointers to the same blocks, born in this txg; holes stay holes
 //! ```
 //!
-//! Idea: a pointer contains everything needed to read its block, so one file's block can be attached to
-//! another, if both have the same block size and encryption key. References are counted when the txg is
-//! synced. Until then the blocks must not be freed: the source is told that it has lent them
-//! (`cenote_engine::Quiet`).
+//! Idea: a pointer suffices to read its block, so one file's block can be attached to another with the same
+//! block size and encryption key. References are counted when the txg is synced. Until then the blocks must
+//! not be freed: the source has lent them (`cenote_engine::Quiet`).
 //!
 //! Locking: source and target are locked for the whole operation. If both are live, two file systems are
 //! locked in the order of their dataset ids.
@@ -64,9 +63,9 @@ struct Request {
 }
 
 impl FsWriter {
-    /// Shares `len` bytes of another file, or of another part of the same file. Returns the number of bytes
-    /// shared: fewer if the source ends, or if a log record can't hold as many blocks. Offsets must be block
-    /// boundaries, and so must the end unless both files end there.
+    /// Shares `len` bytes of another file, or of another part of the same file. Returns the bytes shared:
+    /// fewer if the source ends, or if a log record can't hold as many blocks. Offsets must be block
+    /// boundaries, as must the end unless both files end there.
     ///
     /// # Errors
     /// [`Refusal::Again`]: the source has just changed; sync a txg first. [`Refusal::Invalid`]: the block
@@ -191,7 +190,7 @@ impl FsWriter {
             && !gets_stuck)
     }
 
-    /// Returns the blocks if all of them are on disk for certain, so that a replay finds them.
+    /// Returns the blocks if all are on disk for certain, so that a replay finds them.
     async fn settled(&self, blocks: Option<Vec<Blkptr>>) -> Result<Option<Vec<Blkptr>>> {
         let synced = match self.log() {
             Some(log) => log.last_synced()?,

@@ -3,8 +3,8 @@
 //! A file with one block has a block as large as it needs, in steps of 512 bytes. The block grows up to
 //! `recordsize`; then blocks of that size are added. Bytes beyond the file's size are always zeros on disk.
 //!
-//! Copies: a block that is written whole keeps a reference to the caller's buffer and is not copied; a block
-//! that is written in part is copied once per txg and then changed in place.
+//! Copies: a block written whole keeps a reference to the caller's buffer; a block written in part is copied
+//! once per txg and then changed in place.
 //!
 //! Source: OpenZFS `zfs_vnops.c` (`zfs_write`), `zfs_znode_os.c` (`zfs_grow_blocksize`, `zfs_freesp`).
 
@@ -151,8 +151,7 @@ fn check_file(node: &Znode) -> Result<()> {
     }
 }
 
-/// Clears a range of an object: whole blocks are freed, parts of blocks overwritten with zeros unless they
-/// are holes.
+/// Clears a range of an object: whole blocks are freed, parts of blocks overwritten with zeros unless holes.
 pub(crate) async fn clear(edit: &Edit, id: ObjectId, range: Range<u64>) -> Result<()> {
     let object = edit.view().object(id).await?;
     let size = object.block_bytes();

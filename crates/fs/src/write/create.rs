@@ -132,7 +132,7 @@ pub async fn create_filesystem(
 }
 
 impl FsWriter {
-    /// Creates a directory that is its own parent.
+    /// Creates a directory, its own parent.
     async fn make_root(&self, change: Change<'_>, mode: u32, owner: (u64, u64)) -> Result<ObjectId> {
         let id = self.make(change, &Making::apart(self, ObjectId(0), mode, owner)).await?;
         let mut root = self.load(change.edit, id).await?;

@@ -1,6 +1,6 @@
 //! The holder of a file system: a mount, whose kernel keeps files open and caches answers.
 //!
-//! Idea: a mounted file system has one holder, which changes it through a writer of its own
+//! Idea: a mounted file system has one holder, which changes it through its own writer
 //! ([`FsWriter::held_by`]). Changes by any other writer are reported to the holder (only `save` and the two
 //! functions that change a directory's table change anything a kernel caches), and files in use by the holder
 //! are not freed.

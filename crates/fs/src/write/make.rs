@@ -91,7 +91,7 @@ pub(super) struct Making<'a> {
     pub flags: u64,
     pub project: u64,
     pub acl: Acl,
-    /// Set if it is being recreated from a log.
+    /// Set if being recreated from a log.
     pub as_logged: Option<AsLogged>,
 }
 
@@ -147,7 +147,7 @@ impl<'a> Making<'a> {
 }
 
 impl FsWriter {
-    /// Creates an object that has no name yet.
+    /// Creates an object without a name yet.
     ///
     /// # Errors
     /// Its owners have exhausted a quota; damage.

@@ -66,8 +66,8 @@ impl FsWriter {
     }
 
     /// Creates a file without a name, as if it were in `dir` (`O_TMPFILE`). It is in the delete queue: the
-    /// caller frees it with [`FsWriter::free_unlinked`] once it is no longer open, unless [`FsWriter::link`]
-    /// names it first.
+    /// caller frees it with [`FsWriter::free_unlinked`] once no longer open, unless [`FsWriter::link`] names
+    /// it first.
     ///
     /// # Errors
     /// Refusals of the directory; damage.
@@ -133,9 +133,8 @@ impl FsWriter {
         Ok(())
     }
 
-    /// Removes a name of a file that is not a directory. Returns the file if that was its last name: it is
-    /// then in the delete queue, and the caller frees it with [`FsWriter::free_unlinked`] once it is no
-    /// longer open.
+    /// Removes a name of a non-directory. Returns the file if that was its last name: it is then in the
+    /// delete queue, and the caller frees it with [`FsWriter::free_unlinked`] once no longer open.
     ///
     /// # Errors
     /// The name does not exist; it is a directory's; refusals of file or directory; damage.
@@ -188,7 +187,7 @@ impl FsWriter {
         self.0.queue.has_unnamed(object)
     }
 
-    /// Loads a directory that has a name.
+    /// Loads a named directory.
     pub(super) async fn load_dir(&self, edit: &Edit, dir: ObjectId) -> Result<Znode> {
         let node = self.load(edit, dir).await?;
         if !node.is_dir()? {

@@ -79,7 +79,7 @@ impl FsWriter {
         self.save(change.edit, &mut node).await
     }
 
-    /// The side effects of setting an attribute, if it is one of the two; returns the part to be stored.
+    /// The side effects of setting an attribute, if one of the two; returns the part to be stored.
     pub(super) async fn set_posix_acl<'v>(
         &self,
         change: Change<'_>,
@@ -128,7 +128,7 @@ impl FsWriter {
 }
 
 impl PosixAcl {
-    /// `None` if it is not an ACL, or lacks a mandatory entry.
+    /// `None` if it is no ACL, or lacks a mandatory entry.
     fn decode(value: &[u8]) -> Option<PosixAcl> {
         let (version, entries) = value.split_first_chunk::<4>()?;
         let (entries, []) = entries.as_chunks::<8>() else { return None };

@@ -1,9 +1,8 @@
 //! Moves names.
 //!
-//! Idea: both names are looked up, then the two directories and the two files are locked together, by number;
-//! if the names have changed by then, this is repeated. Only one directory at a time moves to another
-//! directory, so the path from its new parent to the root stays fixed, and is checked not to contain the
-//! directory itself.
+//! Idea: both names are looked up, then the directories and files are locked together, by number; if the
+//! names have changed by then, this is repeated. Only one directory at a time moves to another, so the path
+//! from its new parent to the root stays fixed, and is checked not to contain the directory.
 //!
 //! Locking: `moves` comes before object locks. If a look-up shows that a directory moves, the object locks
 //! are released, `moves` is taken, and the look-up is repeated.
@@ -59,7 +58,7 @@ type Turn<'a> = Option<MutexGuard<'a, ()>>;
 /// The directories involved: one or two.
 struct Parents {
     from: Znode,
-    /// `None` if it is the same.
+    /// `None` if the same.
     to: Option<Znode>,
 }
 

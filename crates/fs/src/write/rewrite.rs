@@ -1,13 +1,12 @@
 //! Rewriting: stores a file's blocks again, unchanged, where and how a write would store them today.
 //!
-//! Idea: a block is read and becomes part of the open txg's layer. The txg stores it like any other: with the
-//! present compression, checksum and number of copies, on the vdevs that allocate now. Neither content nor
-//! times change, and nothing is logged: after a power cut, a block is in its old place or in its new one.
-//! Holes stay holes; blocks that wait in memory to be written are left alone.
+//! Idea: a block is read into the open txg's layer. The txg stores it like any other: with the present
+//! compression, checksum and number of copies, on the vdevs that allocate now. Neither content nor times
+//! change, and nothing is logged: after a power cut, a block is in its old or new place. Holes stay holes;
+//! blocks that wait in memory to be written are left alone.
 //!
-//! A *physical* rewrite keeps the logical births of blocks, so that incremental streams omit them. Blocks
-//! that are embedded in their pointers or deduplicated get new ones all the same: their pointers have no room
-//! for both births.
+//! A *physical* rewrite keeps the logical births of blocks, so that incremental streams omit them. Embedded
+//! and deduplicated blocks get new ones: their pointers have no room for both births.
 //!
 //! Source: OpenZFS 2.4 `zfs_vnops.c` (`zfs_rewrite`), `dbuf.c` (`dmu_buf_will_rewrite`), zfs-rewrite(8).
 

@@ -3,8 +3,8 @@
 //! Idea: a rule binds new operations. A replay repeats operations accepted under the rules of their time,
 //! which may have changed since; the record of that change may come later in the log, or never. So all rules
 //! are here, behind one gate ([`FsWriter::forbid`]), and do not bind the writer that replays a log
-//! ([`FsWriter::for_replay`]). Checks elsewhere are of structure: types, existing names, non-empty
-//! directories. They bind a replay too, since it must not harm the tree.
+//! ([`FsWriter::for_replay`]). Checks of structure (types, existing names, non-empty directories) bind a
+//! replay, too, since it must not harm the tree.
 //!
 //! Source: OpenZFS `zfs_acl.c` (`zfs_zaccess_common`, `zfs_zaccess_delete`), `zfs_vnops_os.c`, `zfs_dir.c`
 //! (`zfs_make_xattrdir`). OpenZFS replays with the credentials of the kernel, which lifts permissions but not
@@ -28,8 +28,8 @@ impl FsWriter {
         FsWriter(self.0.clone(), By::Log)
     }
 
-    /// Whether this writer replays a log: rules do not bind it, and consequences with records of their own
-    /// are left to those.
+    /// Whether this writer replays a log: rules do not bind it, and consequences with their own records are
+    /// left to those.
     pub(super) fn is_replay(&self) -> bool {
         self.1 == By::Log
     }

@@ -1,9 +1,9 @@
-//! The delete queue: files without names that are still open, or still being freed.
+//! The delete queue: files without names, still open or being freed.
 //!
-//! Idea: a file without names stays in the queue until it is freed, so a crash leaks nothing: the next
-//! opening of the file system drains the queue. Large files are freed in steps, from their end, to limit the
-//! work of each txg. A file that can't be freed (damage, or it has names after all) stays in the queue and
-//! blocks neither the others nor a mount.
+//! Idea: a file without names stays in the queue until freed, so a crash leaks nothing: the next opening of
+//! the file system drains the queue. Large files are freed in steps, from their end, to limit the work of
+//! each txg. A file that can't be freed (damaged, or it has names after all) stays in the queue and blocks no
+//! other and no mount.
 //!
 //! The queue may also have hidden directories of extended attributes: the module frees a file before its
 //! hidden directory, which is an entry of its own until then.
@@ -52,13 +52,13 @@ impl DeleteQueue {
         Ok(ZapEdit::new(edit, self.table()?).update(&name_of(object), object.0).await?)
     }
 
-    /// Adds a file that was created without a name.
+    /// Adds a file created without a name.
     pub(super) async fn add_unnamed(&self, edit: &Edit, object: ObjectId) -> Result<()> {
         self.unnamed.lock().insert(object);
         self.add(edit, object).await
     }
 
-    /// Removes the entry of an object that is gone, unless its number has become that of an unnamed file.
+    /// Removes the entry of a removed object, unless its number has become that of an unnamed file.
     async fn remove_stale(&self, edit: &Edit, object: ObjectId) -> Result<()> {
         let _turn = self.turn.lock().await;
         if self.has_unnamed(object) { Ok(()) } else { self.remove_entry(edit, object).await }
@@ -160,7 +160,7 @@ impl FsWriter {
     }
 
     /// Frees as much of the delete queue as one txg allows, and nothing that is in use or can't be freed.
-    /// Returns the number of files left; if there are any, continue in another txg.
+    /// Returns the number of files left; if any, continue in another txg.
     ///
     /// # Errors
     /// The pool takes no changes.

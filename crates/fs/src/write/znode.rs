@@ -141,7 +141,7 @@ impl Znode {
     }
 }
 
-/// Sets a ZPL attribute; all of them are registered.
+/// Sets a ZPL attribute; all are registered.
 pub(super) fn put(registry: &SaRegistry, values: &mut SaValues, attr: ZplAttr, value: &[u8]) {
     if let Some(number) = registry.number_of(attr) {
         values.set(number, value);

@@ -80,7 +80,7 @@ impl World {
         content[offset..offset + data.len()].copy_from_slice(data);
     }
 
-    /// Incompressible blocks, a hole, a block that is embedded in its pointer, and half a block.
+    /// Incompressible blocks, a hole, a block embedded in its pointer, and half a block.
     async fn fill(&mut self, name: &'static str) {
         self.write(name, 0, &noise(11, 2 * RECORD as usize)).await;
         self.write(name, 3 * RECORD, &vec![7; RECORD as usize]).await;

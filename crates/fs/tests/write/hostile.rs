@@ -1,4 +1,4 @@
-//! Forged attributes damage only the file that has them.
+//! Forged attributes damage only their file.
 
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::ObjectType;

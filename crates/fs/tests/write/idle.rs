@@ -1,4 +1,4 @@
-//! Commits of a file system that was idle for several txgs.
+//! Commits of a file system idle for several txgs.
 
 use cenote_dataset::{ImportOptions, import};
 use cenote_fs::{Change, FsOptions, FsWriter};

@@ -19,8 +19,8 @@ use crate::scratch::{at, file};
 const NUMBERS: u64 = 400;
 const XATTRS: usize = 20;
 
-/// A file with a hidden directory that is in the delete queue, as if the module had been interrupted between
-/// freeing the file and its hidden directory.
+/// A file with a hidden directory in the delete queue, as if the module had been interrupted between freeing
+/// the file and its hidden directory.
 struct Cut {
     engine: Engine,
     fs: FsWriter,

@@ -62,7 +62,7 @@ impl Disks {
     }
 }
 
-/// A pool with a file, all of it on disk.
+/// A pool with a file, all on disk.
 struct Stage {
     engine: Engine,
     fs: FsWriter,

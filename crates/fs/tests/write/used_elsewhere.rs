@@ -218,7 +218,7 @@ fn a_device_whose_log_cannot_be_read_lacks_everything() {
     Runtime::simulate(SimConfig::default(), |rt| async move {
         let sides = mirror(&rt).await;
         let [a, b] = &sides;
-        // A write fails every other txg: that many runs need a DTL block of their own.
+        // A write fails every other txg: that many runs need their own DTL block.
         let failing = Faulty::new(a.clone(), 1);
         let devices: Vec<Arc<dyn Device>> = vec![Arc::new(failing.clone()), b.clone()];
         let mos = import(&rt, &discover_devices(devices).await.pools[0], &ImportOptions::default()).await;

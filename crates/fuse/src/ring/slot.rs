@@ -30,7 +30,7 @@ const COMMIT_ID_AT: usize = 264;
 const PAYLOAD_BYTES_AT: usize = 272;
 const PAYLOAD_AT: usize = 4096;
 const SLOT_BYTES: usize = PAYLOAD_AT + MAX_WRITE_BYTES;
-/// Whole pages that are never given back.
+/// Whole pages never given back.
 const KEPT_BYTES: usize = 64 << 10;
 
 /// Memory for one request: only touched pages take memory.

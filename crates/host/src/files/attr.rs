@@ -19,8 +19,8 @@ const STATX_ATTR_APPEND: u64 = 0x20;
 const STATX_ATTR_NODUMP: u64 = 0x40;
 
 /// Flags of immutable and append-only files. The kernel does not know them on FUSE, so it lets such files be
-/// opened and mapped for writing, and caches mapped writes that are refused in the end. Nothing else of them
-/// may be cached: each lookup then comes here, and drops content that the kernel may have changed.
+/// opened and mapped for writing, and caches mapped writes finally refused. Nothing else may be cached: each
+/// lookup comes here, and drops content that the kernel may have changed.
 pub const FIXED: u64 = pflags::IMMUTABLE | pflags::APPENDONLY;
 
 /// An object's attributes under inode number `ino`. `is_settled`: the last txg on disk has them.

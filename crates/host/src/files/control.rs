@@ -5,10 +5,10 @@
 //!        '-> shares       empty: SMB's
 //! ```
 //!
-//! A snapshot is known by its dataset's number, which is part of its nodes' numbers, so they survive a
-//! restart. A snapshot that has been looked up keeps its tree while it belongs to the file system. It can't
-//! be destroyed while the kernel holds one of its files ([`Files::let_go_of_snapshot`]), except by `rmdir`,
-//! which makes its open files stale.
+//! A snapshot is known by its dataset's number, part of its nodes' numbers, which thus survive a restart.
+//! Once looked up, it keeps its tree while it belongs to the file system. It can't be destroyed while the
+//! kernel holds one of its files ([`Files::let_go_of_snapshot`]), except by `rmdir`, which makes its open
+//! files stale.
 //!
 //! `mkdir`, `rmdir` and `rename` in `.zfs/snapshot` are `zfs snapshot`, `destroy` and `rename`.
 //!
@@ -69,7 +69,7 @@ struct Live {
 }
 
 impl Snapshots {
-    /// The tree and GUID of a snapshot that was looked up; no tree if its destruction has begun.
+    /// The tree and GUID of a snapshot looked up; no tree if its destruction has begun.
     fn tree(&self, dataset: DatasetId) -> Option<(Guid, Option<Tree>)> {
         let mut table = self.0.lock();
         let looked = table.get_mut(&dataset)?;

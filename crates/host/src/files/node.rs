@@ -15,7 +15,7 @@
 //! generation: if that file is gone, the number is stale until the kernel drops it, and a new file with the
 //! same object gets a counted number. So does an object with too many bits.
 //!
-//! Locking: each shard of the references has its own lock, held for one look or change.
+//! Locking: each shard of the references has a lock, held for one look or change.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -360,7 +360,7 @@ mod tests {
         let newer = give(&references, 77, 3);
         assert!(newer != new && references.is_stale(new));
 
-        // A file keeps its number while that is held.
+        // A file keeps its number while held.
         references.drop(old, 1);
         assert_eq!(give(&references, 77, 3), newer);
         references.drop(newer, 2);

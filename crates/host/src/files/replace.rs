@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Idea: the mount stays, and so do open files that exist in both trees. Files are the same if number and
-//! generation are. The kernel is notified of possibly cached names and contents of the directories and files
-//! it holds; it asks for all others anyway.
+//! generation are. The kernel is notified of possibly cached names and contents of the nodes it holds; it
+//! asks for all others anyway.
 //!
 //! Source: OpenZFS `zfs_vfsops_os.c` (`zfs_suspend_fs`, `zfs_resume_fs`).
 

@@ -1,8 +1,8 @@
 //! `zfs rewrite`: a file's blocks are stored again as new blocks would be, part by part.
 //!
-//! OpenZFS requires a file that is open for writing. A file of FUSE has no handle here, and the kernel does
-//! not pass on how it was opened. Instead the caller must be root, the owner, or one to whom the mode grants
-//! writing, its supplementary groups unknown.
+//! OpenZFS requires a file open for writing. A file of FUSE has no handle here, and the kernel does not pass
+//! on how it was opened. Instead the caller must be root, the owner, or one to whom the mode grants writing,
+//! its supplementary groups unknown.
 //!
 //! Source: OpenZFS 2.4 `zpl_file.c` (`zpl_ioctl_rewrite`), `zfs.h` (`ZFS_REWRITE_*`).
 

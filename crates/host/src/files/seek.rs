@@ -1,8 +1,8 @@
 //! SEEK_DATA and SEEK_HOLE, and file content that only the kernel has.
 //!
 //! Idea: a page changed through a mapping is only in the kernel until written back, perhaps over a hole. So
-//! before a hole is reported, the kernel must write that range back, and the range is checked again. Data can
-//! be reported at once: that is never wrong. If the kernel can't be asked now, the hole is reported as data.
+//! before a hole is reported, the kernel must write that range back, and it is checked again. Data are never
+//! wrong, so they are reported at once, and in place of the hole if the kernel can't be asked now.
 //!
 //! Immutable files ([`FIXED`](super::attr::FIXED)) are the other case: the kernel's mapped writes are refused
 //! and dropped.
@@ -78,8 +78,8 @@ impl Files {
         }
     }
 
-    /// Makes the kernel drop a file's name and content. It has done so on return, unless its locks are held
-    /// long, perhaps by operations waiting for this one.
+    /// Makes the kernel drop a file's name and content, before this returns unless its locks are held long,
+    /// perhaps by operations waiting for this one.
     pub(super) async fn forget_names(&self, node: Node, object: ObjectId) {
         let view = self.head().view();
         if let (Ok(attr), Ok(path)) = (view.attr(object).await, view.path_of(object).await)

@@ -6,9 +6,9 @@
 //!                                                            settled() waits here
 //! ```
 //!
-//! Idea: a change is only queued, and only if the kernel holds its node, so that no lock is held while the
-//! kernel handles a notice. A command waits for the queue before it returns ([`Files::settled`]); if it is
-//! dropped earlier, the notices still follow.
+//! Idea: a change is only queued, if the kernel holds its node, so no lock is held while the kernel handles a
+//! notice. A command waits for the queue before it returns ([`Files::settled`]); if dropped earlier, the
+//! notices still follow.
 //!
 //! In a batch names come first, since a lookup holds its directory's lock: then earlier answers have been
 //! absorbed, and nodes follow (see [`Notifier`](cenote_fuse::Notifier)).

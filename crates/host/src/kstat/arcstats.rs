@@ -1,7 +1,7 @@
 //! `arcstats` and `zfetchstats`.
 //!
 //! Idea: the names are a table; values come from the caches of all pools. The policy's own counters have the
-//! names of `arcstats` if it is one of OpenZFS's.
+//! names of `arcstats` if one of OpenZFS's.
 //!
 //! Source: OpenZFS `arc.c` (`arc_stats`), `dmu_zfetch.c` (`zfetch_stats`).
 

@@ -2,8 +2,8 @@
 //! them, `sys/` mimics the module's version and parameters, with the tunables.
 //!
 //! Idea: programs that read `/proc/spl/kstat/zfs` get another root (`node_exporter --path.procfs`), or see
-//! this folder as `/proc` in a mount namespace. Changed files are replaced atomically, so readers never see a
-//! partial one. Files of removed pools and datasets are deleted, and all files when the daemon ends.
+//! this folder as `/proc` in a mount namespace. Changed files are replaced atomically. Files of removed pools
+//! and datasets are deleted, and all files when the daemon ends.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -1,8 +1,8 @@
 //! When to move cached blocks closer together.
 //!
 //! Idea: this copies the whole cache, so it must be worth it. Memory beside the pools indicates
-//! fragmentation, but includes requests in flight and a scrub's tables. So gathering starts when that reaches
-//! an eighth of the target, and again only when it has grown by half as much since.
+//! fragmentation, but includes requests in flight and a scrub's tables. So gathering starts when it reaches
+//! an eighth of the target, and again when it has grown by half as much since.
 
 use super::{BESIDE_BYTES, Balance, Freed};
 

@@ -4,8 +4,8 @@
 //! ([`cenote_engine::Touched`]). Afterwards the mounts of these are compared with the datasets' properties,
 //! children before parents; then new datasets are mounted, parents before children.
 //!
-//! A mount that could not follow, and those of a command that was broken off, are owed: the next command
-//! looks at them, too.
+//! Mounts that could not follow, or whose command was broken off, are owed: the next command looks at them,
+//! too.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -51,9 +51,9 @@ impl Mounts {
         self.owed.lock().merge(Touched::all());
     }
 
-    /// After a command that touched datasets: drops ended mounts, moves those with a new mount point,
-    /// unmounts those no longer wanted, and mounts new ones, except those whose name `stays`. Returns the
-    /// failures. Without `may_mount`, nothing is mounted or moved; such mounts count as failures.
+    /// After a command that touched datasets: drops ended mounts, moves, unmounts and mounts others as their
+    /// properties say, except those whose name `stays`. Returns the failures. Without `may_mount`, nothing is
+    /// mounted or moved; such mounts count as failures.
     ///
     /// # Errors
     /// The datasets can't be read.

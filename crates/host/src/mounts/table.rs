@@ -1,6 +1,6 @@
 //! The mounts of a pool, by dataset, by name and by directory.
 //!
-//! Idea: a command looks only at the mounts that it concerns, however many there are.
+//! Idea: a command looks only at the mounts that it concerns.
 //!
 //! ```text
 //!   entries   dataset             --> mount
@@ -64,7 +64,7 @@ impl Table {
         &self.ended
     }
 
-    /// Removes mounts that have ended.
+    /// Removes ended mounts.
     pub fn clear_ended(&mut self) {
         let ended = std::mem::take(&mut *self.ended.lock());
         for (id, number) in ended {

@@ -1,7 +1,6 @@
 //! Detects new and removed volumes, for protocols with an object per volume: a block device, a socket.
 //!
-//! Idea: volumes only change in a txg, so they are listed again only if a pool has come or gone, or written a
-//! txg.
+//! Idea: volumes only change in a txg, so they are listed again only after a pool came, went or wrote one.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,7 +5,7 @@
 //!   protobuf  io.prometheus.client: histograms by upper bounds, plus native histograms
 //! ```
 //!
-//! Idea: each sample is formatted when it is added, so memory holds only the output.
+//! Idea: each sample is formatted when added, so memory holds only the output.
 
 mod protobuf;
 mod text;

@@ -1,7 +1,7 @@
 //! The observer of a copy: records losses, and knows which files of an earlier copy are incomplete.
 //!
-//! Locking: several tasks call an account concurrently, so an implementation guards its own state. The copier
-//! holds no lock during a call.
+//! Locking: tasks call an account concurrently, so it guards its own state. The copier holds no lock during a
+//! call.
 
 use rustix::io::Errno;
 
@@ -16,7 +16,7 @@ pub trait Account: Send + Sync {
     fn lost(&self, loss: Loss) -> Result<(), Errno>;
 
     /// How many bytes a file at the destination lacks, if an earlier copy left it incomplete: it is copied
-    /// again, and replaced if that yields more. `None` means that it stays.
+    /// again, and replaced if that yields more. `None`: it stays.
     fn lacking(&self, _path: &[u8]) -> Option<u64> {
         None
     }
@@ -39,7 +39,7 @@ pub(super) enum Standing {
     Free,
     /// A file that stays.
     Stays,
-    /// A file that is replaced in any case.
+    /// A file replaced in any case.
     Replaced,
     /// A file that lacks this many bytes: replaced by a copy that is complete or lacks fewer.
     Improved(u64),

@@ -1,7 +1,7 @@
 //! Content in order, read ahead, with its holes: the source of bytes for copies and `cat`.
 //!
-//! If the content is entirely on disk, [`Chunks`] reads it ahead in windows. If a replayed log overlays it,
-//! both are read together, one piece at a time; such content is small.
+//! Content entirely on disk is read ahead in windows. If a replayed log overlays it, both are read together,
+//! one piece at a time; such content is small.
 
 use std::io;
 use std::ops::Range;

@@ -41,7 +41,7 @@ pub(super) enum Body<'a> {
 }
 
 impl Dress {
-    /// Reads the metadata that is not in `attr` from the pool. Unreadable parts are reported to `lost`.
+    /// Reads the metadata not in `attr` from the pool. Unreadable parts are reported to `lost`.
     pub async fn read(
         fs: &Filesystem,
         id: ObjectId,

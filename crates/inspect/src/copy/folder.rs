@@ -1,8 +1,8 @@
 //! A folder at the destination, and names that can't leave it.
 //!
-//! Only the folder that the caller names is opened by path, following links. Everything below is opened
-//! relative to an open folder, one name at a time, never through a symbolic link. A planted link, or a file
-//! named `../x` in the pool, causes an error.
+//! Only the caller's folder is opened by path, following links. Everything below is opened relative to an
+//! open folder, one name at a time, never through a symbolic link. A planted link, or a file named `../x` in
+//! the pool, causes an error.
 //!
 //! Locking: none. A global atomic counter makes temporary names unique within the process.
 
@@ -42,8 +42,8 @@ impl Name {
         Name::new(bytes).unwrap_or_else(|| Name::stand_in(bytes))
     }
 
-    /// The stand-in for a name that is too long or not a single component: as much of it as fits, `~`, and a
-    /// hash of the whole name. Equal names have equal stand-ins.
+    /// The stand-in for a name too long or not a single component: as much of it as fits, `~`, and a hash of
+    /// the whole name. Equal names have equal stand-ins.
     pub fn stand_in(bytes: &[u8]) -> Name {
         // SHA-256 needs no salt, so this does not fail.
         let [hash, ..] = Checksum::Sha256.compute(bytes, Endian::Big, None).unwrap_or_default();
@@ -128,8 +128,8 @@ impl Folder {
         Ok(Folder(rustix::io::fcntl_dupfd_cloexec(&self.0, 0)?))
     }
 
-    /// Creates a file under `name` with `make`. If an existing file is replaced, a temporary name is used
-    /// first, so that the old file remains until the new one is complete.
+    /// Creates a file under `name` with `make`. A file to replace remains until the new one, under a
+    /// temporary name, is complete.
     pub(super) fn place(
         &self,
         name: &Name,

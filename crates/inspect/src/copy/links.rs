@@ -1,7 +1,7 @@
 //! Files with several names: the first name met is copied, the others become hard links to it.
 //!
-//! Locking: any task may look up a file. The map's mutex is held only for the look-up. The first task to use
-//! the returned cell initialises it outside the lock; tasks with other names of the file wait for it.
+//! Locking: any task may look up a file. The map's mutex is held for the look-up. The first task to use the
+//! returned cell initialises it outside the lock; tasks with other names of the file wait.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -11,7 +11,7 @@ use super::folder::Name;
 /// The name prefix of extended attributes that store POSIX ACLs on Linux.
 pub(crate) const POSIX_ACL_PREFIX: &[u8] = b"system.posix_acl_";
 
-/// A file, or part of one, that is missing at the destination or differs.
+/// A file, or part of one, missing or different at the destination.
 #[derive(Debug, Clone)]
 pub struct Loss {
     /// The file: the source's path and the path below it.
@@ -22,7 +22,7 @@ pub struct Loss {
     pub reason: Reason,
 }
 
-/// The part of a file that is lost.
+/// The lost part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LossKind {
     /// The file, or the folder with all contents: nothing was created.

@@ -1,4 +1,4 @@
-//! A file that has no name yet.
+//! A file without a name yet.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

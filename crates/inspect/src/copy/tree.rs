@@ -1,6 +1,6 @@
 //! The walk through a tree: folders one by one, the files in each concurrently.
 //!
-//! Locking: one task walks and owns the stack; it spawns tasks that each copy one file and share the tree
+//! Locking: one task walks and owns the stack; it spawns a task for each file, which share the tree
 //! read-only. Names of the same file meet in [`super::links`]. A folder's metadata is set when the walker
 //! holds its last reference.
 
@@ -37,7 +37,7 @@ struct Filling {
     dress: Option<Dress>,
 }
 
-/// A folder on the stack, with its subfolders that are still to be copied.
+/// A folder on the stack, with its subfolders still to be copied.
 struct Level {
     filling: Arc<Filling>,
     subfolders: Vec<DirEntry>,
@@ -248,7 +248,7 @@ impl Tree {
         work.running.push(task.abort_on_drop());
     }
 
-    /// Sets the metadata of folders that are complete.
+    /// Sets the metadata of complete folders.
     fn dress_filled(&self, work: &mut Work) {
         for filling in std::mem::take(&mut work.filled) {
             match Arc::try_unwrap(filling) {

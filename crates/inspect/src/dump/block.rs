@@ -4,7 +4,7 @@
 //!   VDEV:OFFSET:LSIZE[/PSIZE]    PSIZE stored bytes (LSIZE if not given)
 //! ```
 //! A block's checksum is only in the pointer to it, so the bytes read here are not verified. On RAID-Z the
-//! data columns are assembled according to the layout of a block of that size.
+//! data columns are assembled as for a block of that size.
 
 use bytes::Bytes;
 use cenote_boxed::boxed;

@@ -12,7 +12,7 @@ use cenote_object::{DatasetError, Object, Zap, ZapEntry, ZapValue};
 
 use super::{Sink, Value, failure, nvlist, space_map};
 
-/// The largest packed nvlist or history that is shown: more would be damage.
+/// The largest packed nvlist or history shown: more would be damage.
 const MAX_PACKED_BYTES: u64 = 64 << 20;
 /// Words of an array read at once.
 const WINDOW_WORDS: u64 = 1 << 16;

@@ -1,7 +1,6 @@
 //! Objects: a table of all objects in a set, or one object in full.
 //!
-//! `lsize` is the capacity of its blocks, `dsize` its size on disk, `full` the share of blocks that are not
-//! holes.
+//! `lsize` is the capacity of its blocks, `dsize` its size on disk, `full` the share of blocks without holes.
 
 use cenote_dataset::Mos;
 use cenote_format::blkptr::Blkptr;

@@ -15,7 +15,7 @@ pub fn checksum_name(id: u8) -> String {
     Checksum::try_from(id).map_or_else(|_| format!("checksum {id}"), |checksum| checksum.name().into())
 }
 
-/// The type's name. A type without a number of its own is named by its byte layout, as in `zdb`.
+/// The type's name. A type without its own number is named by its byte layout, as in `zdb`.
 pub fn type_name(object_type: ObjectType) -> String {
     /// Names of `DMU_BSWAP_*`.
     const LAYOUTS: [&str; 10] =

@@ -1,8 +1,7 @@
 //! Space maps: changes of allocated space, or of other sets of ranges.
 //!
-//! Idea: a map does not record the unit in which it counts; that follows from its owner, in the state of the
-//! pool that contains the map. Owners are therefore looked up in that state's configuration
-//! ([`Mos::pool_config`]); the pool may have other vdevs by now.
+//! Idea: a map does not record its unit; that follows from its owner, looked up in the configuration of the
+//! state that contains the map ([`Mos::pool_config`]); the pool may have other vdevs by now.
 //!
 //! ```text
 //!   owner                                 unit

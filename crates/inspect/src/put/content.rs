@@ -83,7 +83,7 @@ impl Putter {
     }
 }
 
-/// The next range that is not a hole, up to the end of a piece.
+/// The next range not a hole, up to the end of a piece.
 pub(super) fn next_piece(file: &File, at: u64, size: u64) -> Option<(u64, u64)> {
     if at >= size {
         return None;

@@ -1,7 +1,6 @@
 //! Local files, held open: attributes, names and extended attributes.
 //!
-//! Everything below the path the user named is opened relative to its folder and never through a symbolic
-//! link.
+//! Everything below the user's path is opened relative to its folder, never through a symbolic link.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -25,7 +24,7 @@ use crate::copy::Reason;
 const LEAST_XATTR_BYTES: usize = 256;
 const MOST_XATTR_BYTES: usize = 64 << 10;
 
-/// Folders that are open at a time while bytes are counted.
+/// Folders open at a time while bytes are counted.
 const COUNTED_DEPTH: usize = 100;
 
 /// An open local file of any kind.

@@ -13,8 +13,8 @@ impl Putter {
     /// Removes a file's name or, with `recursive`, a folder and everything below it.
     ///
     /// # Errors
-    /// It does not exist; it is a folder that is not empty, without `recursive`; the file system refuses it.
-    /// Files removed before the error stay removed.
+    /// It does not exist; it is a nonempty folder, without `recursive`; the file system refuses it. Files
+    /// removed before the error stay removed.
     pub async fn remove(&self, dir: ObjectId, name: &[u8], recursive: bool) -> Result<()> {
         let mut stack = vec![(dir, name.to_vec(), false)];
         // A folder has one name. Meeting one twice means damage, and it could be its own ancestor.

@@ -1,7 +1,7 @@
 //! Waits for room for a change: in memory, and on the pool.
 //!
-//! The engine knows both: it throttles changes to the speed of the disks, and refuses those that exceed the
-//! pool or a quota. Copying stops on a full pool; removing continues.
+//! The engine throttles changes to the speed of the disks, and refuses those that exceed the pool or a quota.
+//! Copying stops on a full pool; removing continues.
 
 use cenote_engine::Need;
 use cenote_object::DatasetError;

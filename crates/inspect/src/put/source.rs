@@ -24,7 +24,7 @@ pub(super) trait Source: Sized {
     /// Major and minor number of a device.
     fn device(&self) -> (u32, u32);
 
-    /// A key shared by all names of a file that has several.
+    /// A key shared by all names of a file with several.
     fn link_key(&self) -> Option<(u64, u64)>;
 
     /// The names in a folder, sorted.

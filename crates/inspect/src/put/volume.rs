@@ -32,7 +32,7 @@ pub enum VolumeSource {
 pub struct VolumePutter {
     engine: Engine,
     volume: Arc<VolumeWriter>,
-    /// Txgs are synced as long as this exists.
+    /// Txgs are synced while this exists.
     _groups: Arc<AbortOnDrop<()>>,
     bytes: AtomicU64,
     stopped: AtomicBool,
@@ -65,8 +65,8 @@ impl VolumePutter {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Copies `source`; `name` identifies it in errors. Returns whether all of it was copied: false if the
-    /// work was stopped.
+    /// Copies `source`; `name` identifies it in errors. Returns whether all was copied: false if the work was
+    /// stopped.
     ///
     /// # Errors
     /// The source can't be read or is longer than the volume; the pool has no room.

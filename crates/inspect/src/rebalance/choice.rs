@@ -17,7 +17,7 @@ use cenote_pool::{Pool, VdevClass};
 
 use super::{Aim, Fill};
 
-/// A vdev gives blocks away if it is fuller than the average by more than this part of its size.
+/// A vdev gives blocks away if fuller than the average by more than this part of its size.
 const UNEVEN: f64 = 0.02;
 
 /// Bytes that each overfull vdev should give away.
@@ -63,7 +63,7 @@ impl Surplus {
 pub(super) struct Choice {
     pool: Pool,
     aims: Vec<Aim>,
-    /// Fill of the special vdevs, if there are any.
+    /// Fill of the special vdevs, if any.
     special_used_percent: Option<u64>,
     special_small_blocks: u64,
     /// The compression that a block gets, unless it does not shrink.

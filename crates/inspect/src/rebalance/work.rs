@@ -1,8 +1,8 @@
 //! Rewrites the blocks that a survey's rules choose.
 //!
 //! Idea: a walk keeps freed blocks of its tree from being reused. So a window of pointers comes from the
-//! newest state, which is then let go of; its tasks run; the walk resumes at its position. Writers judge
-//! blocks again by their pointers of that moment.
+//! newest state, which is then let go; its tasks run; the walk resumes. Writers judge blocks again by their
+//! pointers of that moment.
 //!
 //! Locking: counters are independent relaxed atomics.
 
@@ -112,7 +112,7 @@ struct Task {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
-    /// Those that are wanted.
+    /// Those wanted.
     Wanted(Range<u64>),
     /// Any one of them, for the indirect blocks above it.
     One(Range<u64>),
@@ -201,7 +201,7 @@ impl Rewriting<'_> {
         Some(Task { object, part, bytes })
     }
 
-    /// Runs a task. An object that is gone, immutable or unreadable is no failure of the work.
+    /// Runs a task. A missing, immutable or unreadable object is no failure of the work.
     async fn attempt(&self, task: Task, physical: bool) -> Result<()> {
         if self.work.is_stopped() {
             return Ok(());

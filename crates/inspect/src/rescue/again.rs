@@ -17,7 +17,7 @@ use crate::error::Result;
 /// Most snapshots searched for a complete version of a file, newest first.
 const SNAPSHOTS_TRIED: usize = 8;
 
-/// Recovers the losses of one dataset; older trees and snapshots are opened once for all of them.
+/// Recovers the losses of one dataset; older trees and snapshots are opened once for all.
 pub(super) struct Again<'a> {
     /// The dataset.
     pub name: &'a str,
@@ -27,9 +27,9 @@ pub(super) struct Again<'a> {
     root: &'a Folder,
     /// Where losses are recorded.
     pub report: &'a Report,
-    /// By tree: the dataset, once opened; `None` if it is unavailable there.
+    /// By tree: the dataset, once opened; `None` if unavailable there.
     older: Vec<Option<Filesystem>>,
-    /// Its newest snapshots with their names, newest first, once they were needed.
+    /// Its newest snapshots with their names, newest first, once needed.
     snapshots: Option<Vec<(String, Filesystem)>>,
 }
 

@@ -1,8 +1,8 @@
 //! The names of all datasets.
 //!
 //! Idea: names come from the tables of the newest tree. If a table is lost, older trees know the names, and
-//! the directories themselves, which know their parent, still lead to the newest content. A directory without
-//! a name in any tree is named by its number.
+//! the directories, which know their parent, still lead to the newest content. A directory without a name in
+//! any tree is named by its number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ impl Names {
         names
     }
 
-    /// Adds those of an older tree that are hidden here.
+    /// Adds those of an older tree hidden here.
     pub fn add_hidden(&mut self, older: Names) {
         let hidden = std::mem::replace(&mut self.hidden_below, older.hidden_below);
         let is_hidden = |name: &str| hidden.iter().any(|above| is_below(name, above));
@@ -43,8 +43,7 @@ impl Names {
         }
     }
 
-    /// Names the directories of the newest tree that are missing in its tables, and walks the tree below
-    /// them.
+    /// Names the directories of the newest tree missing in its tables, and walks the tree below them.
     pub async fn name_unlisted(&mut self, newest: &Mos, snapshots: bool) {
         // A forged directory may be below itself.
         let mut named = BTreeSet::new();

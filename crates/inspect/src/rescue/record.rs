@@ -12,7 +12,7 @@
 //! Memory: all rows.
 //!
 //! Locking: one mutex guards rows and file, so both agree between calls. Any task may call; the lock is held
-//! while a row is written, never across an await. No other lock is taken under it.
+//! while a row is written, never across an await or with another lock under it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -54,7 +54,7 @@ pub struct Missing {
     pub datasets_locked: u64,
     /// Datasets with lost tables: of names or of attributes.
     pub datasets_inferred: u64,
-    /// Files and folders that are lost entirely or in part.
+    /// Files and folders lost entirely or in part.
     pub lost: u64,
     /// Files and folders read from an older txg.
     pub recovered: u64,
@@ -155,7 +155,7 @@ impl Report {
         self.lock().about(dataset, None).map(|(_, row)| row.clone()).collect()
     }
 
-    /// Rewrites the report without rows that were made good, and counts the rest.
+    /// Rewrites the report without rows made good, and counts the rest.
     pub(super) fn finish(&self) -> Result<Missing> {
         let mut open = self.lock();
         let told = InspectError::io(open.destination.join(open.form.file_name()).display().to_string());

@@ -1,4 +1,4 @@
-//! The report's rows: one for everything at the destination that differs from the pool or is missing.
+//! The report's rows: one for each difference between destination and pool.
 //!
 //! The tab-separated form, `rescue-report.tsv`, has the columns `fate dataset path what ranges elsewhere
 //! why`. Bytes of names and paths outside printable ASCII, and the backslash, are written as `\xNN`; ranges
@@ -53,7 +53,7 @@ impl Form {
 /// The fate of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fate {
-    /// No tree that was tried has it.
+    /// No tree tried has it.
     Lost,
     /// It came from the tree of this txg, which is not the newest.
     FromTxg(Txg),
@@ -151,7 +151,7 @@ impl Row {
         }
     }
 
-    /// The same, for a file that is complete in a snapshot.
+    /// The same, for a file complete in a snapshot.
     pub fn in_snapshot(mut self, snapshot: &str) -> Row {
         self.elsewhere = Some(escaped(snapshot.as_bytes()));
         self
@@ -187,7 +187,7 @@ impl Row {
         [FILE, ENTRIES, CONTENT, NODE, NAME_TAKEN, DATASET].contains(&&self.what[..])
     }
 
-    /// The number of bytes that are zeros in the copy.
+    /// Bytes that are zeros in the copy.
     pub fn content_bytes(&self) -> Option<u64> {
         (self.what == CONTENT)
             .then(|| self.ranges.iter().fold(0u64, |sum, (_, len)| sum.saturating_add(*len)))
@@ -207,7 +207,7 @@ impl Row {
         Ok(format!("{fate}\t{dataset}\t{path}\t{what}\t{ranges}\t{elsewhere}\t{why}\n"))
     }
 
-    /// Parses a line without its terminator; `None` if it is not a row.
+    /// Parses a line without its terminator; `None` if not a row.
     pub fn of_line(line: &str, form: Form) -> Option<Row> {
         if form == Form::Json {
             return serde_json::from_str(line).ok().filter(|row: &Row| row.fate().is_some());

@@ -4,8 +4,7 @@
 //! or a snapshot) are kept until the dataset is copied; a better row then replaces the first.
 //!
 //! Locking: the copy's tasks call the [`Account`] methods concurrently. `told` is locked before the report,
-//! never after it, and is held while a row is written, so the row and the kept loss agree. `before` never
-//! changes.
+//! and held while a row is written, so the row and the kept loss agree. `before` never changes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -38,14 +37,14 @@ struct Before {
     all: bool,
     /// These paths and everything below them, escaped.
     trees: HashSet<String>,
-    /// Paths that were copied from older trees.
+    /// Paths copied from older trees.
     older: HashMap<String, Txg>,
 }
 
 /// Losses kept until the dataset is copied.
 #[derive(Default)]
 pub(super) struct Told {
-    /// Content that is missing at the destination, entirely or in part.
+    /// Content missing at the destination, entirely or in part.
     pub losses: Vec<Loss>,
     /// Files that existed already.
     pub already_there: u64,
@@ -82,7 +81,7 @@ impl Scribe {
         Scribe { report: report.clone(), dataset, before, expects_copies, told: Mutex::default() }
     }
 
-    /// For copying another copy's losses from older trees: existing files stay, unless they are incomplete.
+    /// For copying another copy's losses from older trees: existing files stay, unless incomplete.
     pub fn of_rest(report: &Report, dataset: &str) -> Scribe {
         Scribe {
             report: report.clone(),
@@ -93,7 +92,7 @@ impl Scribe {
         }
     }
 
-    /// The txg of the tree from which an earlier run copied this path, if that was not the newest.
+    /// The txg of the tree from which an earlier run copied this path, if not the newest.
     pub fn older(&self, path: &[u8]) -> Option<Txg> {
         self.before.older.get(&escaped(path)).copied()
     }

@@ -1,7 +1,6 @@
 //! Data that needs more reads than the dnode: link targets, extended attributes, content hashes.
 //!
-//! Locking: the reading tasks push results under one mutex, held for one push. It is emptied after all tasks
-//! have ended.
+//! Locking: the reading tasks push results under one mutex, held for one push, and emptied after their end.
 
 use std::sync::Arc;
 

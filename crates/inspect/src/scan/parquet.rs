@@ -36,7 +36,7 @@ enum Values {
 /// One column of some rows.
 #[derive(Debug)]
 struct Part {
-    /// 1 for each row that has a value, 0 for null.
+    /// 1 for each row with a value, 0 for null.
     present: Vec<i16>,
     values: Values,
 }

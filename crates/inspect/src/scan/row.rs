@@ -33,10 +33,9 @@ pub struct Row {
     pub attr: Attr,
     /// The txg in which the block with its dnode was last written.
     pub birth_txg: Txg,
-    /// The allocation class of the vdev that holds this block; `None` if there is none (an embedded block) or
-    /// it is unknown.
+    /// The allocation class of the vdev that holds this block; `None`: none (an embedded block), or unknown.
     pub class: Option<VdevClass>,
-    /// Additional data that was requested.
+    /// Requested additional data.
     pub extra: Option<Box<Extra>>,
 }
 

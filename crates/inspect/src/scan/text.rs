@@ -1,7 +1,7 @@
 //! Rows as text: tab-separated values and JSON lines.
 //!
 //! Rendering is most of a scan's work, so it runs on the workers, a batch at a time, and formats numbers
-//! without the standard formatting machinery.
+//! itself.
 
 use std::io::Write as _;
 
@@ -137,7 +137,7 @@ fn plain(out: &mut Vec<u8>, row: &Row, column: Column) {
     }
 }
 
-/// JSON objects, one per line. Names that are not UTF-8 are given as `{"bytes": "…hex…"}`.
+/// JSON objects, one per line. Non-UTF-8 names are given as `{"bytes": "…hex…"}`.
 #[derive(Debug, Clone)]
 pub struct Jsonl {
     columns: Columns,

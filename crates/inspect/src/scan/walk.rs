@@ -2,12 +2,11 @@
 //!
 //! Each worker takes a share of the stack, lists those directories and pushes the subdirectories. A worker
 //! that finds the stack empty waits until another pushes something or all are waiting; then the walk is over.
-//! A directory with millions of entries is cut into pieces that go on the stack too, so that all workers
-//! share it.
+//! A directory with millions of entries is cut into pieces on the stack, so all workers share it.
 //!
-//! Locking: one mutex guards the stack, the count of busy workers and the set of directories met. It is taken
-//! only inside the methods of [`Walk`], for one operation, and never across an await. Every change that could
-//! wake a worker notifies `changed` after the lock is released.
+//! Locking: one mutex guards the stack, the count of busy workers and the set of directories met. Methods of
+//! [`Walk`] take it for one operation, never across an await. Every change that could wake a worker notifies
+//! `changed` after the lock is released.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,7 +1,7 @@
 //! One window: from directories to entries, from entries to rows.
 //!
 //! Entries of many directories are collected in one list and sorted by object number, so that each block of
-//! dnodes is opened once for all of them.
+//! dnodes is opened once for all.
 //!
 //! Locking: each worker owns its [`Batches`] and uses it alone. Workers share the [`Walk`], whose lock is
 //! taken inside its methods only, and the bounded channel to the sink, which slows them down to its speed.
@@ -159,8 +159,7 @@ pub(super) async fn list(walk: &Walk, mut directories: Vec<Directory>, batches: 
     batches.send().await;
 }
 
-/// Reads the directories that are a single block (micro ZAPs) all at once; collects the larger ones in
-/// `large`.
+/// Reads directories of a single block (micro ZAPs) all at once; collects the larger ones in `large`.
 async fn read_small(
     walk: &Walk,
     directories: &[Directory],
@@ -321,7 +320,7 @@ fn decode(fs: &Filesystem, object: ObjectId, dnode: &Dnode) -> Result<Option<Att
     }
 }
 
-/// The directories among entries that are met for the first time.
+/// The directories among entries met for the first time.
 fn directories(
     walk: &Walk,
     entries: &Entries,

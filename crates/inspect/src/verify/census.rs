@@ -21,7 +21,7 @@ pub(super) struct Census {
     metaslab_shifts: Vec<u32>,
     sharing: Sharing,
     pub(super) counter: Counter,
-    /// The referenced space, if it is to be compared.
+    /// The referenced space, if to be compared.
     pub(super) referenced: Option<ExtentSet>,
     /// Blocks to verify next.
     pub(super) window: Vec<VerifyItem>,

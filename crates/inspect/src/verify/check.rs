@@ -1,7 +1,6 @@
-//! Verifies the blocks of a window in disk order, one slice at a time so that progress can be reported.
+//! Verifies the blocks of a window in disk order, in slices for progress reports.
 //!
-//! The pool verifies a slice on all cores; two slices are in progress so that no core idles at the end of
-//! one.
+//! The pool verifies a slice on all cores; two are in progress, so no core idles at the end of one.
 
 use cenote_pool::{Fault, Finding, Pool, VerifyItem};
 use futures::StreamExt;

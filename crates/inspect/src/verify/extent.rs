@@ -2,8 +2,7 @@
 //!
 //! Idea: a range is one `u128` whose order is disk order, so a set is a sorted list of numbers and every
 //! operation is a merge. New ranges are collected unsorted; when there are as many as merged ones (at least
-//! [`FRESH`]), they are sorted and merged in. Adding therefore costs a share of a sort, and adjacent ranges
-//! are joined.
+//! [`FRESH`]), they are sorted and merged in, adjacent ones joined.
 //!
 //! ```text
 //!   u128   | vdev (24) | first sector (52) | sectors (52) |      sectors of 512 bytes
@@ -130,7 +129,7 @@ impl ExtentSet {
         *last = pack(vdev, last_start, end.max(last_end));
     }
 
-    /// Ranges that were added more than once, and their total bytes. Call after [`ExtentSet::settle`].
+    /// Ranges added more than once, and their total bytes. Call after [`ExtentSet::settle`].
     pub(crate) fn overlaps(&self) -> (&[Extent], u64) {
         (&self.overlaps, self.overlap_bytes)
     }
@@ -145,7 +144,7 @@ impl ExtentSet {
     }
 }
 
-/// The ranges in `left` that are not in `right`; both are sorted, without overlaps, on one vdev.
+/// The ranges in `left` not in `right`; both are sorted, without overlaps, on one vdev.
 pub(crate) fn subtract(
     left: impl Iterator<Item = Extent>,
     right: impl Iterator<Item = Extent>,

@@ -1,7 +1,6 @@
 //! A dataset and its other versions, each opened once and only when a finding needs it.
 //!
-//! Locking: one task looks up owners at a time. The once-cells let shared references open versions on demand;
-//! nothing is reset.
+//! Locking: one task looks up owners at a time. The once-cells let shared references open versions on demand.
 
 use cenote_dataset::{Dataset, Mos};
 use cenote_format::blkptr::Blkptr;
@@ -13,7 +12,7 @@ use cenote_object::object::SPILL_BLOCK;
 use cenote_pool::Zbookmark;
 use tokio::sync::OnceCell;
 
-/// Most clones of a snapshot that are examined.
+/// Most clones examined per snapshot.
 const MAX_CLONES: usize = 16;
 
 /// All versions in a dataset's DSL directory, oldest first.
@@ -71,7 +70,7 @@ impl Family {
         Some(String::from_utf8_lossy(&path).into_owned())
     }
 
-    /// The later versions, and clones of all of these, that have the same block.
+    /// The later versions, and clones of all of these, with the same block.
     pub(super) async fn sharing(&self, place: &Zbookmark, bp: &Blkptr) -> Vec<String> {
         let versions = &self.versions[self.index..];
         let (mut shared, mut end) = (1, versions.len());
@@ -100,7 +99,7 @@ impl Version {
         Version { dataset, objset: OnceCell::new(), clones: OnceCell::new() }
     }
 
-    /// With the key if there is one: dnodes of encrypted datasets need it.
+    /// With the key, if any: dnodes of encrypted datasets need it.
     async fn objset(&self) -> Option<&Objset> {
         let open = || async {
             match self.dataset.objset().await {

@@ -1,4 +1,4 @@
-//! The owner of a block: dataset, snapshots, file, byte range; and the data that is unreachable without it.
+//! The owner of a block: dataset, snapshots, file, byte range; and the data unreachable without it.
 //!
 //! Idea: a damaged block is met in the oldest version of a dataset that has it. Later versions share it until
 //! one replaces it, and it never returns. So the last version that shares it is found by binary search,

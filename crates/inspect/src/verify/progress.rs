@@ -1,7 +1,6 @@
 //! The progress of a verification, and how to stop one.
 //!
-//! Locking: [`Stop`] is one relaxed flag that any thread may set; it never goes back. Everything else belongs
-//! to the verifying task.
+//! Locking: [`Stop`] is a relaxed flag that any thread may set. The rest belongs to the verifying task.
 
 use cenote_runtime::{Instant, Runtime};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Lost redundancy: devices that lack data, by top-level vdev.
 //!
-//! Idea: all blocks can be intact although the next failure would lose data. So the devices are judged too: a
-//! device is sound if it is present in full size, in use and up to date. A slot in a vdev is sound if any
-//! device in it is (a spare, a replacement). The vdev tolerates as many further failures as its parity or
-//! additional copies, less the slots that are not sound.
+//! Idea: all blocks can be intact although the next failure would lose data. So devices are judged, too: one
+//! is sound if present in full size, in use and up to date. A slot in a vdev is sound if any device in it is
+//! (a spare, a replacement). The vdev tolerates as many further failures as its parity or additional copies,
+//! less the unsound slots.
 
 use std::fmt;
 
@@ -61,7 +61,7 @@ pub(super) fn weak_vdevs(pool: &Pool) -> Vec<WeakVdev> {
 }
 
 /// Leaves that lack data which a resilver can restore. Truncated devices are excluded: they are out of use
-/// until they are whole.
+/// until whole.
 pub(super) fn resilverable(pool: &Pool) -> Vec<Guid> {
     let mut leaves = pool.lacking().lagging();
     pool.status().root.walk(&mut |vdev| {

@@ -1,9 +1,8 @@
-//! Blocks with more than one reference: deduplicated and cloned blocks.
+//! Blocks with several references: deduplicated and cloned blocks.
 //!
 //! Idea: each block is verified once and its space counts once, so every pointer to a potentially shared
-//! block is compared with those met before. The pointer to a deduplicated block is marked. The pointer to a
-//! cloned block is not; the block reference table (BRT) has its address and the number of additional
-//! references.
+//! block is compared with those met before. The pointer to a deduplicated block is marked. A cloned block's
+//! is not; the block reference table (BRT) has its address and the number of additional references.
 //!
 //! A pointer written before its dedup entry gained copies (because `copies=` was raised) names fewer copies
 //! than are allocated; the table's entry then replaces it.
@@ -72,8 +71,7 @@ impl Sharing {
             let mut entries = table.entries().await?;
             while let Some(batch) = entries.next_batch().await {
                 let batch = batch?;
-                // Legacy entries have separate addresses for each number of copies, and pointers name all of
-                // them.
+                // Legacy entries have separate addresses for each number of copies, and pointers name all.
                 if batch.iter().any(|item| matches!(item.value, DdtValue::Traditional(_))) {
                     break;
                 }

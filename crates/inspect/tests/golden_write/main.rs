@@ -27,7 +27,7 @@ use cenote_testkit::{Golden, PoolFacts, copy_image, golden, golden_names, zdb_ve
 
 /// Pools with damaged blocks.
 const DAMAGED: [&str; 3] = ["damaged", "degraded", "errlog"];
-/// One of so many pools is in the sample: all of them take minutes.
+/// One of so many pools is in the sample: all take minutes.
 const SAMPLE: u64 = 4;
 /// `zdb` fails on these even unchanged.
 const LOST: [&str; 2] = ["damaged", "errlog"];

@@ -138,7 +138,7 @@ async fn change_files(engine: &Engine, name: &str, expected: &mut Expected, rng:
     touched.extend(add_files(&fs, change, rng, round).await);
     let view = fs.view();
     for object in touched {
-        // Files that are gone or damaged are not compared.
+        // Missing or damaged files are not compared.
         match start_of(&view, object).await {
             Some(start) => expected.0.insert((name.into(), object), start),
             None => expected.0.remove(&(name.into(), object)),

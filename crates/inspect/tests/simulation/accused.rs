@@ -128,7 +128,7 @@ impl History {
         let candidates =
             if event == Event::IsScrubbed || event == Event::Resilvers { count } else { count + 1 };
         let mut victims = BTreeSet::new();
-        // The new side of the mirror that is being made.
+        // The new side of the mirror being made.
         victims.extend((spare_disks(&layout.vdevs[0]) == 0).then_some(count));
         while victims.len() < spare_disks(&layout.vdevs[0]) {
             victims.insert(rng.below(candidates as u64) as usize);

@@ -142,8 +142,7 @@ pub fn check_blameless(pool: &Pool) -> Outcome {
     if blamed.is_empty() { Ok(()) } else { Err(format!("healthy disks are blamed: {blamed:?}")) }
 }
 
-/// `zdb` reads every block and finds no leaks. Passes if it is not installed, unless `CENOTE_REQUIRE_ZDB` is
-/// set.
+/// `zdb` reads every block and finds no leaks. Passes if not installed, unless `CENOTE_REQUIRE_ZDB` is set.
 pub fn ask_zdb(images: &[Image]) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     save(images, folder.path());

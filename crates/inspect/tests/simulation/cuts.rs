@@ -31,7 +31,7 @@ use crate::run::{Expected, Recovered, Run, recover, recover_damaged};
 use crate::work::Worker;
 
 /// Cuts of each layout, 1,000 in total; `CENOTE_CUTS` sets another number, rounded up to whole runs. The full
-/// number, which `proof/README.md` asks for when the engine changes, is 1120: 10,000 in total.
+/// number by `proof/README.md`, after changes of the engine, is 1120: 10,000 in total.
 const CUTS: usize = 112;
 const CUTS_PER_RUN: usize = 112;
 /// Operations of a run, and after a cut.
@@ -101,8 +101,8 @@ fn after_cut(
     })
 }
 
-/// Moments of a journal, ascending: half of them anywhere, half close to the end of a flush, where a txg
-/// becomes the pool's state.
+/// Moments of a journal, ascending: half anywhere, half close to the end of a flush, where a txg becomes the
+/// pool's state.
 pub fn moments(journal: &Journal, count: usize, rng: &mut Rng) -> Vec<Moment> {
     let mut moments: Vec<Moment> = (0..count)
         .map(|index| match journal.flushes.len() {
@@ -170,8 +170,8 @@ impl Opened<'_> {
         &self.pool.engine
     }
 
-    /// Unfinished work is complete: the pool has its expected content. Reopened without the disks `apart`
-    /// (not part of it), it is still intact and complete, and also without the disks `lost`.
+    /// Unfinished work is complete: the pool has its expected content, also when reopened without the disks
+    /// `apart` (not part of it), and without the disks `lost`.
     pub async fn end(self, apart: &[usize], lost: &[usize]) -> Result<(), String> {
         let Opened { rt, layout, disks, pool, expected } = self;
         expected.compare(&pool.engine).await?;

@@ -166,8 +166,8 @@ pub async fn check_tree(fs: &Filesystem) -> Result<(), String> {
     Err(format!("{found} objects, {} names, {} without; {owned} of {counted}", names.len(), unlinked.len()))
 }
 
-/// The targets of the operations: a directory with a file of two names, another file, an empty directory, one
-/// that is not empty, a file without a name and one in the delete queue.
+/// The targets of the operations: a directory with a file of two names, another file, an empty directory, a
+/// nonempty one, a file without a name and one in the delete queue.
 #[derive(Clone, Copy)]
 struct Ids {
     dir: ObjectId,
@@ -347,7 +347,7 @@ fn commits_are_written_to_their_end() {
                 Box::pin(async move {
                     let name = format!("file{times}");
                     let id = fs.create(change, fs.root(), name.as_bytes(), &new(NewKind::Regular)).await?;
-                    // Whole blocks get blocks of their own.
+                    // Whole blocks get their own blocks.
                     fs.write(change, id, 0, content(9, 8 * RECORD_BYTES as usize)).await?;
                     Ok(id)
                 })

@@ -36,7 +36,7 @@ fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
     cuts::on_pools(test, &pools, run);
 }
 
-/// The pool, and one more disk that is not part of it.
+/// The pool, and one more disk not part of it.
 async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
     Worker::on_new_pool(rt, layout, 1, STEPS).await
 }

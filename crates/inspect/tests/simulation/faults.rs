@@ -123,8 +123,8 @@ fn missed(mos: &Mos) -> BTreeSet<u64> {
     runs.flat_map(|(Txg(first), Txg(last))| first..=last).collect()
 }
 
-/// After disks fail, all data is readable with and without them, and work continues; once they are back,
-/// their DTLs list the missed txgs.
+/// After disks fail, all data is readable with and without them, and work continues; once back, their DTLs
+/// list the missed txgs.
 async fn survives(rt: Runtime, layout: &Layout, victims: &[usize], faults: impl Fn() -> Vec<Fault>) {
     let mut lab = Lab::new(&rt, layout).await;
     let sound_until = lab.engine.mos().await.unwrap().uberblock().txg.0;

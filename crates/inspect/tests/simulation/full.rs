@@ -1,4 +1,4 @@
-//! Full pools and datasets: writes are refused, removing works, nothing breaks; and txgs that are synced
+//! Full pools and datasets: writes are refused, removing works, nothing breaks; and txgs synced
 //! automatically.
 
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::cuts::{Replay, number, simulate};
 use crate::pools::{Disks, Layout, POOL, Vdev, create, fill, now, open};
 use crate::run::recover;
 
-/// A file system that is filled with incompressible files, and emptied.
+/// A file system filled with incompressible files, and emptied.
 pub struct Files {
     engine: Engine,
     fs: FsWriter,
@@ -158,7 +158,7 @@ fn a_reader_of_an_old_state_does_not_keep_the_pool_full() {
             files.make(400_000).await.unwrap();
         }
         engine.sync_all().await.unwrap();
-        // The report says so, and no disk is blamed for blocks that were overwritten.
+        // The report says so, and no disk is blamed for overwritten blocks.
         assert!(!mos.pool().has_whole_tree());
         let report = verify(&mos, VerifyOptions::default(), |_| {}).await.unwrap();
         assert!(report.overtaken && !report.complete && report.findings.is_empty(), "{:?}", report.findings);

@@ -1,6 +1,5 @@
-//! Healthy disks are never blamed: not for the unwritten ends of intent logs, not for blocks that were freed
-//! and reused during a read of an older state of the pool, and not after the vdev tree has changed. Real
-//! damage is found nevertheless.
+//! Healthy disks are never blamed: not for unwritten ends of intent logs, blocks freed and reused during a
+//! read of an older state of the pool, or after changes of the vdev tree. Real damage is found nevertheless.
 
 use std::sync::Arc;
 

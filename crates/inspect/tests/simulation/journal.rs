@@ -43,7 +43,7 @@ pub struct Flush {
     pub disk: usize,
     pub asked: Moment,
     pub done: Moment,
-    /// It failed: writes that were not durable by then are clean, and on the disk or not.
+    /// It failed: writes not durable by then are clean, and on the disk or not.
     pub has_failed: bool,
 }
 

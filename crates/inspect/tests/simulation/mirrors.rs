@@ -1,5 +1,5 @@
-//! Disks join a mirror under load and take over from the old ones: no write from before, meanwhile or
-//! afterwards may be missing from them. The same holds if the power is cut on the way.
+//! Disks join a mirror under load and take over from the old ones: they have all writes. The same holds if
+//! the power is cut on the way.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const STEPS: usize = 60;
 /// Power cuts of a run.
 const CUTS: usize = 16;
 
-/// The pool, and one more disk that is not part of it.
+/// The pool, and one more disk not part of it.
 async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
     Worker::on_new_pool(rt, layout, 1, STEPS).await
 }

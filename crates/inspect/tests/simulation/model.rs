@@ -1,6 +1,6 @@
 //! The expected content of a pool: datasets and snapshots in memory, and their state at the end of each txg.
 //!
-//! Copies share their common parts, so a copy is kept for each operation.
+//! Copies share parts, so one is kept for each operation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl History {
         History { states: vec![ModelState { earliest: txg, latest: txg, world }] }
     }
 
-    /// Records the pool after an operation that was part of one of these txgs.
+    /// Records the pool after an operation of one of these txgs.
     pub fn note(&mut self, earliest: Txg, latest: Txg, world: &World) {
         // If nothing changed, such a txg may never be synced.
         if self.states[self.last()].world != *world {

@@ -55,7 +55,7 @@ enum Event {
     IsScrubbed,
 }
 
-/// Disks and their change, and the disks that are then dispensable.
+/// Disks and their change, and the disks then dispensable.
 struct Case {
     vdevs: &'static [Vdev],
     event: Event,

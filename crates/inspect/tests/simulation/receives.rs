@@ -62,7 +62,7 @@ fn layouts() -> [Layout; 2] {
     [layout((Mirror, 0, 2, Normal)), layout((Raidz, 1, 3, Normal))]
 }
 
-/// Makes the streams in a pool of their own.
+/// Makes the streams in their own pool.
 async fn streams(rt: &Runtime, layout: &Layout, rng: &mut Rng) -> Streams {
     let disks = Disks::new(rt, layout.shape(), layout.blank());
     let engine = create(rt, layout, &disks.devices()).await;

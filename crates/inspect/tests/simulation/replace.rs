@@ -47,7 +47,7 @@ fn on_pools_to_rebuild(test: &str, run: impl Fn(u64, &Layout)) {
     cuts::on_pools(test, &pools, run);
 }
 
-/// The pool, and one more disk that is not part of it.
+/// The pool, and one more disk not part of it.
 async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {
     Worker::on_new_pool(rt, layout, 1, STEPS).await
 }
@@ -89,7 +89,7 @@ async fn replace_first(
     assert!(replacing.await.unwrap().unwrap().incomplete.is_empty());
 }
 
-/// Disks of the first vdev that are dispensable after its first disk was replaced.
+/// Disks of the first vdev dispensable after its first disk was replaced.
 fn can_go(layout: &Layout) -> Vec<usize> {
     let (_, parity, count, _) = layout.vdevs[0];
     let others = if parity == 0 { count - 1 } else { parity };

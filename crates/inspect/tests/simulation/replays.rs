@@ -1,5 +1,5 @@
-//! All acknowledged changes are present after a replay, whatever flags, projects, ACLs, quotas and properties
-//! were set and removed since the last txg.
+//! All acknowledged changes survive a replay, whatever flags, projects, ACLs, quotas and properties were set
+//! and removed since the last txg.
 //!
 //! ```text
 //!   record   random operations on one file system, one after the other, with commits of single files and of

@@ -52,7 +52,7 @@ pub struct Expected {
 /// A pool opened after a power cut, intact, with its logs replayed, and claimed as an import does.
 pub struct Recovered {
     pub engine: Engine,
-    /// The txg that was found.
+    /// The found txg.
     pub found: Txg,
     /// Datasets whose logs were replayed.
     pub replayed: Vec<String>,
@@ -94,7 +94,7 @@ async fn replay(rt: &Runtime, mos: Mos) -> Result<Recovered, String> {
         replayed.push(name);
     }
     // If the power failed between uberblocks, only the next txg brings the newest state to every disk; and
-    // labels may describe a vdev tree that was never committed.
+    // labels may describe a vdev tree never committed.
     let host = Host { id: 1, name: "here".into() };
     engine.ownership().set_state(PoolState::Active, host).await.map_err(|error| error.to_string())?;
     Ok(Recovered { engine, found, replayed })
@@ -123,7 +123,7 @@ impl Run {
         Err(why)
     }
 
-    /// The state of the history that was known to be on disk.
+    /// The state of the history known to be on disk.
     fn acknowledged(&self, moment: Moment) -> usize {
         let known = self.acks.iter().take_while(|(at, _)| *at <= moment);
         known.map(|(_, state)| *state).max().unwrap_or(0)

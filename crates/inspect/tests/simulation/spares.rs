@@ -1,6 +1,6 @@
-//! Distributed spares of a dRAID stand in under load for a disk that is lost or holds rubbish, by a resilver
-//! or a sequential rebuild. Then as many other disks may go as before; a disk that comes back gets the txgs
-//! it missed, and the spare is free again. The same holds if the power is cut on the way.
+//! Distributed spares of a dRAID stand in under load for a disk lost or full of rubbish, by a resilver or a
+//! sequential rebuild. Then as many other disks may go as before; a disk that comes back gets the txgs it
+//! missed, and the spare is free again. The same holds if the power is cut on the way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const CUTS: usize = 12;
 /// Slices of scans, so that there are several.
 const SLICE_MS: u64 = 20;
 const BLOCK_BYTES: usize = 4096;
-/// The part of a disk that is searched for content: without the labels at its end.
+/// The part of a disk searched for content: without the labels at its end.
 const SEARCHED_BYTES: u64 = 63 << 20;
 const WAYS: [Resilver; 2] = [Resilver::Healing, Resilver::Sequential];
 
@@ -108,7 +108,7 @@ async fn lose(rt: &Runtime, engine: &Engine, worker: &mut Worker, disk: Guid, wa
     bringing.await.unwrap().unwrap();
 }
 
-/// Resilvers the disk. One that was gone frees the spare by itself; otherwise it is detached.
+/// Resilvers the disk. A missing one frees the spare by itself; otherwise it is detached.
 async fn come_back(disks: &Disks, engine: &Engine, number: usize) -> Result<(), String> {
     let disk = disks.disks[number].clone();
     let leaf = leaf_at(engine, disk.describe());
@@ -221,7 +221,7 @@ fn a_spare_stays_for_good_for_a_disk_that_holds_rubbish() {
             assert_eq!(standing_in(&engine).len(), 1);
             detach(&engine, wrong).await.unwrap();
             worker.run(STEPS / 4).await;
-            // Nothing came from the disk that was wrong.
+            // Nothing came from the wrong disk.
             start_scrub(&engine, Txg(0)).await.unwrap();
             let scanned = run_scan(&engine, &|_| {}).await.unwrap();
             assert_eq!((scanned.errors, scanned.written_bytes), (0, 0), "{scanned:?}");
@@ -286,7 +286,7 @@ async fn survive(cut: Cut<'_>, (victim, is_missing): (usize, bool)) -> Result<()
     let leaf = leaf_at(&pool.engine, disks.disks[victim].describe());
     let config = pool.engine.pool().tree().config();
     let is_out = config.vdevs.iter().flat_map(VdevConfig::leaves).any(|one| one.guid == leaf && one.offline);
-    // A disk that was gone is found again when the pool is opened.
+    // A missing disk is found again when the pool is opened.
     match is_out {
         true => come_back(&disks, &pool.engine, victim).await,
         false => bring_all(&pool.engine).await,

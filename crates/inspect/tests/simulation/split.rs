@@ -1,5 +1,5 @@
 //! The power fails at any moment of a split: the pool opens afterwards, with all its data, with or without
-//! the devices that leave; and once those are a pool of their own, that pool is whole, too.
+//! the devices that leave; once those are a pool, it is whole, too.
 
 use std::sync::Arc;
 
@@ -63,9 +63,9 @@ async fn survive(cut: Cut<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the new half exists. While the txg of the split writes its first labels, some devices may have
-/// theirs and others not: that is no pool yet, and the split is not acknowledged. From its uberblock on, or
-/// once all devices have their labels, all of it must be there.
+/// Whether the new half exists. While the split's txg writes its first labels, some devices may lack theirs:
+/// that is no pool yet, and the split is not acknowledged. From its uberblock on, or once all devices have
+/// their labels, all of it must be there.
 fn is_there(layout: &Layout, old: &FoundPool, new: &FoundPool) -> bool {
     let all = layout.vdevs.iter().filter(|(.., class)| *class != Log).count();
     new.devices.len() == all || new.uberblocks[0].txg >= old.uberblocks[0].txg

@@ -33,7 +33,7 @@ fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {
     cuts::on_pools(test, &pools, run);
 }
 
-/// Everything that is freed is trimmed in the next round.
+/// All freed space is trimmed in the next round.
 async fn switch_on(rt: &Runtime, engine: &Engine) {
     for (name, value) in [("zfs_trim_txg_batch", 1), ("zfs_trim_extent_bytes_min", 512)] {
         engine.background().settings().set(name, value).unwrap();

@@ -37,7 +37,7 @@ pub struct Worker {
     pub history: History,
     pub acks: Acks,
     writers: BTreeMap<String, Writer>,
-    /// Files without names that are not freed yet.
+    /// Files without names not freed yet.
     unlinked: Vec<(String, ObjectId)>,
     background: Option<JoinHandle<Result<()>>>,
     names: u64,
@@ -249,7 +249,7 @@ fn empty_files(root: ObjectId) -> Content {
     Content::Files(Arc::new(BTreeMap::from([(root, Node::new(FileKind::Directory, 0o755))])))
 }
 
-/// Bytes that are compressible, random or zero.
+/// Compressible, random or zero bytes.
 fn content(rng: &mut Rng, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     match rng.below(6) {

@@ -104,7 +104,7 @@ impl Request<'_> {
         Ok(Bytes::new())
     }
 
-    /// Fails with the offset of the first difference, if there is one.
+    /// Fails with the offset of the first difference, if any.
     fn compare(&self, is: &[u8], wanted: &[u8], start: usize) -> Outcome<()> {
         if is == wanted {
             return Ok(());

@@ -223,7 +223,7 @@ impl Cdb {
         self.0[0]
     }
 
-    /// Service action, of opcodes that have one.
+    /// Service action, of opcodes with one.
     pub fn action(&self) -> u8 {
         self.0[1] & 0x1f
     }

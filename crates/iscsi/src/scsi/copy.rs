@@ -1,5 +1,5 @@
-//! EXTENDED COPY: copies blocks between disks of this server without the host reading them. Hypervisors clone
-//! and move guest disks with it.
+//! EXTENDED COPY: copies blocks between disks of this server, without the host. Hypervisors clone and move
+//! guest disks with it.
 //!
 //! ```text
 //!   header, 16 bytes | CSCDs: the disks, 32 bytes each | segments: the blocks, 28 bytes each

@@ -1,7 +1,7 @@
 //! Commands for reservations: PERSISTENT RESERVE IN and OUT, RESERVE and RELEASE.
 //!
 //! A command changes a copy of the reservations, which is stored with the disk if needed before it takes
-//! effect. So a change that was confirmed to a host survives a restart.
+//! effect. So a change confirmed to a host survives a restart.
 
 use bytes::{BufMut, Bytes};
 

@@ -1,8 +1,8 @@
-//! Known facts about a machine and its pools, as plain values, with a list of the facts that are missing.
+//! Known facts about a machine and its pools, as plain values, with a list of the missing facts.
 //!
 //! Facts come from `zpool`, `zfs`, kstats and SMART records: read from this machine ([`Facts::gather`]), from
-//! Cenote's daemon on it ([`Facts::of_daemon`]), from recorded output ([`Facts::recorded`]) or from a
-//! result ([`Facts::of_result`]). Facts are not judged here; the rules do that.
+//! Cenote's daemon on it ([`Facts::of_daemon`]), from recorded output ([`Facts::recorded`]) or from a result
+//! ([`Facts::of_result`]). The rules judge them.
 //!
 //! Counters start at boot, at pool import or at mount; [`Facts::since`] gives their growth between two sets
 //! of facts.

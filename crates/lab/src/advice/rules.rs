@@ -1,4 +1,4 @@
-//! The rules, each with its reason and source. Each kind of rule has a module of its own.
+//! The rules, each with its reason and source. Each kind of rule has its own module.
 
 mod cache;
 mod datasets;

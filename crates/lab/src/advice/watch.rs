@@ -6,9 +6,9 @@
 //!                                       └─> metrics (text for Prometheus)
 //! ```
 //!
-//! [`Alerts`] and undelivered events are saved to a file after each round, so that a restart neither forgets
-//! nor repeats any. Facts, posting and the clock come from a [`World`]: tests bring their own clock, and this
-//! crate needs no HTTP.
+//! [`Alerts`] and undelivered events are saved to a file after each round, so a restart neither forgets nor
+//! repeats any. Facts, posting and the clock come from a [`World`]: tests bring their own, and this crate
+//! needs no HTTP.
 
 mod alert;
 mod metrics;
@@ -43,7 +43,7 @@ pub trait World {
     /// Gathers the current facts.
     ///
     /// # Errors
-    /// No facts: that raises an alert of its own.
+    /// No facts: that raises its own alert.
     fn facts(&mut self) -> Result<Facts>;
 
     /// Posts one event as JSON.

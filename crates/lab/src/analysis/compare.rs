@@ -1,7 +1,7 @@
 //! Compares two sides figure by figure: targets of one result, or results with each other.
 //!
-//! Comparisons of one kind that are shown together are judged together ([`judge`]): p values are corrected
-//! for their number, because chance alone looks like a difference more often among many. Headlines and 99th
+//! Comparisons of one kind shown together are judged together ([`judge`]): p values are corrected for their
+//! number, because among many, chance alone looks more often like a difference. Headlines and 99th
 //! percentiles are judged; all other figures are for information.
 
 use serde::{Deserialize, Serialize};
@@ -95,7 +95,7 @@ pub enum Verdict {
     Unclear,
     /// Too small to matter.
     Equal,
-    /// A figure that is not judged.
+    /// A figure not judged.
     NotJudged,
 }
 
@@ -235,7 +235,7 @@ impl Comparison {
     }
 }
 
-/// ` in 6 comparisons`, where there are several.
+/// ` in 6 comparisons`, if several.
 fn among_so_many(judged: usize) -> String {
     if judged > 1 { format!(" in {judged} comparisons") } else { String::new() }
 }

@@ -1,8 +1,7 @@
 //! Speed against fill level: whether there is a cliff, and where.
 //!
 //! Points are (fill, speed) of one figure, from targets or results that differ only in fill. Speeds are
-//! compared as logarithms, because a cliff is a fall by a factor. The method depends on the number of fill
-//! levels:
+//! compared as logarithms, because a cliff is a fall by a factor. By the number of fill levels:
 //! - three to five: the cliff is the step with the largest fall, if speed falls at least by half there and
 //!   far more than over all other steps together. Its position is known only to that step.
 //! - six or more: segmented regression with two straight lines that meet. The knee minimises the squared

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Each resource gets a part with its numbers ([`parts`]); [`Limits::verdict`] is the one conclusion they
-//! allow. A resource that was not sampled is named and never counts as free. Processor time used by other
-//! processes is never the work's own limit.
+//! allow. A resource not sampled is named and never counts as free. Processor time of other processes is
+//! never the work's own limit.
 
 mod parts;
 
@@ -109,7 +109,7 @@ impl Limits {
         self.parts.iter().filter(|part| part.role == Role::Limit).collect()
     }
 
-    /// Limit, if there is exactly one.
+    /// Limit, if exactly one.
     pub fn limit(&self) -> Option<&Part> {
         match self.limited_by().as_slice() {
             [only] => Some(only),

@@ -76,7 +76,7 @@ pub struct Observed {
     pub cpu: Option<Processors>,
     /// Utilisation of the busiest processor, averaged over the run.
     pub busiest_cpu: Option<f64>,
-    /// Share of processor time that was idle with I/O outstanding.
+    /// Share of processor time idle with I/O outstanding.
     pub iowait: Option<f64>,
     /// Share of the time in which some task waited for I/O (PSI).
     pub io_pressure: Option<f64>,

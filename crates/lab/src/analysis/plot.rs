@@ -1,5 +1,5 @@
-//! Plots as SVG. The lab draws them itself because a report must be one page that fetches nothing and reads
-//! well in light and dark mode.
+//! Plots as SVG. The lab draws them itself: a report is one page that fetches nothing and reads well in light
+//! and dark mode.
 //!
 //! A [`Plot`] is data and a title; [`Plot::svg`] lays it out. All plots are [`svg::WIDTH`] units wide: two
 //! fit side by side on a page, and one on a phone with legible text. Each is drawn in the same order: grid,

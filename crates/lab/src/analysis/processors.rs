@@ -2,7 +2,7 @@
 //! machine.
 //!
 //! Only the work's own use may be called its limit. Other use slows a run without saying anything about the
-//! storage, so it is kept apart; a run with much of it did not have a quiet machine.
+//! storage, so it is kept apart; much of it means that the machine was not quiet.
 
 use serde::{Deserialize, Serialize};
 

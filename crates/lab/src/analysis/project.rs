@@ -238,14 +238,14 @@ impl Demands {
     }
 }
 
-/// Operations queued at a resource of known utilisation: all of them if it is saturated, otherwise by
-/// approximate mean value analysis (Schweitzer).
+/// Operations queued at a resource of known utilisation: all if it is saturated, otherwise by approximate
+/// mean value analysis (Schweitzer).
 fn queue(used: f64, in_flight: f64) -> f64 {
     if used >= FULL { in_flight } else { used / (1.0 - used * (in_flight - 1.0) / in_flight) }
 }
 
-/// Projects a run to those of these devices that had a part in it; None if there are none, or if the run does
-/// not allow it ([`Demands::of`]).
+/// Projects a run to those of these devices that had a part in it; None if none, or if the run does not allow
+/// it ([`Demands::of`]).
 pub fn project(observed: &Observed, devices: &[Device]) -> Option<Projected> {
     let demands = Demands::of(observed)?;
     let had_part = |device: &&Device| match device.resource {

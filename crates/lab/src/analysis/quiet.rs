@@ -1,8 +1,8 @@
-//! Whether the machine was quiet: the activity of other processes, other users of the disks and the host of a
-//! virtual machine during the runs.
+//! Whether the machine was quiet: activity of other processes, other users of the disks and a virtual
+//! machine's host.
 //!
-//! Figures measured beside other work include its effects. Their size is unknown, so nothing is corrected;
-//! the report states the disturbance before any figure.
+//! Other work has effects of unknown size, so no figure is corrected; the report states the disturbance
+//! first.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ pub struct Noise {
     pub pressure: Option<f64>,
     /// Share of the busiest disk's bytes caused by others.
     pub disk: Option<f64>,
-    /// Whether all of these are small; None if too little is known.
+    /// Whether all are small; None if too little is known.
     pub is_quiet: Option<bool>,
 }
 

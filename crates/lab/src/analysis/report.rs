@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A [`Document`] is a list of [`Block`]s, independent of any format. Its text is plain ([`Text`]); each
-//! renderer escapes all of it, because names of pools, files, disks and hosts may contain anything.
+//! renderer escapes all, because names of pools, files, disks and hosts may contain anything.
 
 mod build;
 mod document;
@@ -80,7 +80,7 @@ impl<'a> Study<'a> {
 }
 
 /// Writes the report into `folder`, as Markdown with plots and as an HTML page. It replaces an earlier
-/// report, since everything is derived from the files beside it.
+/// report: all is derived from the files beside it.
 ///
 /// # Errors
 /// A file cannot be written.

@@ -1,7 +1,7 @@
 //! Compares results with each other: before and after, here and there.
 //!
-//! Different work does not compare storage: tests of the same name that did different work are listed with
-//! the differences, and results without a common test are not compared at all.
+//! Different work does not compare storage: tests of one name that did different work are listed with the
+//! differences, and results without a common test are not compared.
 
 use super::across::{compare_targets, fill_against_speed, is_worse};
 use super::compare::judge;
@@ -26,7 +26,7 @@ pub struct Source {
 
 /// Compares results with each other. Targets of the same name in several results are compared as `tank
 /// (before)` and `tank (after)`. If no name repeats, all targets are compared with each other, and those of a
-/// single result under their own names. Speed against fill covers all of them.
+/// single result under their own names. Speed against fill covers all.
 ///
 /// # Errors
 /// Nothing to compare; the text lists each result's content.

@@ -1,7 +1,6 @@
-//! Ranking of targets in a figure: the best, and all others that the repeats cannot separate from it.
+//! Ranking of targets in a figure: the best, and all that the repeats cannot separate from it.
 //!
-//! A difference that may be chance makes no winner: a target wins only if the data show that every other one
-//! is worse.
+//! A target wins only if the data show that every other one is worse.
 
 use super::{Comparison, Verdict};
 use crate::load::result::FigureSummary;
@@ -17,7 +16,7 @@ pub struct Standing<'a> {
 }
 
 impl<'a> Standing<'a> {
-    /// Ranks figures of one test and name; None if there are fewer than two, or neither direction is better.
+    /// Ranks figures of one test and name; None if fewer than two, or neither direction is better.
     pub fn of(
         figures: impl IntoIterator<Item = &'a FigureSummary>,
         comparisons: &'a [Comparison],
@@ -56,7 +55,7 @@ impl<'a> Standing<'a> {
         worse.map(|(figure, _)| *figure).collect()
     }
 
-    /// Winner, if there is one.
+    /// Winner, if any.
     pub fn winner(&self) -> Option<&'a FigureSummary> {
         match self.leaders().as_slice() {
             [only] => Some(only),

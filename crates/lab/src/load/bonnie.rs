@@ -1,8 +1,8 @@
 //! bonnie's tests, by the lab's own implementation or the real bonnie++.
 //!
-//! One data set is written block by block, rewritten, and read; then several seekers visit random blocks and
-//! rewrite a tenth of them. Then many small files are created, examined and deleted, first with ordered
-//! names, then with random ones.
+//! One data set is written block by block, rewritten, and read; several seekers visit random blocks and
+//! rewrite a tenth of them. Then many small files are created, examined and deleted, with ordered names, then
+//! random ones.
 //!
 //! A file test examines each file with a `stat`, which bonnie++ reports as "read" of an empty file. Each
 //! writing phase ends with an `fsync`, which counts.

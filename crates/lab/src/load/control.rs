@@ -1,8 +1,8 @@
 //! Stop requests to a run, and its progress.
 //!
 //! One [`Control`] accompanies all work that takes time. Workers check [`Control::stopped`] between
-//! operations and add their work with [`Control::count`]; a progress display may call [`Control::seen`] as
-//! often as it likes. The atomics are relaxed: workers pay a few nanoseconds, and batch updates.
+//! operations and add their work with [`Control::count`]; a progress display calls [`Control::seen`]. The
+//! atomics are relaxed: workers pay a few nanoseconds, and batch updates.
 
 pub(crate) mod crew;
 

@@ -13,9 +13,9 @@
 //! kernel until its completion is seen. A worker's runtime lasts from the end of its ramp to the completion
 //! of its last operation, `end_fsync` included. For names of streams see [`lines`].
 //!
-//! Deliberate differences from fio: operations that are ready at the same time go to the kernel in one system
-//! call; a delayed worker does not catch up in a burst; a file with holes is laid out; written data are
-//! verified in offset order, and not counted as reads; and any failed operation ends the run with its error.
+//! Deliberate differences from fio: operations ready together go to the kernel in one system call; a delayed
+//! worker does not catch up in a burst; a file with holes is laid out; written data are verified in offset
+//! order, and not counted as reads; and any failed operation ends the run with its error.
 //!
 //! Memory: `workers x iodepth x bs` for buffers (twice that in a mix), and 1 MiB per worker for histograms.
 

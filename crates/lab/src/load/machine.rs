@@ -57,13 +57,13 @@ pub struct Machine {
     pub swap_bytes: u64,
     /// OpenZFS, if present.
     pub zfs: Option<Zfs>,
-    /// Disks under the targets; all disks if there are no targets.
+    /// Disks under the targets; all disks without targets.
     pub disks: Vec<Disk>,
     /// Network interfaces that are up.
     pub interfaces: Vec<Interface>,
     /// Locations of the targets.
     pub places: Vec<TargetPlace>,
-    /// Pools that hold targets; all imported ones if there are no targets.
+    /// Pools that hold targets; all imported ones without targets.
     pub pools: Vec<Pool>,
     /// Facts that could not be determined.
     pub missing: Vec<Missing>,

@@ -1,5 +1,5 @@
 //! Refuses hopeless plans before anything is written: contradictory options, too little space, or a missing
-//! program. Without this check every run would fail in the same way after filling the targets.
+//! program. Otherwise every run would fail alike after filling the targets.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -132,7 +132,7 @@ struct Room {
     targets: Vec<String>,
 }
 
-/// All test files of a plan exist at the same time, and targets on one file system share its free space.
+/// All test files of a plan exist at once, and targets on one file system share its free space.
 fn room(plan: &Plan, targets: &[Target]) -> Result<()> {
     let mut rooms: BTreeMap<u64, Room> = BTreeMap::new();
     for target in targets {

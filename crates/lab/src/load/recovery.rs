@@ -1,7 +1,6 @@
 //! How long does a pool take to recover? (report 003)
 //!
-//! A pool is created for the purpose, filled with incompressible data without duplicates, then damaged and
-//! repaired:
+//! A new pool is filled with incompressible data without duplicates, then damaged and repaired:
 //! - a range of zeros on one disk, repaired by a scrub;
 //! - scattered corrupt bytes on one disk, repaired by a scrub;
 //! - a wiped disk, replaced and resilvered, and where the layout allows it wiped again and rebuilt

@@ -15,11 +15,10 @@
 //!   summary.json              figures with median and interval, for other programs ([`Summary`])
 //! ```
 //!
-//! A run appears by one rename of its folder, complete and on disk. Any interruption therefore leaves only
-//! complete runs, and a [`Recorder`] that resumes can tell from the folder alone which runs are done.
-//! Invariants: there is one writer at a time (a lock on `plan.json`); runs never change; only derived files
-//! (the merged tables, the summary) are rewritten. Data read back equal those written, bit for bit; damage is
-//! detected by digest.
+//! A run appears by one rename of its folder, complete and on disk, so a [`Recorder`] that resumes can tell
+//! from the folder which runs are done. Invariants: one writer at a time (a lock on `plan.json`); runs never
+//! change; only derived files (the merged tables, the summary) are rewritten. Data read back equal those
+//! written, bit for bit; damage is detected by digest.
 
 mod failure;
 mod file;
@@ -102,7 +101,7 @@ impl ResultFolder {
         self.path.file_name().map_or_else(|| "result".into(), |name| name.to_string_lossy().into_owned())
     }
 
-    /// Plan that was run.
+    /// Executed plan.
     pub fn plan(&self) -> &Plan {
         &self.head.plan
     }
@@ -174,7 +173,7 @@ impl ResultFolder {
         Summary::of(self, self.runs())
     }
 
-    /// Computes the summary from runs of this result that are in memory.
+    /// Computes the summary from runs of this result in memory.
     ///
     /// # Errors
     /// The failures cannot be read.

@@ -71,7 +71,7 @@ struct Placed<'a> {
     scope: Scope,
 }
 
-/// Runs all planned measurements that are not yet done, on all targets.
+/// Runs all planned measurements not yet done, on all targets.
 ///
 /// # Errors
 /// Interrupted; a target cannot hold files; the result cannot be written.

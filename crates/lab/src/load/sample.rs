@@ -171,7 +171,7 @@ impl Sources {
     fn follow(&mut self, began: Instant, interval: Duration, stopped: &Receiver<()>) {
         let mut next = began;
         loop {
-            // Skip ticks that were missed because the machine was busy.
+            // Skip ticks missed because the machine was busy.
             while next <= Instant::now() {
                 next += interval.max(Duration::from_millis(1));
             }

@@ -19,7 +19,7 @@ pub enum Kind {
 pub struct Series {
     /// Source: `arcstats`, `diskstats`, `pressure`, `cpu`, ...
     pub source: String,
-    /// Instance, if there are several: a disk, a pool, a processor; otherwise empty.
+    /// Instance, if several: a disk, a pool, a processor; otherwise empty.
     pub subject: String,
     /// Name in the source: `hits`, `read_ios`, `some_avg10`.
     pub name: String,
@@ -84,8 +84,7 @@ impl Series {
     }
 
     /// Growth per second between neighbouring points of a counter, or the points of a gauge. A reading much
-    /// sooner than usual after the previous one (at the end of a run) is left out: a rate over so short a
-    /// time is chance.
+    /// sooner than usual (at the end of a run) is left out: a rate over so short a time is chance.
     pub fn rates(&self) -> Vec<(u64, f64)> {
         if self.kind == Kind::Gauge {
             return self.points.clone();

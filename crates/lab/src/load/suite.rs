@@ -1,8 +1,7 @@
 //! Suites: sets of tests that answer a common question.
 //!
 //! A suite makes a [`Plan`] from options: tests, each with one piece of [`Work`], and text for the report.
-//! The runner repeats each test on each target as planned. A plan is stored with its result, so that an
-//! interrupted run can be resumed.
+//! The runner repeats each test on each target as planned. A plan is stored with its result, for resuming.
 
 pub mod bonnie;
 pub mod depth;

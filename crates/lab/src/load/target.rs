@@ -93,7 +93,7 @@ impl Target {
     }
 }
 
-/// Folders left in `parent` by earlier runs that were killed or interrupted by a crash.
+/// Folders left in `parent` by earlier runs killed or interrupted by a crash.
 pub fn leftovers(parent: &Path) -> Vec<PathBuf> {
     let is_left = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

@@ -6,8 +6,8 @@
 //! [`TreeWork`] runs [`Step`]s on one; each measured step gives a stream (a copy one for each action on a
 //! file).
 //!
-//! Invariants: everything is created below the given folder, and removed when the work ends. A step with a
-//! time limit also ends, with a note, before it has filled half of the initially free space.
+//! Invariants: everything is created below the given folder, and removed at the end. A step with a time limit
+//! also ends, with a note, before it fills half of the initially free space.
 
 mod copy;
 mod reads;

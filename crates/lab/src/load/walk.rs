@@ -7,17 +7,15 @@
 //! ```
 //!
 //! The unit of work is one buffer of a folder's listing, not the folder. The open descriptor keeps the
-//! position in the listing, so the rest of a large folder is a unit like any other: it can be deferred or
-//! given away. Entries are looked up relative to their open folder, so no path is resolved from the root,
-//! however deep the tree.
+//! position, so the rest of a large folder can be deferred or given away like any unit. Entries are looked up
+//! relative to their open folder, so no path is resolved from the root.
 //!
 //! Bounds: at most [`OPEN_FOLDERS`] folders are open besides those being listed; folders found beyond that
 //! are later opened by path. A worker keeps at most about [`MOST_PENDING`] sub-folders of a folder, then
 //! defers the rest of the listing and descends first.
 //!
-//! Invariants: each entry is visited once, and each folder before its content. Symbolic links are not
-//! followed. With [`WalkOptions::one_file_system`], a folder on another device than the root is visited but
-//! not entered (as with `find -xdev`).
+//! Invariants: each entry is visited once, a folder before its content. Symbolic links are not followed. With
+//! [`WalkOptions::one_file_system`], folders on another device are visited but not entered (`find -xdev`).
 
 mod entry;
 mod folder;

@@ -1,8 +1,8 @@
 //! Workload: the sequence of a worker's operations.
 //!
-//! This is an iterator of [`Operation`]s, endless with `time_based`, that costs about ten nanoseconds each,
-//! so that the generator never limits the measurement. It does no I/O and knows no time: rates, pauses and
-//! the end of `runtime` belong to the executor.
+//! An iterator of [`Operation`]s, endless with `time_based`, at about ten nanoseconds each, so that it never
+//! limits the measurement. It does no I/O and knows no time: rates, pauses and the end of `runtime` belong to
+//! the executor.
 //!
 //! Reads and writes each have a *lane*: its sizes, and the alignment of its offsets (its smallest size). An
 //! [`Order`] determines where a lane goes next. Random reads and writes with the same alignment share one
@@ -94,8 +94,8 @@ pub struct Workload {
 impl Workload {
     /// Operations of worker number `worker` of `job` in `region` (bytes of the file or device).
     ///
-    /// Number the workers of all jobs that run together from 0 without repeats: workers with equal number and
-    /// seed do the same. `end_fsync` is left to the executor, which alone knows when time is up.
+    /// Number the workers of all concurrent jobs from 0: workers with equal number and seed do the same.
+    /// `end_fsync` is left to the executor, which alone knows when time is up.
     ///
     /// # Errors
     /// The region is smaller than a block, or the job has conflicting options.

@@ -1,9 +1,9 @@
 //! Intervals by resampling: the percentile bootstrap, with a fixed seed.
 //!
 //! Percentiles rather than BCa: the figures here are medians and ratios of medians, which are not smooth, so
-//! the jackknife behind BCa does not apply. With few values, the interval of a median ends at the smallest
-//! and largest of them, and covers the true median with a probability of only 1 - 2^(1-n): 75 % for three, 94
-//! % for five. An interval states that as its confidence.
+//! the jackknife behind BCa does not apply. With few values, a median's interval ends at the smallest and
+//! largest of them, and covers the true median with a probability of only 1 - 2^(1-n), its stated confidence:
+//! 75 % for three, 94 % for five.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct Interval {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Probability that such an interval contains the true value: 0.95, or less if there are too few values.
+    /// Probability that such an interval contains the true value: 0.95, or less with too few values.
     pub confidence: f64,
 }
 

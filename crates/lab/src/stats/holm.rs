@@ -2,8 +2,8 @@
 //! prevents that.
 //!
 //! The smallest of m p values is multiplied by m, the next by m - 1, and so on, each result being at least as
-//! large as the previous one. The probability that any of them is wrongly called supported is then 5 %
-//! overall, whatever the dependence between the comparisons.
+//! large as the previous one. The probability that any is wrongly called supported is then 5 % overall,
+//! however they depend on each other.
 //!
 //! Source: Holm 1979, A simple sequentially rejective multiple test procedure.
 

@@ -1,17 +1,16 @@
 //! Mean, median and other quantiles.
 
-/// Arithmetic mean; 0 if there are no values.
+/// Arithmetic mean; 0 without values.
 pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
 }
 
-/// Middle value, or the mean of the two middle ones; 0 if there are no values.
+/// Middle value, or the mean of the two middle ones; 0 without values.
 pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// Value below which the share `q` lies, interpolated linearly (type 7 of Hyndman and Fan); 0 if there are no
-/// values.
+/// Value below which the share `q` lies, interpolated linearly (type 7 of Hyndman and Fan); 0 without values.
 pub fn quantile(values: &[f64], q: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

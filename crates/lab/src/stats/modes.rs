@@ -2,7 +2,7 @@
 //!
 //! A read from memory takes microseconds, one from a disk milliseconds: on a logarithmic axis these are hills
 //! with a valley between them. The histogram is converted to bins of equal logarithmic width and smoothed. A
-//! valley counts if it is well below the lower of its two hills, and a hill if its share is relevant.
+//! valley counts if well below the lower of its two hills, and a hill if its share is relevant.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub struct Mode {
     pub share: f64,
 }
 
-/// Modes of a histogram of (lowest, highest value, count) in ascending order: one if there is no valley, none
+/// Modes of a histogram of (lowest, highest value, count) in ascending order: one without a valley, none
 /// without operations.
 pub fn modes(buckets: impl IntoIterator<Item = (u64, u64, u64)>) -> Vec<Mode> {
     let buckets: Vec<(f64, f64)> = buckets
@@ -95,8 +95,8 @@ fn hills(bins: &[f64], least: f64) -> Vec<Hill> {
         }
         falls = height < before || (falls && height == before);
     }
-    // The valley between two hills, as a share of the lower hill; a hill that is too small gets a valley
-    // without depth.
+    // The valley between two hills, as a share of the lower hill; a hill too small gets a valley without
+    // depth.
     let depth = |pair: &[Hill]| {
         let floor = bins[pair[1].from].min(bins[pair[1].from - 1]);
         let is_small = pair[0].mass.min(pair[1].mass) < least;

@@ -40,7 +40,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Summarises `values`; all zero if there are none.
+    /// Summarises `values`; all zero if none.
     pub fn of(values: &[f64]) -> Spread {
         let n = values.len();
         let middle = median(values);

@@ -110,7 +110,7 @@ impl<'a> DeadlistEdit<'a> {
         DeadlistEdit { lists, object, by_birth, space, gone, changed }
     }
 
-    /// Puts it aside; it must not be opened again until it is stored.
+    /// Puts it aside; it must not be opened again until stored.
     pub fn put_aside(self) -> PutAside {
         let DeadlistEdit { by_birth, space, gone, changed, .. } = self;
         PutAside { by_birth, space, gone, changed }

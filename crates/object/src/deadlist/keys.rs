@@ -5,7 +5,7 @@
 //! most of them.
 //!
 //! Invariants: no key is in both parts; there are empty keys only while `empty` is the shared empty list,
-//! which lives as long as any key leads to it.
+//! which lives while any key leads to it.
 
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
@@ -15,7 +15,7 @@ use cenote_format::units::{ObjectId, Txg};
 /// Lists by the txg after which their blocks were born.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    /// Keys with a list of their own.
+    /// Keys with their own list.
     own: BTreeMap<Txg, ObjectId>,
     /// Keys of the shared empty list.
     empties: Vec<Txg>,

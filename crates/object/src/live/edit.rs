@@ -216,7 +216,7 @@ impl Edit {
     }
 
     /// Writes bytes. A single whole block is taken without a copy. Several are copied: a slice of `data`
-    /// would keep all of it in memory while cached.
+    /// would keep all in memory while cached.
     ///
     /// # Errors
     /// No such object; unreadable block.
@@ -376,7 +376,7 @@ impl Edit {
     /// `is_new` drops everything of the number's earlier object.
     ///
     /// # Errors
-    /// No such object, unless it is new.
+    /// No such object, unless new.
     #[boxed]
     pub async fn put_head(&self, object: ObjectId, head: DnodeHead, levels: u8, is_new: bool) -> Result<()> {
         if is_new {

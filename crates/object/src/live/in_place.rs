@@ -1,12 +1,11 @@
 //! Changing an object's blocks in place.
 //!
-//! Idea: tables change a few bytes at a time, often of several blocks together. They get the open layer's
-//! blocks to change in place. A missing block is copied up when first changed in the txg; later changes cost
-//! only what they change.
+//! Idea: tables change a few bytes at a time, often of several blocks together. They change the open layer's
+//! blocks in place. A missing block is copied up when first changed in the txg.
 //!
-//! A change is a closure run under the layer's lock. When it needs a block that is not in memory it stops,
-//! the block is read, and it runs again from the start. So **a step requests all blocks it needs before it
-//! changes any**, and finished steps must be valid and be recognized on the next run.
+//! A change is a closure run under the layer's lock. When it needs a block not in memory it stops, the block
+//! is read, and it runs again. So **a step requests all blocks it needs before it changes any**, and finished
+//! steps must be valid and be recognized on the next run.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -101,7 +100,7 @@ impl Blocks<'_> {
         self.changed.punch(range);
     }
 
-    /// `None` only if it was freed meanwhile.
+    /// `None` only if freed meanwhile.
     pub(crate) fn head(&mut self) -> Option<&mut DnodeHead> {
         self.changed.head.as_mut()
     }

@@ -1,16 +1,16 @@
 //! Free object numbers.
 //!
 //! Idea: objects made together should lie together, so numbers come from one block of dnodes after the other.
-//! A block's free slots are looked up once, in its turn; the fill count shows full blocks. A block that the
-//! search has passed gets another turn once a quarter of it was freed and that is on disk: earlier, a new
-//! object could be mistaken for the number's previous owner. Turns come when a block is used up, so a set
-//! that never had a second block reuses no number while open; OpenZFS's incremental send relies on that. The
-//! MOS reuses none while the pool is open: its numbers identify datasets.
+//! A block's free slots are looked up once, in its turn; the fill count shows full blocks. A block already
+//! passed gets another turn once a quarter of it was freed and that is on disk: earlier, a new object could
+//! be mistaken for the number's previous owner. Turns come when a block is used up, so a set that never had a
+//! second block reuses no number while open; OpenZFS's incremental send relies on that. The MOS reuses none
+//! while the pool is open: its numbers identify datasets.
 //!
 //! Memory: [`MOST_FREED`] blocks with freed slots; others are found when the set is opened again.
 //!
 //! Source: OpenZFS `dmu_object.c` (`dmu_object_alloc_impl`), which searches from the start at most once a txg
-//! and takes regions that are at most a quarter full; `dmu_traverse.c` (`td_realloc_possible`).
+//! and takes regions at most a quarter full; `dmu_traverse.c` (`td_realloc_possible`).
 
 use std::collections::BTreeMap;
 

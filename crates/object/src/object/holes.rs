@@ -82,7 +82,7 @@ impl Object {
         Ok((answer.unwrap_or(false), block.saturating_mul(size).min(range.end)))
     }
 
-    /// The first block from `from` on that is not a hole.
+    /// The first block, not a hole, from `from` on.
     ///
     /// # Errors
     /// Unreadable indirect block.
@@ -95,7 +95,7 @@ impl Object {
         }
     }
 
-    /// The first region from `from` on that is not a hole. Continue at its end to skip an unreadable one.
+    /// The first region, not a hole, from `from` on. Continue at its end to skip an unreadable one.
     pub(crate) async fn next_region(&self, from: u64) -> Option<Region> {
         let mut block = from;
         while block <= self.dnode().max_block_id.0 {

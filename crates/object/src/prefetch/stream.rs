@@ -167,7 +167,7 @@ impl Stream {
         self.next - from
     }
 
-    /// Keeps an early access, and advances behind it if there are few gaps. Returns the blocks advanced.
+    /// Keeps an early access, and advances behind it if gaps are few. Returns the blocks advanced.
     fn keep_early(&mut self, range: Range<u64>, hole_shift: u32) -> u64 {
         let first = self.early.partition_point(|early| early.end < range.start);
         let last = self.early.partition_point(|early| early.start <= range.end);

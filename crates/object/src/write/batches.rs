@@ -13,8 +13,8 @@ const TASKS_PER_CORE: usize = 2;
 /// Concurrent steps of a task: their writes meet in the queue and merge.
 const STEPS_AT_ONCE: usize = 16;
 
-/// Runs `step` on all items, `per_task` of them in a task. Results come in order as each task ends, so that
-/// memory is released early. One task's worth runs without a task.
+/// Runs `step` on all items, `per_task` in a task. Results come in order as each task ends, so that memory is
+/// released early. One task's worth runs without a task.
 pub(super) fn in_batches<I, T, F, Step>(
     runtime: &Runtime,
     items: impl IntoIterator<Item = I>,

@@ -124,7 +124,7 @@ struct WrittenObject {
     before: Option<Dnode>,
     /// `None`: freed.
     after: Option<Dnode>,
-    /// The number's earlier object had blocks that were not found.
+    /// The number's earlier object had blocks not found.
     lost: Option<DatasetError>,
 }
 

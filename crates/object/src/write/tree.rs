@@ -2,8 +2,8 @@
 //!
 //! Idea: blocks are never overwritten, so a new data block needs a new indirect block above it, and so on up
 //! to the dnode. Level by level: write the changed blocks, collect their pointers, put them into the blocks
-//! above. All blocks of a level are in flight at once, with the reads before their writes, so that a disk is
-//! waited for once a level.
+//! above. All blocks of a level are in flight at once, with the reads before their writes: one wait per
+//! level.
 //!
 //! ```text
 //!   dnode     [p0' p1]                     made by the writer of the blocks of dnodes

@@ -1,8 +1,8 @@
 //! Listing a ZAP in hash order from any point on.
 //!
-//! Idea: a name's hash and differentiator never change while it exists, whatever happens to other names. So a
-//! point between two names is a place to resume from, days later and in a changed table: names present all
-//! the time come exactly once, as `readdir` must promise.
+//! Idea: a name's hash and differentiator never change while it exists. So a listing resumes at a point
+//! between two names, even days later and in a changed table: names present all the time come exactly once,
+//! as `readdir` must promise.
 //!
 //! Layout: a point is a number with the upper 28 bits of the hash below (the others are zero), and the next
 //! differentiator above. With hashes of 48 bits the differentiator has the remaining 16.

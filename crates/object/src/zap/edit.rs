@@ -11,7 +11,7 @@
 //!                    fat: header --> pointer --> leaf --> chunks   leaf full: split, or a larger table
 //! ```
 //!
-//! A concurrent reader may meet a leaf that was just split: callers must exclude readers.
+//! A concurrent reader may meet a leaf just split: callers must exclude readers.
 //!
 //! Source: OpenZFS `zap_micro.c` (`zap_add`, `zap_update`, `zap_remove`, `zap_increment`).
 

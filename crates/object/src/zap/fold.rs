@@ -1,7 +1,7 @@
 //! Folding names, by case and Unicode normalization, for the hashes and comparisons of a ZAP.
 //!
-//! Idea: OpenZFS upper-cases each valid character whose upper case is one character, then normalizes; bytes
-//! that are no UTF-8 stay as they are. Its tables are those of Unicode 5.0, ours are newer: a character that
+//! Idea: OpenZFS upper-cases each valid character whose upper case is one character, then normalizes;
+//! non-UTF-8 bytes stay as they are. Its tables are those of Unicode 5.0, ours are newer: a character that
 //! gained a case or decomposition since may hash differently. Lookups of names beyond ASCII therefore fall
 //! back to comparing with every entry.
 //!

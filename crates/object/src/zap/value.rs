@@ -83,7 +83,7 @@ impl ZapValue {
         self.len() == 0
     }
 
-    /// The integer, if there is exactly one.
+    /// The integer, if exactly one.
     pub fn as_u64(&self) -> Option<u64> {
         (self.len() == 1).then(|| self.words().next()).flatten()
     }

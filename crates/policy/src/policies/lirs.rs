@@ -1,7 +1,6 @@
-//! LIRS: blocks are ranked by the distance between their last two uses, not by the last use alone. Blocks
-//! with short distances (LIR) fill nearly the whole cache; the others (HIR) pass through a queue, a hundredth
-//! of it. A block used again while the stack remembers it has a shorter distance than the last LIR block, and
-//! replaces it.
+//! LIRS: ranks blocks by the distance between their last two uses. Blocks with short distances (LIR) fill
+//! nearly the whole cache; the others (HIR) pass through a queue, a hundredth of it. A block used again while
+//! the stack remembers it has a shorter distance than the last LIR block, and replaces it.
 //!
 //! The stack remembers evicted blocks, too; here at most twice the content of the cache.
 //!

@@ -11,7 +11,7 @@ pub(super) const RECENT: [usize; 2] = [0, 1];
 pub(super) const FREQUENT: [usize; 2] = [2, 3];
 pub(super) const TO_GHOSTS: usize = 4;
 
-/// Uses a block, if it is resident. A second use makes it frequent, unless it follows the first at once.
+/// Uses a block, if resident. A second use makes it frequent, unless it follows the first at once.
 pub(super) fn touch(lists: &mut Lists<8>, access: &Access) -> bool {
     let Some((slot, list)) = lists.find(access.id) else { return false };
     if list >= TO_GHOSTS {

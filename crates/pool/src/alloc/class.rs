@@ -1,13 +1,13 @@
 //! Allocation classes, and the turns of the metaslab groups within a class.
 //!
-//! Idea: the groups of a class take turns. A group hands out a quantum, then the next one continues. The
-//! quantum grows with the group's free space, so vdevs of any size fill up together. Log blocks move to the
-//! next group each time; otherwise many small log writes would wait for one vdev.
+//! Idea: each group of a class hands out a quantum in its turn. The quantum grows with the group's free
+//! space, so vdevs of any size fill up together. Log blocks move to the next group each time; otherwise many
+//! small log writes would wait for one vdev.
 //!
 //! Copies of a block go to consecutive vdevs, so that few pairs of vdevs hold all copies of any block.
 //!
 //! Locking: the rotor's mutex is held to read or advance the turn. Metaslab groups may be locked one at a
-//! time under it, to read their free space. No method takes the rotor while it holds a group's lock.
+//! time under it, to read their free space, never the other way round.
 //!
 //! Source: OpenZFS `metaslab.c` (`metaslab_alloc_dva`), `zio.c` (`zio_alloc_zil`, `zio_dva_allocate`).
 

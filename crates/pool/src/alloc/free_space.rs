@@ -1,8 +1,7 @@
 //! Free ranges, by offset and by size.
 //!
-//! Invariants: both views hold the same ranges. Every range begins and ends at a multiple of the unit,
-//! because only [`Span`]s are inserted and removed. So a size in whole units that fits in a range fits at its
-//! start.
+//! Invariants: both views hold the same ranges. Ranges begin and end at multiples of the unit, because only
+//! [`Span`]s are inserted and removed. So whole units that fit in a range fit at its start.
 
 use super::histogram::SizeHistogram;
 use super::unit::{Span, Unit};

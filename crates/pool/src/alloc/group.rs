@@ -8,9 +8,9 @@
 //! Invariants: `by_weight` holds every metaslab under its weight when last ranked. That is never less than
 //! its current weight, because every free ranks it again.
 //!
-//! Locking: one mutex per group guards all its metaslabs. Every method takes it once per operation or once
-//! per metaslab. Only the footprint's lock may be taken under it, for one read. `allocates` and `size_bytes`
-//! are relaxed atomics: a stale value may admit one more block, or use the size before the vdev grew.
+//! Locking: one mutex per group guards all its metaslabs. Methods take it once per operation or metaslab.
+//! Only the footprint's lock may be taken under it, for one read. `allocates` and `size_bytes` are relaxed
+//! atomics: a stale value may admit one more block, or use the size before the vdev grew.
 //!
 //! Source: OpenZFS `metaslab.c` (`metaslab_group_alloc_normal`, `find_valid_metaslab`,
 //! `metaslab_segment_may_passivate`).
@@ -329,7 +329,7 @@ impl Slabs {
         Some(offset)
     }
 
-    /// The best suitable metaslab, preferably none that is active for other copies.
+    /// The best suitable metaslab, preferably none active for other copies.
     fn best(&mut self, len: u64, suits: impl Fn(&Metaslab) -> bool) -> Option<usize> {
         if self.too_long_bytes != 0 && len >= self.too_long_bytes {
             return None;

@@ -9,9 +9,8 @@
 //!   freed in        <=8: allocatable 9, 10: waits for verify, if the block was in tree 8
 //! ```
 //!
-//! A freed block waits only for trees that contain it: those after its birth and before its free. So a reader
-//! that takes hours keeps at most the blocks that existed when it began, and short readers delay reuse
-//! briefly.
+//! A freed block waits only for trees that contain it, those after its birth and before its free. So a reader
+//! of hours keeps at most the blocks that existed when it began.
 //!
 //! If a pool runs short of space, it revokes the kept space ([`Keeper::give_up`]), because clients' writes
 //! come first. The reader then knows that a mismatch may not be damage. Only scrubs and resilvers, which
@@ -88,7 +87,7 @@ struct States {
     newest: Arc<State>,
     /// The two txgs on disk before it, later first.
     before: [Txg; TXG_DEFER_SIZE],
-    /// Earlier states that are held, ascending.
+    /// Held earlier states, ascending.
     older: Vec<Arc<State>>,
 }
 
@@ -113,7 +112,7 @@ impl Keeper {
         KeptSpace::of(&self.0.read().newest, is_firm)
     }
 
-    /// Returns the earlier states that are held.
+    /// Returns the held earlier states.
     pub(crate) fn finish(&self, txg: Txg) -> Held {
         let mut states = self.0.write();
         let newest = Arc::new(State { txg, ..State::default() });
@@ -149,7 +148,7 @@ impl Keeper {
         states.older.iter().chain([&states.newest]).any(|state| state.txg < txg && is_held(state))
     }
 
-    /// Revokes older states that are not firm; their space becomes allocatable with the next txg.
+    /// Revokes older states not firm; their space becomes allocatable with the next txg.
     pub(super) fn give_up(&self) {
         let states = self.0.read();
         for state in states.older.iter().filter(|state| state.firm.load(Ordering::Acquire) == 0) {

@@ -10,14 +10,13 @@
 //! ```
 //!
 //! Initialize and trim may borrow free space while they work on it. With automatic trim, `untrimmed` records
-//! recently freed space that was not allocated since (`ms_trim`).
+//! recently freed space not allocated since (`ms_trim`).
 //!
-//! Freed space stays unavailable for two more txgs, so that the pool can be rewound by that many: no block of
-//! those txgs has been overwritten.
+//! Freed space stays unavailable for two more txgs: the pool can be rewound by that many.
 //!
 //! A block goes to the first long enough range after a cursor for blocks of its alignment (dynamic fit,
 //! `metaslab_df_alloc`), so blocks written together lie together. When space is short or fragmented, it goes
-//! to the smallest range that is long enough.
+//! to the smallest such range.
 //!
 //! Source: OpenZFS `metaslab_impl.h` (states), `metaslab.c` (`metaslab_df_alloc`, `metaslab_sync`,
 //! `metaslab_sync_done`).
@@ -311,7 +310,7 @@ impl Metaslab {
         }
     }
 
-    /// Merges sets if there are many, because every free searches all of them.
+    /// Merges sets if there are many, because every free searches all.
     fn defer(&mut self, needed: Needed, trees: Range<u64>) {
         let ranges = std::mem::take(&mut self.freed[needed as usize]);
         if ranges.is_empty() {

@@ -1,4 +1,4 @@
-//! Copies the data of a vdev that is being removed to another one.
+//! Copies the data of a vdev being removed to another one.
 //!
 //! ```text
 //!   mirror -> a, b                mirror -> c, d
@@ -30,8 +30,8 @@ use futures::future::join_all;
 use std::sync::Arc;
 
 impl ByRange<'_> {
-    /// Copies a range from `start` of a vdev that is being removed to all of `to`, allocated in `txg`. Both
-    /// vdevs are disks or mirrors.
+    /// Copies a range from `start` of a vdev being removed to all of `to`, allocated in `txg`. Both vdevs are
+    /// disks or mirrors.
     ///
     /// Memory: the range, once for each side.
     ///

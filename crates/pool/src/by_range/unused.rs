@@ -8,7 +8,7 @@
 //!
 //! Idea: a free range of a top-level vdev maps to ranges on each leaf without any part of a block: the same
 //! range where leaves hold copies, whole sectors of a column on a RAID-Z, whole rows of redundancy groups on
-//! a dRAID. A RAID-Z that is being expanded has no such ranges, since the geometry changes.
+//! a dRAID. A RAID-Z under expansion has no such ranges: the geometry changes.
 //!
 //! Source: OpenZFS `vdev_initialize.c`, `vdev_trim.c`, `vdev_raidz.c` (`vdev_raidz_xlate`), `vdev_draid.c`
 //! (`vdev_draid_xlate`).
@@ -52,7 +52,7 @@ const CHUNK_BYTES: u64 = 1 << 20;
 const MOST_TRIM_BYTES: u64 = 128 << 20;
 
 impl ByRange<'_> {
-    /// The top-level vdev of a leaf in use, unless it is a distributed spare or below an expanding RAID-Z.
+    /// The top-level vdev of a leaf in use, unless a distributed spare or below an expanding RAID-Z.
     pub fn top_with_free_space(&self, leaf: Guid) -> Option<VdevId> {
         let vdevs = self.0.tree().vdevs();
         let is_in_use = vdevs.leaves().iter().any(|one| one.guid == leaf && !one.is_out_of_use());
@@ -66,7 +66,7 @@ impl ByRange<'_> {
     }
 
     /// Processes a free range of a leaf, from the end of its front labels on, within `space`; returns the
-    /// bytes done. If this is dropped, the device keeps the space until it is done.
+    /// bytes done. If this is dropped, the device keeps the space until done.
     ///
     /// # Errors
     /// The device fails, or does not support discard.

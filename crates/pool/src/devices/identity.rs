@@ -2,10 +2,9 @@
 //!
 //! Idea: a file may be truncated or overwritten while the pool has it open, or a disk reassigned; reads and
 //! writes still succeed. A device belongs to its leaf while one of its labels names it, unless it was cut
-//! short and its data is gone. Without any readable label it still does if it holds an uberblock that this
-//! pool wrote with the devices it has now: then a torn or lost write cost the configurations alone. A device
-//! no longer at its path may come back. It is then compared with its siblings, because it may have been used
-//! elsewhere.
+//! short and its data is gone. Without a readable label it still does if it holds an uberblock that this pool
+//! wrote with its present devices: a torn or lost write then cost only the configurations. A device that
+//! comes back to its path is compared with its siblings, because it may have been used elsewhere.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_validate`), which `vdev_reopen` calls.
 
@@ -35,7 +34,7 @@ pub enum Identity {
 }
 
 impl Devices<'_> {
-    /// The verdict on a leaf's device; `None` if it is not in use, or unreadable.
+    /// The verdict on a leaf's device; `None` if not in use, or unreadable.
     #[boxed]
     pub async fn identity(&self, leaf: Guid) -> Option<Identity> {
         let vdevs = self.0.tree().vdevs();
@@ -129,8 +128,8 @@ fn names(label: &PoolConfig, pool: Guid, leaf: Guid, is_top: bool) -> bool {
     label.pool_guid == pool && (is_leaf || is_top && label.top_guid == Some(leaf))
 }
 
-/// Whether an uberblock comes from the pool whose last one is `newest`. A sum of other guids may also be an
-/// earlier one of this pool, in which the device may have been another leaf.
+/// Whether an uberblock comes from the pool whose last one is `newest`. Another sum of guids may be an
+/// earlier one of this pool, in which the device was perhaps another leaf.
 fn wrote(newest: &Uberblock, uberblock: &Uberblock) -> bool {
     uberblock.guid_sum == newest.guid_sum && uberblock.txg <= newest.txg
 }

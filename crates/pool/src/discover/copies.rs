@@ -1,8 +1,8 @@
 //! Devices with the same guid: images of one device, taken at different times.
 //!
 //! Idea: the image with the newer label txg counts, then the one with the newer uberblock. If two images are
-//! equally new, or a copy was written independently, the right one is unknown. Such a pool can be read but
-//! not changed.
+//! equally new, or a copy was written independently, the right one is unknown: the pool can be read but not
+//! changed.
 
 use super::group::{Candidates, Member, Members};
 use cenote_format::units::Txg;

@@ -155,8 +155,8 @@ fn assemble(candidates: Candidates, mut notes: Vec<Problem>) -> Result<FoundPool
     let rank = |m: &&Member| (m.found.label_txg, m.config.state == PoolState::Active);
     let newest = members.values().max_by_key(rank).ok_or("no device")?;
     let tops = top_level_vdevs(&members);
-    // Pools older than version 19 do not record the number of vdevs. Then the labels' ids must do; the sum of
-    // all guids in the uberblock tells whether there are more.
+    // Pools older than version 19 do not record the number of vdevs. Then the labels' ids must do; the
+    // uberblock's sum of all guids tells whether there are more.
     let known = tops.keys().next_back().map_or(0, |&id| id + 1);
     let count = newest.config.vdev_children.filter(|&named| named > 0).unwrap_or(known);
     let vdev = |id: u64| match tops.get(&id) {
@@ -197,8 +197,8 @@ fn top_level_vdevs(members: &Members) -> BTreeMap<u64, &Member> {
 }
 
 /// A leaf lags if its labels are older, or if it lacks more than its siblings' newest uberblock. It may lack
-/// only that one after an interrupted write. Older labels beside the newest uberblock are no sign of an
-/// absence: opening a pool marks its labels, and may be interrupted between two devices.
+/// only that one after an interrupted write. Older labels beside the newest uberblock are no sign of absence:
+/// opening a pool marks its labels, perhaps interrupted between two devices.
 fn lag(members: &Members, siblings: &[Guid], leaf: Guid) -> Option<String> {
     let (guid, leaf) = (leaf, members.get(&leaf)?);
     let siblings = || siblings.iter().filter_map(|guid| members.get(guid));

@@ -1,9 +1,9 @@
 //! The txgs that a device may lack after an absence.
 //!
-//! Idea: a dirty time log (DTL) lists the txgs that a device missed while it was *away*. It knows nothing of
-//! a device that was used elsewhere meanwhile, where blocks of this pool were freed and overwritten, nor of
-//! an old copy of a device. Leaves of a vdev get all uberblocks together, so the device's newest one tells
-//! the cases apart:
+//! Idea: a dirty time log (DTL) lists the txgs that a device missed while *away*. It knows nothing of a
+//! device used elsewhere meanwhile, where blocks of this pool were freed and overwritten, nor of an old copy
+//! of a device. Leaves of a vdev get all uberblocks together, so the device's newest one tells the cases
+//! apart:
 //!
 //! ```text
 //!   newest uberblock of the device   may lack

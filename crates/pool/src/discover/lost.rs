@@ -9,8 +9,8 @@
 //!   slots after the newest uberblock's that hold garbage: either older or newer uberblocks were there
 //! ```
 //!
-//! A slot counts only if it is damaged in all labels of a device, because an interrupted write leaves some
-//! labels intact. A ring begins empty, or (OpenZFS) with an uberblock of txg 0 that has no checksum.
+//! A slot counts only if damaged in all labels of a device, because an interrupted write leaves some labels
+//! intact. A ring begins empty, or (OpenZFS) with an uberblock of txg 0 without a checksum.
 //!
 //! Source: OpenZFS `vdev_label_init`, `vdev_config_sync`.
 

@@ -9,8 +9,7 @@
 //! ```
 //!
 //! The kernel does this for block devices; image files need it here. Logical (extended) MBR partitions are
-//! not followed: ZFS tools never create them. The table is only a hint; labels found through it are verified
-//! by their checksums.
+//! not followed: ZFS tools never create them. The table is only a hint: labels have checksums.
 
 use super::window::WindowDevice;
 use bytes::Bytes;

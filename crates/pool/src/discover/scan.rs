@@ -156,7 +156,7 @@ pub(super) async fn scan_devices(devices: Vec<Arc<dyn Device>>) -> (Vec<Scanned>
     (scanned, problems)
 }
 
-/// The labels of a device, or of its partitions. A lack of them is a problem only if it was `named`.
+/// The labels of a device, or of its partitions. A lack of them is a problem only if `named`.
 async fn look_at(
     device: Arc<dyn Device>,
     base: Base,

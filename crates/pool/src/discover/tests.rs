@@ -135,7 +135,7 @@ fn a_destroyed_pool_and_its_last_machine_are_told() {
     assert_eq!(found.config.hostid, Some(0xc0ffee));
 }
 
-/// An import marks the labels one after the other, with the txg that it found in them.
+/// An import marks the labels in turn, with the txg that it found in them.
 #[test]
 fn a_pool_that_was_being_taken_when_the_program_was_killed_is_in_use() {
     let pristine = images("checkpoint");

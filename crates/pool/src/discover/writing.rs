@@ -1,7 +1,7 @@
 //! Opens a discovered pool for writing.
 //!
-//! Idea: discovery opens devices read-only. For writing, each device is opened again under a lock. Another
-//! program may have written before the lock was taken, so the labels are read again afterwards.
+//! Idea: discovery opens devices read-only. For writing, each is opened again under a lock. Another program
+//! may have written before, so the labels are read again.
 
 use super::{FoundDevice, FoundPool, discover_devices};
 use crate::config::{VdevConfig, VdevKind};

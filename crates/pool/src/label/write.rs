@@ -135,9 +135,8 @@ impl Labels<'_> {
         in_use.any(|leaf| found.devices.get(&leaf.guid).is_some_and(|device| device.uberblock_txg < newest))
     }
 
-    /// Writes the newest uberblock to devices that lack only that one, after an interruption. If the next one
-    /// is interrupted, too, they must not lack both, like a device that was away. A device that fails is
-    /// counted.
+    /// Writes the newest uberblock to devices that lack only that one, after an interruption, lest they lack
+    /// two after the next, like a device that was away. A device that fails is counted.
     #[boxed]
     pub async fn even_out(&self) {
         let (found, vdevs, newest) = (self.0.tree().found(), self.0.tree().vdevs(), self.0.uberblock());

@@ -68,7 +68,7 @@ impl FoundPool {
         }
     }
 
-    /// Waits long enough to see a heartbeat of another machine, if that is necessary. May be dropped.
+    /// Waits long enough to see a heartbeat of another machine, if necessary. May be dropped.
     ///
     /// # Errors
     /// [`MultihostError::Active`], [`MultihostError::NoHostid`].

@@ -1,4 +1,4 @@
-//! The claim of an importer, and the stake that the first change puts down.
+//! The claim of an importer, and the stake before the first change.
 //!
 //! A claim goes to label 0 of all leaves and keeps the uberblock's time, so the owner's heartbeats outrank
 //! it. A stake goes to all labels and has the present time: no claim can hide it.
@@ -17,7 +17,7 @@ const CLAIM_ROUNDS: u32 = 10;
 const DEFAULT_INTERVAL_MS: u32 = 1000;
 const FIRST: [u32; 1] = [0];
 
-/// The right to change a pool, as long as its newest uberblock is the one seen last.
+/// The right to change a pool, while its newest uberblock is the one seen last.
 #[derive(Clone)]
 pub struct Stake {
     legs: Legs,
@@ -26,8 +26,8 @@ pub struct Stake {
     original: Option<Uberblock>,
 }
 
-/// The right to change a pool that needed no watch, or, once claimed, of one that was watched. May be dropped
-/// at any time: a claim that is not taken back uses up sequence numbers of its second, and nothing else.
+/// The right to change a pool that needed no watch, or, once claimed, of one watched. May be dropped at any
+/// time: a claim not taken back only uses up sequence numbers of its second.
 ///
 /// # Errors
 /// [`MultihostError::Active`]; [`MultihostError::LegsMissing`], [`MultihostError::LegsFailed`].

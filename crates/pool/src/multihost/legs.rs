@@ -1,6 +1,6 @@
 //! The leaves of a pool as heartbeats see them: rings of uberblocks, read and written directly.
 //!
-//! The pool's queues, caches and counters take no part: an import is not sure of the pool yet, and a hung
+//! Not through the pool's queues, caches and counters: an import is not sure of the pool yet, and a hung
 //! device must not delay the others.
 
 use super::MultihostError;
@@ -55,7 +55,7 @@ struct Leg {
 enum Need {
     /// Logs: none, since a pool opens without them.
     None,
-    /// Mirrors and single disks: all that are not known to be out of use.
+    /// Mirrors and single disks: all not known to be out of use.
     All,
     /// RAID-Z, dRAID: parity + 1.
     AtLeast(usize),

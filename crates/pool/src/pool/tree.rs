@@ -7,8 +7,7 @@
 //! ```
 //!
 //! Idea: all views of a pool, including those of idle datasets, share one current vdev tree. Every operation
-//! takes that tree when it begins. Once a device leaves, no new operation can reach it, and it is closed when
-//! the last operation under way ends.
+//! takes that tree when it begins. A device that leaves is closed when the last operation under way ends.
 //!
 //! Locking: a lock guards the current tree. It is held to read or replace the tree, never across an await.
 //! Error counters and missed txgs have their own synchronisation (`vdev::leaf`, `vdev::missed`).
@@ -136,8 +135,8 @@ impl Tree {
         current.found.devices.values().any(|held| Arc::ptr_eq(&held.device, &device.device))
     }
 
-    /// Replaces the vdev tree, for operations that begin later. `joining` are devices of joining or returning
-    /// leaves. `lacking` is a leaf that lacks txgs, first to last. Unused devices are closed after their last
+    /// Replaces the vdev tree, for later operations. `joining` are devices of joining or returning leaves.
+    /// `lacking` is a leaf that lacks txgs, first to last. Unused devices are closed after their last
     /// operation.
     pub fn set_vdevs(
         &self,

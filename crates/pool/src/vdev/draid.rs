@@ -2,7 +2,7 @@
 //!
 //! Idea: when RAID-Z rebuilds onto a spare, only its own disks share the load. dRAID cuts the children into
 //! *slices* of 16 MiB rows. In each slice a permutation assigns parts to children, so the spares' share is
-//! spread over all of them, too. The permutations are part of the format: a seed for each number of children.
+//! spread over all, too. The permutations are part of the format: a seed for each number of children.
 //!
 //! ```text
 //!   groups of width 4 (3 data + 1 parity) on 7 children, 1 distributed spare: 6 disks a row
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A block fills whole rows of its group; the rest is zeros, covered by parity and never read. At the end of
-//! a group it continues at the start of the next: two rows of columns.
+//! a group it continues in the next: two rows of columns.
 //!
 //! Source: OpenZFS `vdev_draid.c` (theory comment, `vdev_draid_logical_to_physical`,
 //! `vdev_draid_map_alloc_row`).

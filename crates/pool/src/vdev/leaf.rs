@@ -3,13 +3,13 @@
 //! An operation that has begun runs to its end and keeps its permit, even if its future is dropped
 //! ([`Patience`]). An operation still in the queue leaves it.
 //!
-//! A leaf owns its flush state ([`Unflushed`]), because the system reports an error of a flush or a
-//! write-through only once, perhaps to a caller that lost nothing.
+//! A leaf owns its flush state ([`Unflushed`]), because the system reports a failed flush or write-through
+//! only once, perhaps to a caller that lost nothing.
 //!
 //! Locking: counters are relaxed atomics and all methods may be called concurrently. `flushing` admits one
 //! flush at a time, because the system would report an error to only one of two. Write-throughs hold
-//! `through` for reading. A flush takes it for writing at its end, in case one of them is about to report the
-//! flush's error.
+//! `through` for reading. A flush takes it for writing at its end, in case one is about to report the flush's
+//! error.
 
 use crate::health::ErrorCounts;
 use crate::label::{Label, read_labels};

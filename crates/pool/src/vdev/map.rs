@@ -7,8 +7,8 @@
 //!
 //! Before an expansion, a RAID-Z had its sectors on other children: see [`Former`].
 //!
-//! A *unit* is doubted only as a whole: all columns of a block on one RAID-Z child are one unit; on a removed
-//! vdev each piece of a block is its own.
+//! A *unit* is doubted as a whole: all columns of a block on one RAID-Z child; on a removed vdev each piece
+//! of a block.
 
 use super::{Layout, VdevTree};
 use cenote_format::blkptr::{Blkptr, Dva};

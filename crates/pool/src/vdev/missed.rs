@@ -24,7 +24,7 @@ pub(crate) struct Missed {
     any: AtomicBool,
     table: RwLock<MissedTxgs>,
     failures: AtomicU64,
-    /// A txg being rewritten, and leaves that have missed part of it since.
+    /// A txg being rewritten, and leaves that missed part of it since.
     again: RwLock<Option<(Txg, BTreeSet<Guid>)>>,
 }
 

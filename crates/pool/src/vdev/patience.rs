@@ -1,9 +1,9 @@
 //! Bounds the wait for a device's answers, and tracks the answers still due.
 //!
 //! A device that does not answer within its deadline ([`cenote_device::Nature`]), or is given up earlier, is
-//! out of use until its errors are cleared: a pool waits for a hung disk once, then continues as if the disk
-//! had failed. Late writes do no harm: the disk misses all txgs from then on, and is not used again before it
-//! has answered.
+//! out of use until its errors are cleared: a pool waits for a hung disk once, then continues as if it had
+//! failed. Late writes do no harm: the disk misses all later txgs, and is not used again before it has
+//! answered.
 //!
 //! ```text
 //!   asked --+-- answered
@@ -43,7 +43,7 @@ struct State {
     /// Changes under way, including late ones.
     owed: AtomicU64,
     over: Notify,
-    /// Slow operations that are waited for.
+    /// Slow operations waited for.
     slow: AtomicU64,
     slow_since_ns: AtomicU64,
     given_up: Notify,

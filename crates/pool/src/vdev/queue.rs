@@ -21,7 +21,7 @@
 //! Locking: one mutex per queue, held for a decision, never across an await. A future dropped while it waits
 //! leaves the queue; an operation that has begun keeps its [`Permit`] until the device is done. Groups are
 //! formed under the lock and handed over after it. No operation starts until groups of writes are handed
-//! over: their members may be dropped meanwhile, and writes of the space's next owner must come later.
+//! over: their members may be dropped, and writes of the space's next owner must come later.
 //!
 //! Invariant: an operation waits only if its class may not start one more (or the device is full).
 //!

@@ -12,7 +12,7 @@
 //!             D8   P    D2   X    .        X: skip sector, so that no hole is too small to use
 //! ```
 //!
-//! On disk the sectors of one column lie below each other, so a column is one contiguous range of its child.
+//! A column is one contiguous range of its child.
 //!
 //! Two quirks belong to the format. With single parity, columns 0 and 1 swap if bit 20 of the offset is set.
 //! On an expanded vdev, each block keeps its width at birth, wrapped row by row at the new width
@@ -53,7 +53,7 @@ struct Shape {
     full_rows: u64,
     /// Data sectors in a partial last row.
     remainder: u64,
-    /// Columns of the last row, one sector longer; 0 if it is full.
+    /// Columns of the last row, one sector longer; 0 if full.
     big_columns: u64,
 }
 

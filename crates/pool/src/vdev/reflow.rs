@@ -10,8 +10,8 @@
 //! Idea: the uberblock on disk records `synced`, and after a power cut the pool is read by it. So sectors
 //! beyond it are still read at their old place, and writes between `synced` and `next` go to both. A row not
 //! wholly before `synced` is read at its old place. At its start an expansion would overwrite rows not yet
-//! copied, so the first rows go to the scratch area, the boot area of each child, and are read there while it
-//! is valid.
+//! copied, so the first rows go to the scratch area, the boot area of each child, and are read there while
+//! valid.
 //!
 //! Locking: I/O enters the range of its block. Copying a range, or moving `synced` or `next` over it,
 //! requires exclusive access: it waits for the I/O inside and blocks other I/O only once granted, so a task

@@ -1,4 +1,4 @@
-//! Tracks writes that no flush has made durable, and the txgs at stake if they are lost.
+//! Tracks writes that no flush has made durable, and the txgs at stake if lost.
 //!
 //! Idea: a system reports a failed flush *once*. Linux then marks the unwritten pages as clean, and the next
 //! flush succeeds; a disk that drops its write cache does the same. So the leaf remembers the failure: each

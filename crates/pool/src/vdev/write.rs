@@ -228,7 +228,7 @@ impl Top {
     }
 
     /// Writes to every leaf that should hold the column. Fails only if none has it, or one belongs to another
-    /// machine now: that one would not see the others' copies.
+    /// machine now, which would not see the others' copies.
     async fn write_column(
         &self,
         column: Column,

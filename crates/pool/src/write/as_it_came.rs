@@ -1,7 +1,7 @@
-//! Writes blocks that arrive ready to be stored: compressed, perhaps encrypted, by the sender.
+//! Writes blocks that the sender compressed, and perhaps encrypted.
 //!
-//! Idea: a pointer states its block's compression and encryption, so the sender's form can be kept. Only the
-//! place and the checksum are this pool's.
+//! Idea: a pointer states its block's compression and encryption, so the sender's form can be kept. Only
+//! place and checksum are this pool's.
 //!
 //! Source: OpenZFS `zio.c` (`zio_write_compress` for `ZIO_FLAG_RAW`), `dmu_recv.c`
 //! (`flush_write_batch_impl`).
@@ -30,12 +30,12 @@ pub struct StoredBlock {
     pub compression: Compression,
     /// Byte order of the content.
     pub endian: Endian,
-    /// Encryption; for types that are only authenticated, just the MAC counts.
+    /// Encryption; for types only authenticated, just the MAC counts.
     pub crypt: Option<CryptParams>,
 }
 
 impl StoredBlock {
-    /// The decoded block; `None` if it is encrypted, or inconsistent.
+    /// The decoded block; `None` if encrypted, or inconsistent.
     pub fn content(&self) -> Option<Bytes> {
         if self.crypt.is_some() {
             return None;
@@ -48,7 +48,7 @@ impl StoredBlock {
 }
 
 impl AsStored<'_> {
-    /// Writes a block as it came. The caller has validated it, unless it is encrypted.
+    /// Writes a block as it came. The caller has validated it, unless encrypted.
     ///
     /// # Errors
     /// Those of [`Pool::write`].

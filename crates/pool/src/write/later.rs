@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Idea: a parent needs its child's pointer, not its child on disk. A txg has some forty dependent steps
-//! (levels of trees, passes over the MOS). With deferral the disk is waited for once, and blocks rewritten in
+//! (levels of trees, passes over the MOS). Deferred, they wait for the disk once, and blocks rewritten in
 //! several passes are written once. Reads find kept blocks here.
 //!
 //! A copy whose write fails is left behind if there is another. If none can be written, the block cannot

@@ -39,9 +39,9 @@ impl Pool {
 }
 
 impl LogBlocks<'_> {
-    /// Reads an intent-log block, decrypted if its pointer says so and a key is given. If its checksum is not
-    /// the announced one, the block was never written and the chain ends: [`PoolError::Checksum`], counted
-    /// only if the log was claimed with the block ([`ReadContext::of_log`]).
+    /// Reads an intent-log block, decrypted if its pointer says so and a key is given. On another checksum
+    /// than announced, the block was never written and the chain ends: [`PoolError::Checksum`], counted only
+    /// if the log was claimed with the block ([`ReadContext::of_log`]).
     #[boxed]
     pub async fn read(&self, bp: &Blkptr, ctx: &ReadContext) -> Result<Bytes> {
         let stored = self.0.as_stored().read(bp, ctx).await?;
@@ -90,8 +90,8 @@ impl LogBlocks<'_> {
     }
 
     /// Writes zeros where the next log blocks will lie. A write to a hole of a sparse file is durable only
-    /// after a commit of the host's journal, which costs more than the write; this way one commit serves a
-    /// hundred blocks. The caller keeps txg `txg` open and must not be cancelled.
+    /// after a commit of the host's journal, which costs more than the write; one then serves a hundred
+    /// blocks. The caller keeps txg `txg` open and must not be cancelled.
     #[boxed]
     pub async fn fill_behind(&self, space: &Allocator, bp: &Blkptr, txg: Txg) {
         for dva in bp.dvas() {

@@ -1,8 +1,8 @@
-//! Restores a lost block at its own place, from content that was kept elsewhere.
+//! Restores a lost block at its own place, from content kept elsewhere.
 //!
 //! Idea: the pointer states the block's size, compression, encryption and checksum, so the stored bytes can
 //! be made again from the content. Only bytes that match the checksum are written. Compressors differ between
-//! versions; bytes that are still compressed, as a sender of `zfs send -c` has them, always match.
+//! versions; still compressed bytes (`zfs send -c`) always match.
 //!
 //! Invariant: as for [`Repair::heal`], the view keeps the block's space firmly.
 //!

@@ -5,8 +5,8 @@
 //! flushes again. A block overwritten in a later sync pass replaces its retained version.
 //!
 //! Memory: up to [`RETAINED_BYTES_MAX`] and the writes in flight; beyond that the txg is flushed early. If a
-//! device has missed some of it by then, a later failure is final, as it is for blocks copied by a removal or
-//! an expansion.
+//! device has missed some of it by then, a later failure is final, as for blocks copied by a removal or
+//! expansion.
 //!
 //! Locking: one mutex, taken once per block, never across an await. `flushing` serialises flushes of txgs.
 //!

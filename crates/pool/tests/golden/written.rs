@@ -17,7 +17,7 @@ use cenote_runtime::{Rng, Runtime};
 use cenote_testkit::{copy_image, golden, needs};
 use std::path::Path;
 
-/// The output of zdb; `None`, with a message, if there is no zdb.
+/// The output of zdb; `None`, with a message, without zdb.
 fn zdb(images: &Path, words: &[&str]) -> Option<Vec<u8>> {
     let output = cenote_testkit::zdb(images, words)?;
     assert!(output.status.success(), "zdb {words:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -138,8 +138,8 @@ async fn cut_after(rt: &Runtime, seed: u64, writes: i64, dirty: bool) -> bool {
     done
 }
 
-/// Twice in a row, the power fails when one disk of a mirror has a txg's uberblock and the other has not:
-/// before the pool is opened and after. Returns the number of disks that count as away.
+/// Twice, before the pool is opened and after, the power fails when only one disk of a mirror has a txg's
+/// uberblock. Returns the number of disks that count as away.
 async fn cut_twice(rt: &Runtime, evens_out: bool) -> usize {
     let mut lab = Lab::new(rt, &[Layout::Mirror(2)], 9).await;
     let root = block(&mut Rng::new(1), 4096);

@@ -1,4 +1,4 @@
-//! Metadata that has an address before it is on disk.
+//! Metadata with an address before it is on disk.
 
 use crate::lab::{FIRST_TXG, Lab, Layout, noise, props, simulate};
 use crate::round_trip::LAYOUTS;

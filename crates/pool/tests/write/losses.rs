@@ -1,4 +1,4 @@
-//! Devices that are missing, or fail during writes.
+//! Devices missing, or failing during writes.
 
 use crate::lab::{Disk, FIRST_TXG, Lab, Layout, noise, props, simulate};
 use crate::round_trip::{LAYOUTS, check_all};

@@ -47,7 +47,7 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
-    /// Whether the export has all of these abilities ([`can`]).
+    /// Whether the export has all these abilities ([`can`]).
     pub(crate) fn can(&self, ability: u16) -> bool {
         self.flags & ability == ability
     }

@@ -35,7 +35,7 @@ pub(super) struct Replies<'a> {
     requests: &'a Requests,
     lane: Lane,
     form: ReplyForm,
-    /// Chunks of reads that are not complete, and errors.
+    /// Chunks of incomplete reads, and errors.
     parts: BTreeMap<u64, Parts>,
 }
 

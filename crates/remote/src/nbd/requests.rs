@@ -6,8 +6,8 @@
 //!              +------- the session ended ------+      after DEADLINE without a session: errors, for good
 //! ```
 //!
-//! Idea: one table of requests by cookie outlives connections. A session has a number, and so every call of a
-//! connection says for which session it speaks: the rest of an ended one changes nothing.
+//! Idea: one table of requests by cookie outlives connections. A connection's calls name their session's
+//! number: the rest of an ended one changes nothing.
 //!
 //! Invariants: `unsent` and `again` are cookies in `waiting`. While `again_left` is not 0, only `again` is
 //! sent: repeated writes come before all other requests, which may depend on them.
@@ -40,7 +40,7 @@ pub(super) const ANSWER: Duration = Duration::from_secs(30);
 const SILENCE: Duration = Duration::from_secs(4);
 /// ...or for this long, if a flush is under way.
 const FLUSH_SILENCE: Duration = Duration::from_secs(15);
-/// Time for connecting that is left even after a silence.
+/// Time for connecting even after a silence.
 const AGAIN: Duration = Duration::from_secs(3);
 /// Requests sent with one call.
 const BATCH: usize = 16;
@@ -54,7 +54,7 @@ pub(super) struct Ask {
     pub(super) flags: u16,
     pub(super) offset: u64,
     pub(super) len: u32,
-    /// The content of a write, also if it is sent as zeros.
+    /// The content of a write, also if sent as zeros.
     pub(super) data: Vec<Bytes>,
 }
 
@@ -75,7 +75,7 @@ impl Future for Answer {
 
 enum Asker {
     Caller(oneshot::Sender<io::Result<Bytes>>),
-    /// A repeated write that was answered before.
+    /// A repeated write answered before.
     Again,
     /// A flush of our own.
     Own,
@@ -333,7 +333,7 @@ impl Requests {
         }
         let Some(waiting) = table.waiting.remove(&cookie) else { return };
         let may_go_on = table.note(&waiting, result.is_ok());
-        // Also a flush that was sent before the loss, and again after it.
+        // Also a flush sent before the loss, and again after it.
         let tells_loss = waiting.is_callers_flush() && std::mem::take(&mut table.is_lost);
         let result = if tells_loss { Err(NbdError::UnflushedLost.into()) } else { result };
         if table.unflushed.is_much() && !table.has_own_flush {
@@ -418,7 +418,7 @@ impl Table {
 }
 
 impl Waiting {
-    /// Writes of our own are found again among the unflushed ones, and flushes when they are due.
+    /// Writes of our own are found again among the unflushed ones, and flushes when due.
     fn is_repeatable(&self) -> bool {
         matches!(self.asker, Asker::Caller(_))
     }

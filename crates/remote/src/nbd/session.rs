@@ -9,8 +9,8 @@
 //! Idea: connections of a session live and end together. Only then is it sure that a repeated write does not
 //! overtake a newer one on another connection.
 //!
-//! Several connections are made if the server answers a flush for all of them (MULTI_CONN). Each has a task
-//! that sends and receives; free ones take the next requests.
+//! Several connections are made if the server answers a flush for all (MULTI_CONN). Each has a task that
+//! sends and receives; free ones take the next requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// Interval of looks at the time.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Connections that are ready for requests.
+/// Connections ready for requests.
 pub(super) struct Session {
     pub(super) agreed: Agreed,
     streams: Vec<Box<dyn Stream>>,
@@ -154,7 +154,7 @@ async fn run(session: Session, requests: &Arc<Requests>, runtime: &Runtime) -> R
         }
         since = silence(requests, runtime) => (Err(NbdError::Silent { since }), None),
     };
-    // The rest of them must neither send nor take anything more.
+    // The rest must neither send nor take anything more.
     for (_, mut lane) in lanes.into_iter().enumerate().filter(|(at, _)| Some(*at) != is_ended) {
         if ended.is_err() || runtime.timeout(GOODBYE, &mut lane).await.is_err() {
             lane.abort();

@@ -7,11 +7,10 @@
 //! ```
 //!
 //! Idea: kept ranges are disjoint, since a newer write cuts older ones. So they may be repeated in any order
-//! before other requests. A write counts as newer once it is answered: until then the older one may be all
-//! that the disk has.
+//! before other requests. A write counts as newer once answered: until then the older one may be all that the
+//! disk has.
 //!
-//! Each kept write has a number. A flush covers the writes answered before it was made: those up to the
-//! number at that time.
+//! Each kept write has a number. A flush covers those up to the number when it was made.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Images being closed, for which the end of the program waits.
 //!
 //! Idea: closing gives an image's lock back, which takes milliseconds and a thread. If the program ended
-//! meanwhile, the next one would find the lock of a client that is gone, and fence it. Ceph's list of fenced
-//! clients is not for that.
+//! meanwhile, the next one would find the lock of a dead client, and fence it. Ceph's list of fenced clients
+//! is not for that.
 //!
 //! Locking: one mutex for the number.
 #![allow(unsafe_code)] // atexit has no safe wrapper

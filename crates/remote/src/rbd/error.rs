@@ -35,7 +35,7 @@ pub enum RbdError {
     Silent(u64),
 }
 
-/// A call's result: an error if it is negative.
+/// A call's result: an error if negative.
 pub(super) fn checked(result: i64) -> io::Result<u64> {
     u64::try_from(result).map_err(|_| {
         let number = i32::try_from(-result).unwrap_or(libc::EIO);

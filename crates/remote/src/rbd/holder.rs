@@ -1,9 +1,9 @@
-//! Records the process that has an image's lock, in the image's metadata.
+//! Records the process with an image's lock, in the image's metadata.
 //!
 //! Idea: Ceph takes 30 seconds to notice that a killed client is gone. The record lets the next process of
 //! the same machine see at once that its predecessor has ended, and lets other machines name the holder. It
-//! is only believed if it names the client that has the lock, this boot of this machine, and the same
-//! numbering of processes (containers have their own).
+//! is only believed if it names the client with the lock, this boot of this machine, and the same numbering
+//! of processes (containers have their own).
 
 use std::ffi::CStr;
 use std::fs;
@@ -53,7 +53,7 @@ impl Holder {
         }
     }
 
-    /// The record of the client that has the lock.
+    /// The record of the client with the lock.
     pub(super) fn of(image: &Image, client: &str) -> Option<Holder> {
         Holder::decoded(&image.metadata(KEY)?).filter(|holder| holder.client == client)
     }

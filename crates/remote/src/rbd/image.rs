@@ -4,8 +4,8 @@
 //!   Image --> Pool --> Cluster        closed in this order; each image has a connection of its own
 //! ```
 //!
-//! Idea: Ceph fences connections, not images: a blocklisted one loses all its images. So each image has its
-//! own, and an image of another pool is never fenced with it.
+//! Idea: Ceph fences connections: a blocklisted one loses all its images. So each image has its own, lest
+//! another pool's be fenced with it.
 //!
 //! An operation begins with a call that does not block. A thread of the library ends it: it calls
 //! [`completed`], which wakes the operation's future. Memory of an operation belongs to the library from the
@@ -34,9 +34,9 @@ const EXCLUSIVE: c_int = 0;
 const OWNERS_MAX: usize = 4;
 /// Programs that may have the image open.
 const WATCHERS_MAX: usize = 256;
-/// Longest metadata that is read.
+/// Longest metadata read.
 const METADATA_BYTES_MAX: usize = 1024;
-/// Longest value of a setting that is read.
+/// Longest value of a setting read.
 const SETTING_BYTES_MAX: usize = 128;
 /// Length of a cluster's id, with its final zero.
 const FSID_BYTES: usize = 37;
@@ -268,7 +268,7 @@ impl Image {
         Ok(is_owner != 0)
     }
 
-    /// The address of the client that has the lock.
+    /// The address of the client with the lock.
     pub(super) fn owner(&self) -> io::Result<Option<String>> {
         let (mut mode, mut count) = (0, OWNERS_MAX);
         let mut owners: [*mut c_char; OWNERS_MAX] = [null_mut(); OWNERS_MAX];

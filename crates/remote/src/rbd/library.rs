@@ -98,7 +98,7 @@ functions! {
 
 static CALLS: OnceLock<Calls> = OnceLock::new();
 
-/// The functions. A library that is installed later is found by a later call.
+/// The functions. A library installed later is found by a later call.
 pub(super) fn calls() -> Result<&'static Calls, RbdError> {
     match CALLS.get() {
         Some(calls) => Ok(calls),
@@ -129,7 +129,7 @@ fn find(library: *mut c_void, name: &str) -> Result<*mut c_void, RbdError> {
 }
 
 fn last_error() -> String {
-    // SAFETY: null, or a text that is valid until this thread's next call of these functions.
+    // SAFETY: null, or a text valid until this thread's next call of these functions.
     let text = unsafe {
         let text = libc::dlerror();
         if text.is_null() { None } else { Some(CStr::from_ptr(text)) }

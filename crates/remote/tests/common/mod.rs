@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 pub const SIZE_BYTES: usize = 64 << 20;
 const BLOCK_BYTES: u32 = 4096;
 
-/// A disk with a cache that is lost at a restart.
+/// A disk with a cache lost at a restart.
 #[derive(Default)]
 struct Ram {
     live: Mutex<Vec<u8>>,

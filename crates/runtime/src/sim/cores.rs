@@ -1,4 +1,4 @@
-//! Modelled cores: a job goes to the core that is free first.
+//! Modelled cores: a job goes to the core free first.
 //!
 //! N equal servers with one first-come, first-served queue need no queue in code: a job starts when the
 //! earliest core is free, so it suffices to store when each core becomes free.
@@ -6,7 +6,6 @@
 use crate::work::WorkKind;
 
 pub(super) struct Cores {
-    /// When each core is free.
     free_at_ns: Vec<u64>,
     busy_ns: [u64; WorkKind::ALL.len()],
 }

@@ -6,11 +6,11 @@
 //!   zfs set org.cenote:iscsi.lun=cluster:1 tank/data  kept with the volume, wherever its pool is
 //! ```
 //!
-//! A name means the volume with that name when a host connects; users with the right to create and rename
-//! volumes can give the name to another volume. A guid means one volume under any name.
+//! A name means the volume with that name when a host connects; users who may create and rename volumes can
+//! give the name to another. A guid means one volume under any name.
 //!
 //! A place has one volume: the daemon's own map takes precedence, then volumes in order of name. A volume
-//! whose place is taken stays a target of its own.
+//! whose place is taken stays its own target.
 
 use std::collections::{BTreeMap, BTreeSet};
 

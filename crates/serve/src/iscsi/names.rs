@@ -7,8 +7,8 @@
 //! ```
 //!
 //! `/` becomes a colon; small letters, digits and `-` stay; any other character becomes a full stop and its
-//! two-digit hexadecimal code. So names can be decoded, and are unique per volume of a machine. The name of a
-//! shared target has no second colon, unlike every volume's.
+//! two-digit hexadecimal code. So names can be decoded, and are unique per machine. Unlike a volume's, a
+//! shared target's name has no second colon.
 
 /// Default prefix of target names.
 pub const NAME: &str = "iqn.2026-11.org.cenote";

@@ -2,7 +2,7 @@
 //!
 //! Idea: every client holds a [`Room`]. One user of this machine, or one address, gets a limited share, so
 //! that no client can lock out all others; another share is reserved for root and the daemon's user. Refusal
-//! messages also cost connections, so they are limited, too.
+//! messages cost connections, and are limited, too.
 //!
 //! Locking: `inside` while counting; no other lock is taken meanwhile.
 

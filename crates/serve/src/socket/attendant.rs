@@ -1,7 +1,7 @@
 //! A thread that watches the clients of all running verbs for cancellation.
 //!
-//! Idea: a thread for each verb would take as long to start and end as a short verb takes to run. The kernel
-//! adds a client to the set that the thread waits for ([`epoll`]) without waking it.
+//! Idea: starting and ending a thread takes as long as a short verb. The kernel adds a client to the set that
+//! the thread waits for ([`epoll`]) without waking it.
 //!
 //! Locking: one mutex, for the clients; held for a look or a `recv` that does not wait.
 

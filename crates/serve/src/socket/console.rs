@@ -1,11 +1,10 @@
 //! The console of a verb's caller across the socket: notes and progress go to the client, and secrets come
 //! from the standard input that it passed.
 //!
-//! Idea: work that outlives a verb, such as in the queue of a txg, may keep the key source and thereby this
-//! console. The client's streams are still closed with the verb, since readers of its output wait for their
-//! end.
+//! Idea: work that outlives a verb, such as in a txg's queue, may keep the key source and thereby this
+//! console. The client's streams are still closed with the verb: readers of its output wait for their end.
 //!
-//! Locking: the streams have a mutex of their own, held for one access.
+//! Locking: the streams have their own mutex, held for one access.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal};

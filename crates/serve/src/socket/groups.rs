@@ -21,8 +21,8 @@ pub(super) fn of_peer(stream: &UnixStream) -> io::Result<Vec<u32>> {
 fn get(stream: &UnixStream, count: usize) -> io::Result<Vec<u32>> {
     let mut groups = vec![0u32; count];
     let mut bytes = (count * size_of::<u32>()) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `bytes` bytes into `groups`, which has room for that many, and says
-    // in `bytes` how many it wrote; every bit pattern is a valid number.
+    // SAFETY: the kernel writes at most `bytes` bytes into `groups`, which has that room, and their number
+    // into `bytes`; every bit pattern is a valid number.
     let done = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),

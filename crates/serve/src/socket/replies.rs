@@ -1,7 +1,7 @@
 //! Messages and answers to a verb's client.
 //!
-//! Locking: a mutex on the stream is held for one message, so that messages don't mix. A client that takes
-//! nothing within its attendant's patience counts as gone: further messages are lost.
+//! Locking: a mutex on the stream is held for one message. A client that takes nothing within its attendant's
+//! patience counts as gone: further messages are lost.
 
 use std::io;
 use std::os::unix::net::UnixStream;

@@ -49,7 +49,7 @@ impl Drop for Link {
         if read_link(&self.path).is_ok_and(|to| to == self.device) {
             remove_file(&self.path).ok();
         }
-        // Remove folders that are empty now.
+        // Remove folders now empty.
         let folders = self.path.ancestors().skip(1).take_while(|folder| *folder != self.dir);
         for folder in folders {
             if remove_dir(folder).is_err() {

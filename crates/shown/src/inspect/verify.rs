@@ -69,7 +69,7 @@ fn verdict(report: &VerifyReport) -> String {
         parts.push("redundancy is gone".into());
     }
     if space.leaked_bytes > 0 {
-        // Its owner may be among the data that is lost.
+        // Its owner may be among the lost data.
         let how = if report.lost_blocks > 0 { "allocated without a readable owner" } else { "leaked" };
         parts.push(format!("{} {how}", nice_bytes(space.leaked_bytes)));
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::json::version;
 use crate::table::{Align, Table};
 
-/// As text; nothing if there are none.
+/// As text; nothing if none.
 pub fn text(faults: &[Listed]) -> String {
     if faults.is_empty() {
         return String::new();

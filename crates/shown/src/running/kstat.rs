@@ -14,7 +14,7 @@ pub fn text(counted: &Counted) -> String {
     }
 }
 
-/// As JSON. `asked`: the name that was asked for.
+/// As JSON. `asked`: the name asked for.
 pub fn json(counted: &Counted, asked: &str) -> Value {
     let entries = match counted {
         Counted::Names(names) => names.iter().map(|name| (name.clone(), json!({}))).collect(),

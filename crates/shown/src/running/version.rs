@@ -10,7 +10,7 @@ pub fn text(version: &Version) -> String {
     format!("cenote {}\n", version.cenote)
 }
 
-/// As JSON of the command that was called. Cenote has no kernel module.
+/// As JSON of the called command. Cenote has no kernel module.
 pub fn json(version: &Version, command: &str) -> Value {
     let versions = [("userland", format!("cenote {}", version.cenote)), ("kernel", "-".into())];
     let versions = versions.map(|(name, version)| (name.to_owned(), json!(version)));

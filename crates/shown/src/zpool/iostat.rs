@@ -57,7 +57,7 @@ impl Report {
         self.0.is_empty()
     }
 
-    /// The change since an earlier report; everything, for a pool that was not open then or was opened again.
+    /// The change since an earlier report; everything, for a pool not open then or opened again.
     pub fn since(&self, before: &Report) -> Report {
         Report(self.0.iter().map(|now| now.since_last(&before.0)).collect())
     }

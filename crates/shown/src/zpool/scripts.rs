@@ -44,7 +44,7 @@ impl Output {
         self.cells.iter().find(|(name, _)| name == column).map(|(_, value)| value.as_str())
     }
 
-    /// A column's value; a dash if it is blank.
+    /// A column's value; a dash if blank.
     fn shown(&self, column: &str) -> &str {
         self.cell(column).filter(|value| !value.trim().is_empty()).unwrap_or("-")
     }

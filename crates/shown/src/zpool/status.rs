@@ -53,8 +53,7 @@ pub struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    /// As text. `are_named`: the pools were named, not all of them meant. `is_first`: nothing was printed
-    /// before.
+    /// As text. `are_named`: the pools were named, not all meant. `is_first`: nothing was printed before.
     pub fn text(&self, Statuses { pools, waiting }: &Statuses, are_named: bool, is_first: bool) -> String {
         if pools.is_empty() && waiting.is_empty() {
             return "no pools available\n".into();

@@ -19,7 +19,7 @@ use cenote_format::units::{Guid, VdevId};
 
 use crate::numbers::Numbers;
 
-/// Classes with a heading of their own, in order.
+/// Classes with their own heading, in order.
 pub const HEADED_CLASSES: [(VdevClass, &str); 3] =
     [(VdevClass::Dedup, "dedup"), (VdevClass::Special, "special"), (VdevClass::Log, "logs")];
 

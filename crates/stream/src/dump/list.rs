@@ -97,7 +97,7 @@ pub fn print_brief(list: &Nvlist, indent: usize, out: &mut impl Write) -> fmt::R
     Ok(())
 }
 
-/// A number, or each of several on a line of its own.
+/// A number, or each of several on its own line.
 fn print_numbers(pad: &str, name: &str, value: &NvValue, out: &mut impl Write) -> fmt::Result {
     fn each<T>(
         pad: &str,

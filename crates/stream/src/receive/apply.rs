@@ -1,9 +1,9 @@
 //! Records become changes of objects.
 //!
-//! Idea: records gather until they are worth a hold, then all are applied in one txg. Each record is checked
-//! against its object: the record has the sender's sizes, and the object may have others here. Two kinds of
-//! record are applied alone, since they wait or take long: an object that needs slots of others, and a freed
-//! range of numbers.
+//! Idea: records gather until worth a hold, then all are applied in one txg. Each record is checked against
+//! its object: the record has the sender's sizes, and the object may have others here. Two kinds of record
+//! are applied alone, since they wait or take long: an object that needs slots of others, and a freed range
+//! of numbers.
 //!
 //! Source: OpenZFS `dmu_recv.c` (`receive_process_record` and its callees).
 
@@ -184,7 +184,7 @@ impl Filling {
         Ok(())
     }
 
-    /// Frees all objects after the last one of a full stream that is received as a clone.
+    /// Frees all objects after the last one of a full stream received as a clone.
     pub(super) async fn free_beyond(&mut self) -> Result<()> {
         let first = ObjectId(self.max_object.0 + 1);
         self.free_range(first..ObjectId(DN_MAX_OBJECT)).await
@@ -488,7 +488,7 @@ async fn free(edit: &Edit, range: &Range) -> Result<()> {
     }
 }
 
-/// Zeros a part of a block, unless it is a hole.
+/// Zeros a part of a block, unless a hole.
 async fn zero(edit: &Edit, object: ObjectId, range: std::ops::Range<u64>) -> Result<()> {
     if range.is_empty() {
         return Ok(());

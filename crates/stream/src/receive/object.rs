@@ -101,7 +101,7 @@ pub(super) async fn receive(edit: &Edit, way: Way, record: &ObjectRecord, payloa
     edit.set_storage(object, record.checksum_id, record.compression_id).await
 }
 
-/// Refuses a number that is a slot of another object's dnode.
+/// Refuses a slot of another object's dnode.
 async fn refuse_within(edit: &Edit, object: ObjectId) -> Result<()> {
     let (view, block) = (edit.view(), object.0 - object.0 % DNODES_PER_BLOCK);
     for before in (block..object.0).rev().map(ObjectId) {

@@ -84,7 +84,7 @@ pub(super) async fn receive_package(
     let has_holds = begin.features.has(StreamFeatures::HOLDS) && !order.skips_holds;
     let package = Package { datasets: sent_datasets(&list) };
     let Sent { dataset: top, snapshot: last } = split(&begin.to_name)?;
-    // The END of the package's head was verified when it is read.
+    // The END of the package's head was verified when read.
     reader.next().await.map_err(ReceiveError::of_stream)?;
     let from = list.get_str("fromsnap").filter(|_| is_recursive && !order.is_dry);
     let to = place(order, &Sent { dataset: top.clone(), snapshot: last }, &top)?.dataset;

@@ -3,7 +3,7 @@
 //!
 //! Idea: a snapshot's guid identifies it everywhere, so local datasets are compared with the package's list
 //! one by one. Names may collide, and a rename may need a parent that only the streams create. So passes
-//! repeat as long as one makes progress and leaves work; a dataset whose name is taken gets a temporary one,
+//! repeat while one makes progress and leaves work; a dataset whose name is taken gets a temporary one,
 //! `recv-PID-N`.
 //!
 //! Source: OpenZFS `libzfs_sendrecv.c` (`recv_incremental_replication`, `recv_rename`, `recv_destroy`,
@@ -136,7 +136,7 @@ impl Replication<'_> {
                 && local.parent_from != unknown
                 && sent.parent_from != local.parent_from;
             if is_elsewhere && deleted.contains(&local.parent_from) {
-                // The rename would go below a dataset that is gone now.
+                // The rename would go below a removed dataset.
                 return Ok(Pass { is_unfinished: true, has_progressed: true });
             }
             let is_named = self.order.placing == Placing::Exact && local.name == self.to;

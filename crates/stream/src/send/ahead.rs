@@ -9,8 +9,8 @@
 //!                     '-- a task reads its blocks
 //! ```
 //!
-//! Memory: [`WINDOWS_AHEAD`] + 2 windows of [`WINDOW_BYTES`], or of one block if that is larger. Dropping an
-//! [`Ahead`] stops all of its tasks.
+//! Memory: [`WINDOWS_AHEAD`] + 2 windows of [`WINDOW_BYTES`], or of one larger block. Dropping an [`Ahead`]
+//! stops all its tasks.
 
 use bytes::Bytes;
 use cenote_object::Objset;

@@ -1,8 +1,8 @@
-//! `zfs redact`: the blocks of a snapshot that all of its redaction snapshots have changed or freed.
+//! `zfs redact`: the blocks of a snapshot that all its redaction snapshots have changed or freed.
 //!
 //! Idea: redaction snapshots belong to clones in which secrets were overwritten or removed. A block that
-//! differs in every one of them is secret. Each clone's walk over its changes yields ranges in order; the
-//! ranges that all walks have in common are cut to the objects of the snapshot. Metadata is never redacted.
+//! differs in every one is secret. Each clone's walk over its changes yields ranges in order; those common to
+//! all walks are cut to the objects of the snapshot. Metadata is never redacted.
 //!
 //! ```text
 //!   walk of clone 1   [=====]      [==]
@@ -41,7 +41,7 @@ pub enum RedactError {
     /// A redaction snapshot is not of a clone.
     #[error("redaction snapshot must be descendent of snapshot being redacted")]
     NotDescendant,
-    /// One of them is redacted already.
+    /// One is redacted already.
     #[error("attempted to redact redacted dataset or with respect to redacted dataset")]
     Redacted,
     /// A snapshot can't be read.
@@ -140,7 +140,7 @@ fn add(object: ObjectId, dnode: &Dnode, start: Position, end: Position, runs: &m
 /// The ranges that a redaction snapshot changed or freed, in order.
 struct Changes {
     walk: Walk,
-    /// Objects that were unlinked while open count as freed.
+    /// Objects unlinked while open count as freed.
     unlinked: HashSet<ObjectId>,
     /// A freed object, whose parts do not matter.
     ignored: Option<ObjectId>,
@@ -204,7 +204,7 @@ impl Changes {
     }
 }
 
-/// Objects of a file system that were unlinked while open.
+/// Objects of a file system unlinked while open.
 async fn unlinked(objset: &Objset) -> Result<HashSet<ObjectId>, RedactError> {
     if objset.phys().objset_type != ObjsetType::Zfs {
         return Ok(HashSet::new());

@@ -144,8 +144,8 @@ impl Parts {
         Parts { walk, born_after: Txg(0), left: VecDeque::new(), queue: VecDeque::new() }
     }
 
-    /// Leaves out the blocks of `list`, from `start` on. Those that are also in `before` are left out since
-    /// an earlier send.
+    /// Leaves out the blocks of `list`, from `start` on. Those also in `before` are left out since an earlier
+    /// send.
     pub(super) fn redacted(
         walk: Walk,
         born_after: Txg,

@@ -21,7 +21,7 @@ pub enum Extent {
 pub struct Replica {
     /// The receiver's snapshot (short name), in all datasets that had it then.
     pub from: Option<String>,
-    /// `-I`: with the snapshots between; all of them without `from`.
+    /// `-I`: with the snapshots between; all without `from`.
     pub between: bool,
     /// `-s`: skip datasets without the snapshot.
     pub skip_missing: bool,

@@ -84,7 +84,7 @@ pub struct SendSource {
     pub(super) redaction: Option<RedactionList>,
 }
 
-/// The receiver's snapshot; all zeros if there is none.
+/// The receiver's snapshot; all zeros if none.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Ancestor {
     pub(super) guid: Guid,

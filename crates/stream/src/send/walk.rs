@@ -125,7 +125,7 @@ struct Node {
     level: u8,
     block: u64,
     bp: Blkptr,
-    /// The receiver has it, except for blocks below that were left out.
+    /// The receiver has it, except for blocks left out below.
     is_old: bool,
 }
 

@@ -1,7 +1,7 @@
 //! The work of the tests.
 //!
-//! As in practice, a few directories are chosen most of the time (the cube of a random number). Content
-//! compresses well, so that the modelled disk can be small; in the cache it has its full size.
+//! As in practice, a few directories are chosen mostly (the cube of a random number). Content compresses
+//! well, so the modelled disk can be small; in the cache it has its full size.
 
 use bytes::Bytes;
 use cenote_format::units::ObjectId;

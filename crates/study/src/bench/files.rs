@@ -1,4 +1,4 @@
-//! File operations of clients, each a change of its own, as through a mount.
+//! File operations of clients, each its own change, as through a mount.
 
 use bytes::Bytes;
 use cenote_engine::Need;

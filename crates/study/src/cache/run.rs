@@ -30,7 +30,7 @@ const FLASH: Latency = Latency {
     jitter: Duration::from_micros(20),
     bytes_per_s: std::num::NonZeroU64::new(2_000_000_000),
 };
-/// Flash with writes that are durable at once.
+/// Flash with writes durable at once.
 const LOG: Latency = Latency { fixed: Duration::from_micros(30), ..FLASH };
 
 /// Result of a case.

@@ -7,9 +7,9 @@
 //!   spare     a   ->  spare -> a, SPARE            until a is back or replaced; then SPARE leaves
 //! ```
 //!
-//! Idea: all of them put a vdev above a leaf, below which every leaf holds the same data, so reads, writes
-//! and resilvers treat them alike. It may be a top-level vdev or a child of a mirror, RAID-Z or dRAID. The
-//! new device's DTL covers all txgs from the first to those in flight, until a resilver fills it
+//! Idea: all put a vdev above a leaf, below which every leaf holds the same data, so reads, writes and
+//! resilvers treat them alike. It may be a top-level vdev or a child of a mirror, RAID-Z or dRAID. The new
+//! device's DTL covers all txgs from the first to those in flight, until a resilver fills it
 //! ([`super::scan`], [`super::rebuild`]).
 //!
 //! If the new device has the old one's path, the old path becomes `PATH/old`, where nothing is found.
@@ -56,8 +56,8 @@ pub async fn replace(engine: &Engine, old: Guid, device: NewDevice, resilver: Re
     join(engine, old, Newcomer::Replacement(device), resilver).await
 }
 
-/// Replaces a leaf that still works. The resilver reads it first, and other devices where it fails. It stays
-/// in use and receives all writes, so redundancy never drops.
+/// Replaces a leaf that still works. The resilver reads it first, and other devices where it fails. It
+/// receives all writes meanwhile, so redundancy never drops.
 ///
 /// # Errors
 /// The leaf is not in use or lacks data itself; those of [`replace`].
@@ -196,7 +196,7 @@ async fn join_sync(
     let parent = parent_mut(&mut config.vdev_tree, old).ok_or_else(missing)?;
     let at = parent.children.iter().position(|child| child.guid == old).ok_or_else(missing)?;
     step_aside(&mut parent.children[at], &new);
-    // A degraded leaf is in use; it does not count as back until it is cleared.
+    // A degraded leaf is in use; it does not count as back until cleared.
     parent.children[at].unspare |= leaves_by_itself && !parent.children[at].degraded;
     new.create_txg = parent.children[at].create_txg;
     match resilver {

@@ -10,8 +10,8 @@
 //! `zfs_trim_extent_bytes_min` on a leaf, and leaves under a replacing or spare vdev. None of this is on
 //! disk: space freed before an export is left to `zpool trim`.
 //!
-//! A round takes `zfs_txg_timeout`, the interval of OpenZFS's txgs. An idle pool here writes no txgs, which
-//! would delay its last frees forever: a round forces two.
+//! A round takes `zfs_txg_timeout`, the interval of OpenZFS's txgs. An idle pool here writes none, so a round
+//! forces two, lest the last frees wait forever.
 //!
 //! Locking: one runner per pool. It may be dropped at any await.
 //!
@@ -33,7 +33,7 @@ const ROUND: Duration = Duration::from_secs(5);
 /// Space withheld from allocation at a time.
 const BORROWED_BYTES: u64 = 16 << 20;
 
-/// Trims freed space while `autotrim` is on, as long as the engine lives.
+/// Trims freed space while `autotrim` is on and the engine lives.
 pub async fn keep_autotrimming(engine: WeakEngine) {
     let Ok((runtime, mut orders)) =
         engine.upgrade().map(|it| (it.runtime().clone(), it.background().passes.orders()))

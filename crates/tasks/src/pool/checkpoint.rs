@@ -7,9 +7,8 @@
 //! ```
 //!
 //! Idea: the checkpoint is the state below an uberblock, so none of its blocks may be overwritten. The
-//! current state can only stop using one. The physical birth tells which blocks those are (the logical birth
-//! of the last pointer may be a clone's, younger than the checkpoint), so the checkpoint's blocks need not be
-//! listed.
+//! current state can only stop using one. The physical birth identifies them (the logical birth of the last
+//! pointer may be a clone's, younger than the checkpoint), so they need not be listed.
 //!
 //! A txg takes a checkpoint first, before it frees anything.
 //!

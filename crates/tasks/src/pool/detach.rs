@@ -7,8 +7,8 @@
 //!   spare     -> replacing -> a, b; s                       when b is complete, a and s leave
 //! ```
 //!
-//! Idea: the tree and the DTLs alone tell which leaves can go. It does not matter which engine ended the
-//! resilver, or whether power failed before the old device left.
+//! Idea: the tree and the DTLs alone tell which leaves can go, whichever engine ended the resilver, and even
+//! if power failed before the old device left.
 //!
 //! Source: OpenZFS `spa.c` (`spa_vdev_detach`, `spa_vdev_resilver_done`).
 
@@ -28,7 +28,7 @@ use crate::pool::expand::autoexpand;
 use crate::pool::take_tree::{drop_leaf, path_of, refuse_removal, take_tree};
 use crate::pool::tree::{holds_copies, number, parent_mut, parent_of, take_out_parent};
 
-/// Detaches a device from a mirror, replacing or spare vdev. If present, its labels are cleared, or it
+/// Detaches a device from a mirror, replacing or spare vdev. Its labels, if present, are cleared, or it
 /// becomes an available spare.
 ///
 /// # Errors

@@ -6,8 +6,8 @@
 //!   known errors scrubbed -> leave errlog_last; those that remain go to errlog_scrub
 //! ```
 //!
-//! Idea: damage that a complete scrub no longer finds is gone. Repaired files therefore leave the log with
-//! the next scrub; `zpool clear` only resets counters.
+//! Idea: damage that a complete scrub no longer finds is gone: repaired files leave the log with the next
+//! scrub. `zpool clear` only resets counters.
 //!
 //! Source: OpenZFS `spa_errlog.c` (`spa_log_error`, `spa_errlog_sync`, `spa_errlog_rotate`,
 //! `spa_delete_dataset_errlog`).
@@ -35,7 +35,7 @@ pub(crate) async fn note_lost(engine: &Engine) -> Result<()> {
     engine.run(move |context| Box::pin(async move { log(context, lost).await })).await
 }
 
-/// Replaces the known errors with those of a scan that has ended, complete or not.
+/// Replaces the known errors with those of an ended scan, complete or not.
 pub(crate) async fn rotate(context: &mut SyncContext) -> Result<()> {
     let (last, scrub) = (find(context, names::ERRLOG_LAST).await?, find(context, names::ERRLOG_SCRUB).await?);
     if last.is_none() && scrub.is_none() {

@@ -5,9 +5,9 @@
 //!   grown    | label 0 1 |  metaslabs  ...            | old bytes | new metaslabs ... | label 2 3 |
 //! ```
 //!
-//! Idea: a vdev's configured size is the smallest device's space between the labels. Expansion is one change
-//! of the tree to a larger size: metaslabs keep their size and place, and new ones follow. Labels are written
-//! at the devices' new ends. New metaslabs allocate once the txg with the new size is on disk.
+//! Idea: a vdev's configured size is the smallest device's space between the labels. Expansion changes the
+//! tree once, to a larger size: metaslabs keep size and place, and new ones follow. Labels are written at the
+//! devices' new ends. New metaslabs allocate once the txg with the new size is on disk.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_open`, `vdev_expand`, `vdev_online`), `spa.c` (`spa_async_autoexpand`).
 
@@ -56,7 +56,7 @@ pub(crate) async fn autoexpand(engine: &Engine) -> Result<()> {
     if is_on { expand(engine, None).await } else { Ok(()) }
 }
 
-/// Returns the vdevs that have grown.
+/// Returns the grown vdevs.
 async fn expand_sync(context: &mut SyncContext, only: Option<Guid>) -> Result<Vec<VdevConfig>> {
     let (grown, mut config) = (grown(context.pool(), only), context.config().clone());
     for top in &grown {

@@ -10,8 +10,8 @@
 //!
 //! Idea: the uberblock holds the progress, and so the place of every block (pool/vdev/reflow). A txg must not
 //! overwrite anything that the uberblock on disk still reads, so a slice covers only part of the distance
-//! already reflowed, and a txg ends it. An expansion continues after an export or power cut, here or in
-//! OpenZFS, whichever began it. It cannot be undone.
+//! already reflowed, and a txg ends it. An expansion begun here or in OpenZFS continues in either after an
+//! export or power cut. It cannot be undone.
 //!
 //! Copies are not verified. If a disk of the vdev is missing or incomplete, the expansion waits for its
 //! resilver.
@@ -116,7 +116,7 @@ pub async fn run_expansion(
     }
 }
 
-/// Runs expansions as they become possible, as long as the engine lives.
+/// Runs expansions as they become possible, while the engine lives.
 pub async fn keep_expanding(engine: WeakEngine, failed: impl Fn(DatasetError)) {
     let begun =
         engine.upgrade().map(|engine| (engine.runtime().clone(), engine.background().expansions.orders()));
@@ -197,7 +197,7 @@ fn set_reflowed(context: &mut SyncContext, raidz_reflow_info: u64) {
     context.write_to(context.pool().at(&uberblock));
 }
 
-/// Adds to the number of bytes copied.
+/// Adds to the bytes copied.
 async fn add_copied(context: &SyncContext, vdev: VdevId, bytes: u64) -> Result<()> {
     let top = context.config().vdev_tree.children.iter().find(|top| VdevId(top.id) == vdev).cloned();
     let Some(top) = top.filter(|top| top.top_zap.0 != 0) else { return Ok(()) };

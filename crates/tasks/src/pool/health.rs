@@ -20,7 +20,7 @@
 //! ```
 //!
 //! Idea: a single error may be an accident. Only the probe and the error rate count. A leaf with data that no
-//! other has is never taken out of use, only degraded. So is a working leaf that is being replaced.
+//! other has is never taken out of use, only degraded. So is a working leaf being replaced.
 //!
 //! Locking: none. The watch may be dropped at any await: each decision is a sync task.
 //!
@@ -53,7 +53,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const LOOKS_FOR_REMOVED: u64 = 5;
 /// `DEFAULT_IO_N`, `DEFAULT_IO_T`, `DEFAULT_CHECKSUM_N`, `DEFAULT_CHECKSUM_T`
 const DEFAULT_LIMIT: Limit = Limit { errors: 10, within: Duration::from_secs(600) };
-/// Times of errors that are kept for a leaf.
+/// Times of errors kept for a leaf.
 const ERRORS_KEPT: u64 = 10_000;
 
 /// Time to wait for a device that the pool can do without (`zio_slow_io_ms`).
@@ -74,7 +74,7 @@ pub enum Symptom {
 
 /// The pool's host.
 pub trait Surroundings: Send + Sync + 'static {
-    /// Devices of these leaves that have returned, open for writing.
+    /// Returned devices of these leaves, open for writing.
     fn returning(&self, engine: Engine, leaves: Vec<Guid>) -> BoxFuture<'_, BTreeMap<Guid, FoundDevice>>;
 
     /// An available hot spare's device, open for writing.
@@ -87,7 +87,7 @@ pub trait Surroundings: Send + Sync + 'static {
     fn set_aside(&self, engine: &Engine, what: String);
 }
 
-/// Watches a pool's devices as long as its engine lives.
+/// Watches a pool's devices while its engine lives.
 pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
     let (mut watch, mut sitting, mut was_suspended) = (Watch::default(), Sitting::default(), false);
     let Ok(runtime) = engine.upgrade().map(|engine| engine.runtime().clone()) else { return };
@@ -126,7 +126,7 @@ pub async fn keep_healthy(engine: WeakEngine, surroundings: impl Surroundings) {
     }
 }
 
-/// Gives up on devices that have not answered for long, if the pool can do without them.
+/// Gives up on devices unresponsive for long, if the pool can do without them.
 async fn give_up_on_silent(engine: WeakEngine) {
     let Ok(runtime) = engine.upgrade().map(|engine| engine.runtime().clone()) else { return };
     loop {
@@ -342,7 +342,7 @@ fn is_replaced(pool: &Pool, leaf: Guid) -> bool {
 
 /// Takes a leaf out of use if the pool can do without it; otherwise degrades it.
 async fn put_away(engine: &Engine, pool: &Pool, leaf: Guid, how: Away) -> Result<()> {
-    // The tree is not held meanwhile: the leaf closes when it is released.
+    // The tree is not held meanwhile: the leaf closes when released.
     let is_expendable = pool.tree().vdevs().is_expendable(leaf);
     match is_expendable {
         true => take_out(engine, leaf, how).await,

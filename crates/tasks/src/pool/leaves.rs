@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Idea: a leaf out of use stays in the tree without a device; its DTL collects the txgs it misses. It can
-//! come back with its old data, and a resilver adds the rest. Its device is closed, so that it can be
-//! unplugged. No leaf goes out of use whose data the others lack.
+//! come back with its old data, and a resilver adds the rest. Its device is closed, so it can be unplugged.
+//! No leaf goes out of use whose data the others lack.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_offline`, `vdev_fault`, `vdev_online`, `vdev_clear`), `vdev_reopen`.
 
@@ -36,11 +36,11 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Why a leaf goes out of use, and until when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Away {
-    /// Until it is brought online.
+    /// Until brought online.
     Offline,
     /// Until brought online or the pool is reopened.
     OfflineForNow,
-    /// Until it is cleared.
+    /// Until cleared.
     Faulted,
     /// Failing: until cleared or the pool is reopened.
     Failed,
@@ -226,7 +226,7 @@ async fn bring_back_sync(
         if devices.contains_key(&guid) {
             leaf.removed = false;
         }
-        // Unless it was offlined on purpose, its spare leaves when it is complete.
+        // Unless it was offlined on purpose, its spare leaves when complete.
         leaf.unspare |= is_spared
             && match how {
                 Back::Reopened => devices.contains_key(&guid),

@@ -1,9 +1,9 @@
 //! Self-healing: rewrites bad copies that reads found, and logs lost blocks.
 //!
-//! Idea: a read that meets a bad copy or column goes on with the others, and the pool notes the block. Soon
-//! after, the block is scrubbed and bad copies are rewritten. It is the block in the last txg's tree: freed
-//! space is not reused meanwhile, so no newer data are overwritten. A read slow enough that its block may
-//! have been freed blames no leaf; if the block is still there and bad, its leaves are blamed now.
+//! Idea: a read that meets a bad copy or column goes on with the others, and the pool notes the block, which
+//! is scrubbed soon after. It is the block in the last txg's tree: freed space is not reused meanwhile, so no
+//! newer data are overwritten. A read slow enough that its block may have been freed blames no leaf; if the
+//! block is still there and bad, its leaves are blamed now.
 //!
 //! Source: OpenZFS `zio.c` and `vdev_mirror.c`, `vdev_raidz.c` (self-healing reads), which write at once.
 

@@ -215,7 +215,7 @@ pub async fn run_passes(engine: &Engine, progress: &(dyn Fn(u64) + Send + Sync))
     }
 }
 
-/// Runs passes when there are any, as long as the engine lives.
+/// Runs passes when there are any, while the engine lives.
 pub async fn keep_passing(engine: WeakEngine) {
     let begun =
         engine.upgrade().map(|engine| (engine.runtime().clone(), engine.background().passes.orders()));
@@ -315,7 +315,7 @@ async fn slice(
     let pool = engine.pool();
     let top = pool.by_range().top_with_free_space(work.leaf);
     let config = top.and_then(|top| pool.tree().vdevs().top(top).cloned());
-    // The leaf is out of use: continue when it is back.
+    // The leaf is out of use: continue when back.
     let (Some(top), Some(config)) = (top, config) else { return Noted::At(work.offset_bytes) };
     let (began, at, most_bytes) = (engine.runtime().now(), work.offset_bytes, most_borrowed(engine, top));
     let mut slice = Slice { engine, pool, work, top, began, orders, at, done_bytes: 0, most_bytes };

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Idea: such blocks are unlikely to be found again, and their entries cost space and lookups. A block
-//! without an entry has one owner, which frees it as any other block. An entry that has changed since it was
-//! read is left alone. Only tables of feature `fast_dedup` know the age of their entries.
+//! without an entry has one owner, which frees it as any other block. An entry changed since it was read is
+//! left alone. Only tables of feature `fast_dedup` know the age of their entries.
 //!
 //! Memory: the candidates of a txg.
 //!
@@ -49,7 +49,7 @@ pub async fn prune_dedup(engine: &Engine, what: Prune) -> Result<u64> {
         Prune::OlderThan(age_s) => now_s.checked_sub(age_s).filter(|before| *before > 0),
         Prune::Percent(percent) => match oldest_to_keep(engine, percent, now_s).await? {
             Some(age_s) => now_s.checked_sub(age_s),
-            // The share is less than an entry. OpenZFS takes out all of them then.
+            // The share is less than an entry. OpenZFS takes out all then.
             None => return Ok(0),
         },
     };

@@ -11,8 +11,8 @@
 //!
 //! Idea: a rebuild reads no block pointers ([`cenote_pool::ByRange::rebuild`]). Its reads are long and
 //! sequential, so redundancy is back sooner than after a resilver, but only the scrub verifies the copies.
-//! Progress is recorded with the vdev, in OpenZFS's form: a rebuild continues after an export or power cut,
-//! here or in OpenZFS, whichever began it.
+//! Progress is recorded with the vdev, in OpenZFS's form: a rebuild begun here or in OpenZFS continues in
+//! either after an export or power cut.
 //!
 //! It copies ranges allocated on disk. Frees are held back meanwhile, so nothing is overwritten there, and
 //! new blocks are written to all devices. One exception: an intent log block may be written into space
@@ -108,7 +108,7 @@ pub async fn run_rebuild(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Sen
     }
 }
 
-/// Runs rebuilds as needed, as long as the engine lives.
+/// Runs rebuilds as needed, while the engine lives.
 pub async fn keep_rebuilding(engine: WeakEngine, failed: impl Fn(DatasetError)) {
     let Ok(mut orders) = engine.upgrade().map(|engine| engine.background().rebuilds.orders()) else { return };
     loop {

@@ -10,10 +10,9 @@
 //! ```
 //!
 //! Idea: until the end, blocks are read at their old place, and each copied range is allocated twice. The
-//! mapping is the record of progress: a removal continues after an export or power cut, here or in OpenZFS,
-//! whichever began it. A block freed meanwhile is freed on the vdev, and at its copy if the mapping has it
-//! (pool/alloc/moved). A block freed while being copied is detected when the mapping grows: its copy is freed
-//! at once.
+//! mapping records the progress: a removal begun here or in OpenZFS continues in either after an export or
+//! power cut. A block freed meanwhile is freed on the vdev, and at its copy if the mapping has it
+//! (pool/alloc/moved). If a block is freed while being copied, its copy is freed when the mapping grows.
 //!
 //! If a device can't be read, or no other one has room, the removal is canceled.
 //!
@@ -75,7 +74,7 @@ pub enum Removed {
     },
 }
 
-/// Runs the pool's removal to its end, then condenses mappings that are largely obsolete.
+/// Runs the pool's removal to its end, then condenses largely obsolete mappings.
 ///
 /// # Errors
 /// The pool's metadata can't be read, or a txg can't be written.
@@ -130,7 +129,7 @@ pub async fn run_removal(
     }
 }
 
-/// Runs removals and condenses mappings as needed, as long as the engine lives.
+/// Runs removals and condenses mappings as needed, while the engine lives.
 pub async fn keep_removing(engine: WeakEngine, failed: impl Fn(DatasetError)) {
     let begun =
         engine.upgrade().map(|engine| (engine.runtime().clone(), engine.background().removals.orders()));
@@ -170,7 +169,7 @@ pub async fn mapping_bytes_after(mos: &Mos, vdev: VdevId) -> Result<u64> {
         let (start, end) =
             (metaslab.place.start_bytes, metaslab.place.start_bytes + metaslab.place.size_bytes);
         copied_bytes += metaslab.allocated.total_bytes();
-        // A free gap ends an entry, unless it is short enough to be copied.
+        // A free gap ends an entry, unless short enough to be copied.
         for (from, to) in metaslab.allocated.complement(start, end).iter() {
             match to - from {
                 gap if gap < copy::MAX_SPAN_BYTES / 2 => copied_bytes += gap,
@@ -211,7 +210,7 @@ async fn set_state(context: &SyncContext, state: &RemovingPhys) -> Result<()> {
     ZapEdit::new(&context.edit(), DMU_POOL_DIRECTORY_OBJECT).update(names::REMOVING, &words).await
 }
 
-/// A vdev, if it is being removed.
+/// A vdev, if being removed.
 fn removing_top(context: &SyncContext, vdev: VdevId) -> Option<VdevConfig> {
     let config = context.config();
     let tops = &config.vdev_tree.children;

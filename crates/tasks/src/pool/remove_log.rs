@@ -1,8 +1,7 @@
 //! Removes a log vdev: `zpool remove POOL LOG`.
 //!
 //! Idea: logs are short. New log blocks go elsewhere, existing chains end, and within a few txgs the vdev is
-//! empty. It leaves a hole in the numbering, unless it was last. If power fails before that, it is still a
-//! log vdev.
+//! empty. It leaves a hole in the numbering, unless last. After an earlier power cut, it is still a log vdev.
 //!
 //! Source: OpenZFS `vdev_removal.c` (`spa_vdev_remove_log`, `vdev_remove_make_hole_and_free`).
 

@@ -9,9 +9,9 @@
 //!   end       a resilver: DTLs shrink, reads may use the devices, replaced ones leave
 //! ```
 //!
-//! Idea: a scan's plan and progress are on disk, in OpenZFS's form and order. A scan continues after an
-//! export or power cut, here or in OpenZFS, whichever began it. [`run_scan`] only follows that state: tasks
-//! that begin, pause or cancel scans change it in a txg.
+//! Idea: a scan's plan and progress are on disk, in OpenZFS's form and order. A scan begun here or in OpenZFS
+//! continues in either after an export or power cut. [`run_scan`] only follows that state: tasks that begin,
+//! pause or cancel scans change it in a txg.
 //!
 //! Known errors may be scrubbed alone ([`start_error_scrub`]): see `error_scrub`.
 //!
@@ -154,7 +154,7 @@ pub async fn run_scan(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Send +
     run.finish(progress).await.map(|()| run.done)
 }
 
-/// Runs scans as needed, as long as the engine lives.
+/// Runs scans as needed, while the engine lives.
 pub async fn keep_scanning(engine: WeakEngine, failed: impl Fn(DatasetError)) {
     let Ok(mut orders) = engine.upgrade().map(|engine| engine.background().scans.orders()) else { return };
     loop {
@@ -290,8 +290,8 @@ impl Run<'_> {
     }
 
     /// After a complete scan, returns leaves with the txg up to which they are complete. A leaf that misses a
-    /// later txg was away meanwhile and may have been passed over, so it needs another scan. Its DTL always
-    /// has the txgs in which it went and returned (see `leaves`).
+    /// later txg was away and perhaps passed over, so it needs another scan. Its DTL always has the txgs in
+    /// which it went and returned (see `leaves`).
     fn complete(&mut self, scan: &ScanPhys) -> BTreeMap<Guid, Txg> {
         let (mut upto, pool) = (BTreeMap::new(), self.engine.pool());
         let (last, missed) = (last_txg(scan), pool.lacking().all());
@@ -316,8 +316,8 @@ fn deferred(pool: &Pool) -> BTreeSet<Guid> {
     pool.tree().config().vdevs.iter().flat_map(state::deferred).collect()
 }
 
-/// Writes the last txg of a scan: from then on the tree has all blocks that leaves lack, and no new ones are
-/// born that they lack. Waits at most for the txgs in flight, even if the recorded txg is later.
+/// Writes the last txg of a scan: from then on the tree has all blocks that leaves lack, and they lack no new
+/// ones. Waits at most for the txgs in flight, even if the recorded txg is later.
 pub(crate) async fn sync_through(engine: &Engine, last: Txg) -> Result<()> {
     let under_way = Txg(engine.pool().uberblock().txg.0 + TXG_CONCURRENT_STATES);
     while engine.pool().uberblock().txg < last.min(under_way) {

@@ -1,9 +1,8 @@
 //! Activates hot spares for failing devices.
 //!
-//! Idea: the vdev tree shows both failing leaves and available spares. Each leaf that is faulted, removed,
-//! missing or degraded by errors gets a spare, unless it has one: the dRAID's own first, then the smallest
-//! that fits. An offline leaf is away on purpose. The spare leaves when its leaf is in use again and complete
-//! (`detach`).
+//! Idea: the vdev tree shows both failing leaves and available spares. Each leaf faulted, removed, missing or
+//! degraded by errors gets a spare, unless it has one: the dRAID's own first, then the smallest that fits. An
+//! offline leaf is away on purpose. The spare leaves when its leaf is in use again and complete (`detach`).
 //!
 //! Source: ZED's `zfs_retire.c` (`replace_with_spare`, `spare_is_preferred`).
 

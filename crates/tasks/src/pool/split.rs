@@ -6,13 +6,13 @@
 //!   new   txg 9                           b, d, hole
 //! ```
 //!
-//! Idea: two txgs, one on each half. With the first, devices leave the pool as by `zpool detach`: they hold a
+//! Idea: two txgs, one on each half. With the first, devices leave the pool as by `zpool detach`, with a
 //! complete copy of the previous txg. The second is written to them alone and makes the copy a new pool, with
-//! its own name, guid and tree, without the devices of the other half.
+//! its own name, guid and tree.
 //!
 //! After a crash between the two, the pool is intact and the devices count as detached. The same holds during
-//! the second txg's label writes: some labels may name a new pool that is still incomplete. Attaching them
-//! again makes them part of the old pool.
+//! the second txg's label writes: some labels may name a still incomplete new pool. Attaching them again
+//! makes them part of the old pool.
 //!
 //! Source: OpenZFS `spa.c` (`spa_vdev_split_mirror`), `libzfs_pool.c` (`zpool_vdev_split`).
 
@@ -151,7 +151,7 @@ async fn leave_sync(context: &mut SyncContext, leaves: &[Guid]) -> Result<Half> 
     Ok(Half { found, in_use })
 }
 
-/// Makes the removed devices a pool of their own.
+/// Makes the removed devices their own pool.
 async fn found(engine: &Engine, half: Half, new: SplitOff, guid: Guid) -> Result<()> {
     let Half { found, .. } = half;
     let uberblock = found.uberblocks[0];

@@ -1,7 +1,7 @@
 //! Changes the vdev tree.
 //!
-//! Idea: a change of the tree is one task. All later writes use the new tree. Labels, the MOS's configuration
-//! and the uberblock change together, as in every txg.
+//! Idea: a change of the tree is one task. All later writes use it. Labels, the MOS's configuration and the
+//! uberblock change together, as in every txg.
 //!
 //! Source: OpenZFS `spa_misc.c` (`spa_vdev_exit`), `vdev.c`.
 
@@ -18,8 +18,8 @@ use cenote_pool::label::init_device;
 use cenote_pool::{FoundDevice, Pool, VdevClass, VdevState};
 
 /// Writes this txg with a new vdev tree. New devices get labels of no pool for now. A leaf whose guid changes
-/// keeps its labels until this txg's replace them, so that it is still found if power fails before. `lacking`
-/// is a leaf with the txgs it lacks.
+/// keeps its labels until this txg's replace them, so it is still found after a power cut. `lacking` is a
+/// leaf with the txgs it lacks.
 pub(crate) async fn take_tree(
     context: &mut SyncContext,
     config: PoolConfig,

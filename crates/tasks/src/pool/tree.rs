@@ -1,4 +1,4 @@
-//! Edits of the vdev tree: a vdev is put above another, or removed when it has one child left.
+//! Edits the vdev tree: puts a vdev above another, or removes one with a single child left.
 //!
 //! ```text
 //!   put_above        a                 ->  mirror | replacing | spare -> a
@@ -64,7 +64,7 @@ pub(crate) fn put_above(vdev: &mut VdevConfig, kind: VdevKind, guid: Guid) {
 }
 
 /// Replaces a vdev with its only child. At the top the child takes over the guid: labels left on a detached
-/// disk then name this vdev, not another one beside it.
+/// disk then name this vdev.
 pub(crate) fn take_out_parent(vdev: &mut VdevConfig, is_top: bool) {
     let Some(child) = vdev.children.pop() else { return };
     *vdev = VdevConfig {

@@ -1,7 +1,7 @@
 //! Takes devices out of use whose labels belong to another leaf or pool.
 //!
-//! Idea: a truncated or overwritten file reads and writes without error, but holds none of the data. It is
-//! treated as missing: not read, and replaceable, even by a device at the same path. A device whose path is
+//! Idea: a truncated or overwritten file reads and writes without error, but holds none of the data. It
+//! counts as missing: not read, and replaceable, even by a device at the same path. A device whose path is
 //! gone counts as removed and is looked for. If the pool needs the device, or only some labels are damaged,
 //! its labels are rewritten: the pool knows their contents.
 //!

@@ -18,8 +18,8 @@ use crate::pool::auxiliary::add_distributed_spares;
 use crate::pool::create::make_vdev_zaps;
 use crate::pool::take_tree::{refuse_removal, take_tree};
 
-/// Adds top-level vdevs. Their devices' contents are lost. Allocation there starts when this returns, since
-/// the pool on disk has them then.
+/// Adds top-level vdevs. Their devices' contents are lost. Allocation there starts when this returns: the
+/// pool on disk has them then.
 ///
 /// # Errors
 /// A device is too small or fails; a vdev is being removed; RAID-Z in a pool with removed vdevs.

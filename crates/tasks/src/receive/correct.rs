@@ -1,8 +1,8 @@
 //! Corrective receives: lost blocks of a snapshot are restored from a stream of that snapshot.
 //!
-//! Idea: the snapshot's tree stays as it is, and no txg changes for it. Each block that the stream has is
-//! verified on disk, all copies. A bad copy is repaired from another one, as by a scrub. If all copies are
-//! lost, they are written anew from the stream, but only if that makes the block which its pointer names.
+//! Idea: the snapshot's tree stays as it is, and no txg changes for it. All copies of each block in the
+//! stream are verified. A bad copy is repaired from another, as by a scrub. If all are lost, they are written
+//! anew from the stream, but only if that makes the block which its pointer names.
 //!
 //! Invariant: the snapshot can't be destroyed meanwhile, and its space is not reused.
 //!

@@ -46,7 +46,7 @@ pub struct Finish {
 /// Completes a receive. Neither the target nor the filled head may be open.
 ///
 /// # Errors
-/// One of them is open, the target has changed meanwhile, or its snapshots are held.
+/// One is open, the target has changed meanwhile, or its snapshots are held.
 #[boxed]
 pub async fn end_receive(engine: &Engine, finish: Finish) -> Result<()> {
     engine

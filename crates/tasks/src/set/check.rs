@@ -16,7 +16,7 @@ const MAX_TEXT_BYTES: usize = 8191;
 const MAX_PROPERTY_BYTES: usize = 255 - ZPROP_INHERIT_SUFFIX.len();
 /// `SPA_MINBLOCKSIZE` to `SPA_MAXBLOCKSIZE`.
 const BLOCK_BYTES: std::ops::RangeInclusive<u64> = 512..=16 << 20;
-/// Properties that are changed elsewhere, and how.
+/// Properties changed elsewhere, and how.
 const SET_ELSEWHERE: [(&str, &str); 3] = [
     ("volsize", "resize the volume itself"),
     ("version", "upgrade the file system with `zfs upgrade`"),

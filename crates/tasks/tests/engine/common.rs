@@ -124,7 +124,7 @@ pub(crate) fn assert_zdb_is_content(folder: &Path, name: &str) {
     assert!(said.contains("No leaks"), "{name}: {said}");
 }
 
-/// Runs `zdb`, which must succeed; `None` if it is not installed.
+/// Runs `zdb`, which must succeed; `None` if not installed.
 pub(crate) fn zdb(options: &[&str], folder: &Path, name: &str) -> Option<String> {
     let output = cenote_testkit::zdb(folder, &[options, &[POOL]].concat())?;
     let said = all_said(&output);

@@ -45,7 +45,7 @@ pub struct Disks {
     pub locks: Option<Locks>,
 }
 
-/// The import that has each disk's lock.
+/// The import with each disk's lock.
 pub type Locks = Arc<Mutex<BTreeMap<String, u64>>>;
 
 /// Knows which import of the pool wrote to the disks last.
@@ -82,7 +82,7 @@ impl Oracle {
         seen.past.insert(before);
     }
 
-    /// A write under a lock in the storage: of the import that has the disk, so right by itself. Imports that
+    /// A write under a lock in the storage: of the import with the disk, so right by itself. Imports that
     /// take locks at the same time may each get some, in any order; all but one are fenced at one of them.
     fn writes_under_lock(&self, session: u64) {
         let mut seen = self.0.lock();
@@ -168,7 +168,7 @@ fn host(id: u64) -> Host {
     Host { id, name: format!("machine{id}") }
 }
 
-/// A machine. While it is stopped, nothing that it does reaches the disks.
+/// A machine. While stopped, nothing that it does reaches the disks.
 #[derive(Clone)]
 pub struct Machine {
     pub id: u64,

@@ -1,7 +1,7 @@
 //! Machines that import one pool, change it, stop, crash and export it, in any order.
 //!
-//! A seed is wrong if an import writes after a later one did, or if a change that was acknowledged is lost.
-//! With locks in the storage (RBD), machines take the pool from each other at any time, without a watch; the
+//! A seed is wrong if an import writes after a later one did, or if an acknowledged change is lost. With
+//! locks in the storage (RBD), machines take the pool from each other at any time, without a watch; the
 //! storage sees to the first, so that only lost changes can be wrong.
 
 use std::sync::Arc;
@@ -72,7 +72,7 @@ async fn live(machine: Machine, acknowledged: Acknowledged, mut rng: Rng) -> Met
             rt.sleep(pause(&mut rng, 500)).await;
         }
         if machine.disks.locks.is_some() {
-            // The engine stops in a task of its own.
+            // The engine stops in its own task.
             rt.sleep(Duration::from_millis(1)).await;
         }
         met.fenced += u64::from(engine.pool().status().standstill == Some(Standstill::Multihost));

@@ -5,9 +5,8 @@
 //! it. They detach no honest disk that the guilty ones depend on. Copies without checksums (rebuilds,
 //! expansions, removals) would spread a lie, so they are made only where disks do not lie.
 //!
-//! The content of the pool stays the same, so each verb may be refused. If it is done, its effect shows in
-//! redundancy: the pool must get well again ([`super::trouble`]), and its content survives without other
-//! disks.
+//! The pool's content stays the same, so each verb may be refused. If done, it shows in redundancy: the pool
+//! must get well again ([`super::trouble`]), and its content survives without other disks.
 //!
 //! Locking: `Bay::turn` is held for each verb, and for a repair.
 

@@ -71,7 +71,7 @@ pub fn at_start(bay: &Bay, disk: usize, swarm: &Swarm, rng: &mut Rng) -> Option<
     None
 }
 
-/// The guilty disks, chosen anew if there are none.
+/// The guilty disks, chosen anew if none.
 fn guilty(stage: &Stage, rng: &mut Rng) -> Vec<usize> {
     let ledger = stage.bay.ledger();
     if ledger.guilty.is_empty()
@@ -193,7 +193,7 @@ pub async fn mount_all(stage: &Stage) {
     run_verb(stage, Mount { which, load_keys: false, options, remount: false }).await;
 }
 
-/// Replaces disks by themselves that have lost their labels.
+/// Replaces disks without labels by themselves.
 async fn replace_unusable(stage: &Stage, engine: &Engine) {
     let mut unusable = Vec::new();
     engine.pool().status().root.walk(&mut |vdev| {

@@ -9,7 +9,7 @@
 //!
 //! * Operations take time, and complete in any order.
 //! * A write is read as written from the moment it is asked.
-//! * A flush makes those writes durable that were done before it was asked; it counts when it is done.
+//! * A flush makes writes durable that were done before it was asked; it counts when it is done.
 //! * A power cut keeps each sector of all other writes or loses it, in any order; a seed decides.
 //! * If only the program is killed, the disk completes its writes and keeps its cache.
 //! * After a failed flush (a layer above fails it), unflushed writes stay uncertain for ever, as on Linux.
@@ -29,7 +29,7 @@ use cenote_runtime::{Rng, Runtime};
 use cenote_testkit::image::Image;
 use parking_lot::Mutex;
 
-/// Shortest time of an operation, and the most that is added.
+/// Shortest time of an operation, and the most added.
 const LATENCY: Duration = Duration::from_micros(20);
 const JITTER_NS: u64 = 150_000;
 
@@ -175,7 +175,7 @@ impl Disk {
             uncertain.extract_if(.., |write| !write.is_stuck && is_meant(write)).collect();
         for write in settled {
             durable.write(write.offset, &write.data);
-            // Older writes that are stuck must not come back over it.
+            // Older stuck writes must not come back over it.
             let range = write.offset..write.end();
             let is_under =
                 |old: &mut Write| old.is_stuck && old.number < write.number && old.overlaps(&range);

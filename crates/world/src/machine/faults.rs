@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Idea: an honest budget. At most as many disks of a vdev are guilty as it can do without, until a scrub and
-//! a rewrite of all labels have replaced all that is wrong on them. Cache devices may always be guilty.
+//! a rewrite of all labels have repaired them. Cache devices may always be guilty.
 //!
 //! The ledger remembers what each guilty disk did, so that nobody else is accused:
 //!
@@ -113,7 +113,7 @@ const MOST_STRIKES: u64 = 40;
 pub struct Ledger {
     /// Disks that may be in trouble now.
     pub guilty: BTreeSet<usize>,
-    /// Those that were guilty at any time.
+    /// Those ever guilty.
     pub ever: BTreeSet<usize>,
     /// Guilty disks that may have read and write errors.
     pub failed: BTreeSet<usize>,
@@ -123,7 +123,7 @@ pub struct Ledger {
     pub away: BTreeSet<usize>,
     /// Disks that joined the pool, and may lack data until a resilver has ended.
     pub joined: BTreeSet<usize>,
-    /// Disks with a distributed spare that was rebuilt, from others that may have lied.
+    /// Disks with a distributed spare rebuilt, from others that may have lied.
     pub rebuilt: BTreeSet<usize>,
 }
 
@@ -291,7 +291,7 @@ impl Bay {
         }
     }
 
-    /// A disk gets into trouble. Nothing happens to one that is away.
+    /// A disk gets into trouble. Nothing happens to an absent one.
     pub fn strike(&self, disk: usize, trouble: Trouble, rng: &mut Rng) {
         let Some(device) = self.device(disk) else { return };
         self.note(|ledger| match trouble.mark() {

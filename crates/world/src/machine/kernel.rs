@@ -5,17 +5,17 @@
 //!                                ^---------------------- notices ------------------'
 //! ```
 //!
-//! Idea: the kernel answers from its caches as long as the daemon lets it. So an answer that is out of date
-//! shows here as a history without a linear order, exactly as it would show in a mount.
+//! Idea: the kernel answers from its caches while the daemon lets it. So an outdated answer shows here as a
+//! history without a linear order, as in a mount.
 //!
 //! Like Linux,
 //! * it locks a directory for look-ups (shared) and changes of names (exclusively), and a file for writes;
 //! * it caches names and their absence, attributes and pages, and forgets nodes without names and users;
-//! * an answer that was overtaken by a change or notice is used, but not cached (`attr_version`);
+//! * an answer overtaken by a change or notice is used, but not cached (`attr_version`);
 //! * a look-up that meets `ESTALE` is repeated without caches.
 //!
-//! A notice of Linux waits for look-ups and changes in its directory. This one can't wait. It marks them
-//! instead ([`Ticket`]), so that their answers are cached as if the notice came after them.
+//! A notice of Linux waits for look-ups and changes in its directory. This one can't wait, and marks them
+//! instead ([`Ticket`]): their answers are cached as if the notice came after them.
 //!
 //! Source: Linux `fs/fuse/dir.c`, `file.c`, `inode.c`; `fs/namei.c`.
 
@@ -119,7 +119,7 @@ impl Kernel {
 struct User(Arc<Mount>);
 
 impl Mount {
-    /// The dataset's name when it was mounted.
+    /// The dataset's name when mounted.
     pub fn source(&self) -> &str {
         &self.source
     }

@@ -277,7 +277,7 @@ impl Tree {
         Ok(self.files[&self.find(path)?].names()?.keys().cloned().collect())
     }
 
-    /// Frees all files without names, unless they are `kept`.
+    /// Frees all files without names, unless `kept`.
     pub fn free_all(&mut self, kept: impl Fn(FileId) -> bool) {
         self.files.retain(|id, file| file.links > 0 || kept(*id));
     }

@@ -225,7 +225,7 @@ impl Oracle {
         let floor = self.history.points.iter().rev();
         let mut states = floor.flat_map(|point| &point.states);
         let mut why = String::from("there is no possible state");
-        // Verbs that have ended are on disk, so only the states of the cut count.
+        // Ended verbs are on disk, so only the states of the cut count.
         let last = self.history.points.last().map_or(0, |point| point.states.len());
         for state in states.by_ref().take(last) {
             match differs(state, found) {
@@ -303,7 +303,7 @@ enum Part<'a> {
     Blocks(&'a [Bytes]),
 }
 
-/// The state that explains a unit as found: the tree that has its names. `None`: a volume.
+/// The state that explains a unit as found: the tree with its names. `None`: a volume.
 type From = Option<Arc<Tree>>;
 
 /// Points are given by their index in the history, and each different state once.
@@ -320,7 +320,7 @@ enum Evidence<'a> {
 
 impl<'a> Evidence<'a> {
     fn of(part: &Part<'a>, dataset: DatasetId, history: &History) -> Evidence<'a> {
-        // One that has ended is on disk, so the states of the cut know the last rollback.
+        // An ended one is on disk, so the states of the cut know the last rollback.
         let cut = history.points.last().map_or(&[][..], |point| &point.states);
         let rollbacks: BTreeSet<CallId> =
             cut.iter().filter_map(|state| Some(state.datasets.get(&dataset)?.rollback)).collect();

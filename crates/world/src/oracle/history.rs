@@ -8,7 +8,7 @@ use crate::model::{Action, Call, CallId, DatasetId, FileId, Pool, Scope};
 /// A moment: a count of beginnings and ends of calls.
 pub type Moment = u64;
 
-/// The states that were possible after the end of a call.
+/// The states possible after the end of a call.
 pub struct Point {
     /// The end of the call.
     pub at: Moment,
@@ -34,7 +34,7 @@ struct Commit {
     files: Option<BTreeSet<FileId>>,
 }
 
-/// Calls and states since the last txg that is known to be on disk.
+/// Calls and states since the last txg known to be on disk.
 #[derive(Default)]
 pub struct History {
     now: Moment,
@@ -122,8 +122,7 @@ impl History {
         self.points.partition_point(|point| point.at <= since).saturating_sub(1)
     }
 
-    /// The points whose states a txg may have that closed at a moment: calls that were under way then are in
-    /// it or not.
+    /// The points whose states a txg may have that closed at a moment: calls under way then are in it or not.
     pub fn points_between(&self, at: Moment, is_meant: impl Fn(&Scope) -> bool) -> Range<usize> {
         let under_way = self.spans.values().filter(|span| span.begin <= at && at < span.end);
         let until = under_way.filter(|span| is_meant(&span.scope)).map(|span| span.end).max().unwrap_or(at);

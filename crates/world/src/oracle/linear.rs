@@ -112,7 +112,7 @@ impl Linear {
         self.configs.iter().map(|config| &config.state)
     }
 
-    /// Possible states now, and states that were possible before the end of the last call.
+    /// Possible states now, and states possible before the end of the last call.
     pub fn states_since(&self) -> impl Iterator<Item = &Pool> {
         self.between.iter().chain(self.states())
     }

@@ -1,7 +1,7 @@
 //! The second path: all blocks and all space, read and counted by the tool that ships for it.
 //!
-//! `verify` walks the pool from its root and compares with the space maps. It shares the readers with the
-//! engine, but none of the code that allocates and frees.
+//! `verify` compares the pool's tree with the space maps. It shares the readers with the engine, but no code
+//! that allocates and frees.
 //!
 //! Copies on guilty disks may be wrong or missing. Nothing may be lost, and all space must add up.
 

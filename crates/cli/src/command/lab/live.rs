@@ -1,10 +1,8 @@
-//! The display of a run: a line for each finished test and, on a terminal, a moving line with the current
-//! one.
+//! The display of a run: a line for each finished test and, on a terminal, a moving one for the current test.
 //!
 //! A run takes hours and keeps its results on disk, so a line that can't be written does not end it.
 //!
-//! Locking: the estimated end is behind a mutex: `tell` sets it, the drawing thread copies it. Neither prints
-//! while holding it.
+//! Locking: the estimated end is behind a mutex, held to set it (`tell`) or copy it (the drawing thread).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

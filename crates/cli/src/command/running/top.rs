@@ -1,8 +1,7 @@
 //! `cenote top`: pools, vdevs, classes of operations, latencies and caches of the daemon, live.
 //!
-//! In a terminal each look replaces the one before, on an alternate screen that Ctrl-C leaves. Elsewhere
-//! looks follow each other as text. The first look covers the time since the pools were opened, each later
-//! one its interval.
+//! In a terminal each look replaces the one before, on an alternate screen; elsewhere they follow as text.
+//! The first look covers the time since the pools were opened, each later one its interval.
 
 use cenote_control::running::top::Top as Request;
 use cenote_shown::running::top::{self, Look};

@@ -1,9 +1,8 @@
 //! `cenote complete -- WORD...`: completions of the last word, one per line; a description follows a tab.
 //!
 //! Idea: clap's description of all commands tells which verb is being typed and which words may follow: a
-//! verb, an option, one of its listed values. Only names on the disks and property names are looked up here
-//! (`names`). Shells call this at every key press, so it never prompts for keys, and an error yields no
-//! candidates.
+//! verb, an option, one of its listed values. Names on the disks and property names are looked up (`names`).
+//! Shells call this at every key press, so it prompts for no keys, and errors yield no candidates.
 
 mod names;
 

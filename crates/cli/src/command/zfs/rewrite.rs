@@ -1,8 +1,8 @@
 //! `zfs rewrite`: stores files of mounted file systems again, as their properties and vdevs demand now.
 //!
 //! It runs in the client's process with the user's rights, on mounts of Cenote and of OpenZFS 2.4. A file is
-//! rewritten in parts, so that an interrupt ends the command soon; holes are left out. Links are not
-//! followed, and other types of files are skipped.
+//! rewritten in parts, so an interrupt ends the command soon. Holes, links and other types of files are
+//! skipped.
 //!
 //! Source: OpenZFS 2.4 `zfs_main.c` (`zfs_do_rewrite`), zfs-rewrite(8).
 

@@ -1,4 +1,4 @@
-//! Directories that change while they are listed.
+//! Directories that change while listed.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Writes that are refused, and mode bits cleared by writing.
+//! Refused writes, and mode bits cleared by writing.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Every verb, with arguments that are refused, or with read-only arguments.
+//! Every verb, with refused arguments, or with read-only arguments.
 //!
 //! `{P}` is the pool, `{IMAGE}` one of its disks, `{OTHER}` a disk of another pool, `{NEW}` an empty file
 //! that could become a disk, `{HOST}` a local file, `{LUA}` a channel program that only looks, `{MISSING}` a

@@ -80,7 +80,7 @@ fn lost_tables_of_the_pool_lose_no_dataset() {
         assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
     };
     run(&format!("zpool create tank {}", disk.display()));
-    // Enough of them for the table to have a block of its own.
+    // Enough for the table to have its own block.
     for number in 0..12 {
         run(&format!("zfs create tank/dataset{number}"));
     }

@@ -1,4 +1,4 @@
-//! Reports of the daemon about its pools while they are open: events, statistics, running work.
+//! Reports of the daemon about its pools while open: events, statistics, running work.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,4 +1,4 @@
-//! Devices of the daemon's pools that grow while they are in use.
+//! Devices of the daemon's pools that grow while in use.
 
 use std::fs;
 use std::thread::sleep;

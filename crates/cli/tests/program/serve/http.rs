@@ -270,7 +270,7 @@ fn clients_of_the_network_need_a_token() {
 
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(bench.path("tokens"), PermissionsExt::from_mode(0o600)).unwrap();
-    // A port that is free now; if another test takes it, the daemon reports that.
+    // A free port; if another test takes it, the daemon reports that.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     bench.start(&["--http", &format!("127.0.0.1:{port}"), "--http-tokens", &bench.text("tokens"), "tank"]);
     let ask = |method: &str, target: &str, token: &str| {

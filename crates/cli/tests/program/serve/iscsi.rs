@@ -89,7 +89,7 @@ fn targets(port: u16) -> Vec<String> {
     text.split('\0').filter_map(|pair| Some(pair.strip_prefix("TargetName=")?.to_owned())).collect()
 }
 
-/// A daemon with a pool that has two volumes, and the port that serves them.
+/// A daemon with a pool of two volumes, and the port that serves them.
 fn bench() -> (Bench, u16) {
     let mut bench = Bench::new(&["a"]);
     bench.done("zpool create -m none -o compatibility=openzfs-2.3 tank a");
@@ -168,7 +168,7 @@ fn volumes_are_units_of_one_target_and_cloned_by_hosts() {
     let (_, units) = initiator.ask([COMMAND, 0xc0], 64, &[0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 64, 0, 0], b"");
     assert_eq!((units.len(), units[9], units[17]), (24, 0, 1));
 
-    // 30 KiB that are not aligned, within blocks of 16 KiB: the block in the middle is shared.
+    // 30 KiB, unaligned, within blocks of 16 KiB: the block in the middle is shared.
     let mut noise = 1u64;
     let data: Vec<u8> = (0..64 << 10)
         .map(|_| {

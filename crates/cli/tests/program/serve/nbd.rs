@@ -105,7 +105,7 @@ impl Client {
     }
 }
 
-/// A daemon with a pool that has a volume of 64 MiB.
+/// A daemon with a pool and a volume of 64 MiB.
 fn bench() -> (Bench, String) {
     let mut bench = Bench::new(&["a"]);
     bench.done("zpool create -m none tank a");

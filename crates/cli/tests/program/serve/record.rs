@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::serve::bench::{Bench, can_mount};
 
-/// Disks in a folder that is not searched for pools.
+/// Disks in a folder not searched for pools.
 fn elsewhere(bench: &Bench, disks: &[&str]) {
     fs::create_dir(bench.path("elsewhere")).unwrap();
     for disk in disks {

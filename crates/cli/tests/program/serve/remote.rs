@@ -1,4 +1,4 @@
-//! Pools on disks of other machines: daemons that export devices, and one that has the pool.
+//! Pools on disks of other machines: daemons that export devices, and one with the pool.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

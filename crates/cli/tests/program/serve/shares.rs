@@ -26,7 +26,7 @@ const OTHER: u32 = 65533;
 /// Time limit of honest requests beside greedy ones.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A daemon that every user can reach, with a pool that has a volume.
+/// A daemon that every user can reach, with a pool and a volume.
 fn bench() -> Bench {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();

@@ -130,7 +130,7 @@ fn a_rollback_shows_at_once_and_keeps_what_is_still_there() {
     assert_eq!(fs::read_to_string(path("dir/moved")).unwrap(), "moved");
     assert!(!path("dir/new").exists() && !path("dir/sub/there").exists());
 
-    // The same file is still open; a file that is gone is stale; a file that lost its name has it again.
+    // The same file is still open; a removed file is stale; a file that lost its name has it again.
     assert_eq!(kept.metadata().unwrap().ino(), ino);
     kept.write_all_at(b"B", 0).unwrap();
     assert_eq!(fs::read_to_string(path("kept")).unwrap(), "Before");

@@ -2,7 +2,7 @@
 //!
 //! A dataset's name gives the path of its copy: `tank/home/ann` becomes `home/ann` below the copy of
 //! `tank:/`. If a snapshot is copied, each dataset contributes its snapshot of the same name. The deepest
-//! come first, so that each folder's times are set after its contents are complete.
+//! come first, so each folder's times are set after its contents.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub struct Below {
     pub names: Vec<Name>,
 }
 
-/// Reports descendants that are not copied, if a whole file system is.
+/// Reports descendants not copied, if a whole file system is.
 pub async fn tell_left_out(session: &Session, dataset: &Dataset, is_root: bool) {
     // Datasets that can't be listed do not concern this copy.
     let below = dataset.dir().children().await.unwrap_or_default();

@@ -13,7 +13,7 @@ use cenote_inspect::put::HostFile;
 use cenote_inspect::scan::{RowBatch, ScanNeeds, ScanTarget, scan_below};
 use cenote_runtime::{AbortOnDrop, Runtime};
 
-/// The total size in bytes, once it is counted.
+/// The total size in bytes, once counted.
 #[derive(Default)]
 pub struct Total {
     bytes: Arc<AtomicU64>,
@@ -49,7 +49,7 @@ impl Total {
         total
     }
 
-    /// The bytes; 0 until they are counted.
+    /// The bytes; 0 until counted.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

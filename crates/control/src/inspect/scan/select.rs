@@ -12,8 +12,7 @@ use crate::session::{Session, dataset};
 use crate::text::glob_matches;
 
 /// The file systems that `target` selects. Volumes are skipped silently. Without `-r`, a locked or unopenable
-/// dataset ends the scan. With it, such datasets are reported, the others are scanned, and the outcome marks
-/// the list as incomplete.
+/// dataset ends the scan. With it, such datasets are reported, and the outcome marks the list as incomplete.
 pub async fn targets(
     session: &Session,
     scan: &Scan,

@@ -62,7 +62,7 @@ impl Verb for LoadKey {
     }
 
     /// # Errors
-    /// No encryption root; a key that is wrong or unavailable.
+    /// No encryption root; a wrong or unavailable key.
     async fn carry_out(self, session: &Session) -> Result<Answered<Keys>, ControlError> {
         if !self.check_only && session.pools().is_none() {
             let instead = "No daemon runs, and without one no key stays loaded after a command ends: start \

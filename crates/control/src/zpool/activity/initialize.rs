@@ -49,7 +49,7 @@ impl Verb for Initialize {
     type Answer = ();
 
     /// # Errors
-    /// No such device; none of them accepts the order.
+    /// No such device; none accepts the order.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let order = match self.order {
             Order::Start => PassOrder::Start { rate: 0 },

@@ -30,7 +30,7 @@ pub struct Ordered {
 }
 
 impl Ordered {
-    /// Orders the pass for some devices of a pool, or for all of it; without a pool, for all pools.
+    /// Orders the pass for some devices of a pool, or for all; without a pool, for all pools.
     ///
     /// # Errors
     /// Of one pool; those of several are reported.
@@ -80,7 +80,7 @@ impl Ordered {
     /// Orders it for each leaf that can; returns the reasons of the others.
     ///
     /// # Errors
-    /// None of them can.
+    /// None can.
     async fn order(
         &self,
         engine: &Engine,

@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::text::counted;
 
 /// Rebuilds, then scans until nothing is left to scan; reports devices with missing data and unrepaired
-/// blocks. In the daemon the pool does this by itself, and only a caller with `wait` sees it.
+/// blocks. In the daemon the pool does so by itself, and only a caller with `wait` sees it.
 pub async fn scan(session: &Session, engine: &Engine, wait: bool) -> Result<Outcome, ControlError> {
     if session.pools().is_some() && !wait {
         return Ok(Outcome::Done);

@@ -156,7 +156,7 @@ impl Scrub {
     }
 
     /// Births of the blocks to verify: after a txg, up to another [default: the present]. Dates between two
-    /// noted txgs take in both, so as to verify more blocks than wanted rather than fewer.
+    /// noted txgs take in both: rather more blocks than fewer.
     async fn births(&self, engine: &Engine) -> Result<(Txg, Option<Txg>), ControlError> {
         if self.order == Order::StartSinceLast {
             let last = engine.mos().await?.directory_u64(names::LAST_SCRUBBED_TXG).await?;

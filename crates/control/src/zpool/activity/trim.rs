@@ -50,7 +50,7 @@ impl Verb for Trim {
     type Answer = ();
 
     /// # Errors
-    /// No such device; none of them accepts the order.
+    /// No such device; none accepts the order.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let order = match self.order {
             Order::Start => PassOrder::Start { rate: self.rate_bytes },

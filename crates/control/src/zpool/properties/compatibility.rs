@@ -1,7 +1,7 @@
 //! Features of a new pool: the named sets of the property `compatibility`.
 //!
 //! Idea: sets grow, so each is defined as another set plus additions. `off` means all features, `legacy`
-//! none; several comma-separated names mean the features common to all of them.
+//! none; several comma-separated names mean the features common to all.
 //!
 //! Source: the facts of OpenZFS `cmd/zpool/compatibility.d`.
 

@@ -20,7 +20,7 @@ pub struct PoolProperties {
     pub ashift: Option<u32>,
     /// `comment`.
     pub comment: Option<String>,
-    /// `compatibility`, if it is not `off`.
+    /// `compatibility`, if not `off`.
     pub compatibility: Option<String>,
     /// Features to enable.
     pub features: Vec<&'static Feature>,

@@ -1,6 +1,6 @@
 //! `zpool iostat`: I/O counters of devices of the daemon's pools.
 //!
-//! Idea: an answer has the counters since each pool was opened. The caller computes rates from two answers.
+//! Idea: an answer counts since each pool was opened. The caller computes rates from two.
 //!
 //! Source: OpenZFS `zpool_main.c` (`zpool_do_iostat`), zpool-iostat(8).
 

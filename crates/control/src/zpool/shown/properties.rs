@@ -120,7 +120,7 @@ fn fact_source(prop: &Prop, value: &Value) -> Source {
     }
 }
 
-/// The values that were set.
+/// Set values.
 async fn were_set(mos: &Mos) -> Result<BTreeMap<String, Value>, ControlError> {
     let mut set = BTreeMap::new();
     for entry in mos.pool_properties().await? {
@@ -133,7 +133,7 @@ async fn were_set(mos: &Mos) -> Result<BTreeMap<String, Value>, ControlError> {
     Ok(set)
 }
 
-/// The values that are computed.
+/// Computed values.
 async fn facts(
     mos: &Mos,
     health: &PoolHealth,

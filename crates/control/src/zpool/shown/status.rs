@@ -1,7 +1,7 @@
 //! `zpool status`: pools with health, recorded scrubs and other work, devices and known errors.
 //!
-//! Idea: the answer contains everything that a command-line option can show. Parts that need extra reads are
-//! included only on request.
+//! Idea: the answer contains everything that an option can show; parts that need extra reads, only on
+//! request.
 
 pub mod damaged;
 pub mod diagnosis;
@@ -182,7 +182,7 @@ async fn dedup(mos: &Mos) -> Result<Dedup, ControlError> {
 }
 
 /// A leaf with missing data that no running resilver restores counts like one with stale labels: the next
-/// command renews its labels, but the data is still missing.
+/// command renews labels, but no data.
 fn lagging(mos: &Mos, health: &PoolHealth) -> Vec<Guid> {
     let (lagging, mut shown) = (mos.pool().lacking().lagging(), Vec::new());
     health.root.walk(&mut |vdev| {

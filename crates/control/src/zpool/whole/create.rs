@@ -1,7 +1,7 @@
 //! `zpool create`: a new pool on devices or files.
 //!
-//! Without a daemon the pool is left exported, since nothing keeps it imported. Its root file system is
-//! created by the code for all file systems, so that the kernel can mount it.
+//! Without a daemon the pool is left exported. The code for all file systems creates its root, so that the
+//! kernel can mount it.
 
 use std::path::PathBuf;
 
@@ -85,7 +85,7 @@ impl Verb for Create {
         }
         let laid = new.laid(&self.layout);
         let outcome = match self.dry_run {
-            // Also refuses devices that are too small.
+            // Also refuses devices too small.
             true => self.planned(session, &new, &properties).map(|_| Outcome::Done)?,
             false => self.create(session, new, properties, root, filesystem).await?,
         };

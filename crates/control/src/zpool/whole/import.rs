@@ -1,4 +1,4 @@
-//! `zpool import`: describes pools on disks, or has the daemon open them until they are exported.
+//! `zpool import`: describes pools on disks, or has the daemon open them until exported.
 //!
 //! Without a daemon no pool stays imported: it is open for reading while the verb runs. A rename, a rewind,
 //! or discarded logs are still written; the pool is then left exported for a daemon to open.

@@ -29,7 +29,7 @@ pub(in super::super) enum Transfer {
 pub(in super::super) struct Write {
     pub(super) data: Bytes,
     pub(super) done: usize,
-    /// Complete only once it is durable (`RWF_DSYNC`).
+    /// Complete only once durable (`RWF_DSYNC`).
     pub(super) through: bool,
 }
 

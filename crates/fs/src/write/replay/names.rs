@@ -80,7 +80,7 @@ impl Replay<'_> {
 }
 
 impl FsWriter {
-    /// Recreates an object that has no name yet, in a directory whose lock the caller holds.
+    /// Recreates an object without a name yet, in a directory whose lock the caller holds.
     pub(in super::super) async fn make_logged(
         &self,
         change: Change<'_>,

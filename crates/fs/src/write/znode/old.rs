@@ -77,8 +77,7 @@ impl Znodes {
         }
     }
 
-    /// The ACL in the form of a znode; a long one is written to an object of its own, which is reused if it
-    /// exists.
+    /// The ACL in the form of a znode; a long one is written to its own object, which is reused if it exists.
     async fn store_acl(
         &self,
         edit: &Edit,

@@ -1,7 +1,7 @@
 //! Storage of attributes: in the bonus buffer and the spill block of a dnode, after a layout of the tables.
 //!
-//! Idea: an operation loads an object's [`Znode`], changes it, and saves it. Only this value knows how it is
-//! stored: as system attributes, or as the znode of a file system before version 5.
+//! Idea: an operation loads an object's [`Znode`], changes it, and saves it. Only this value knows its form:
+//! system attributes, or the znode of a file system before version 5.
 //!
 //! Locking: callers hold the object's lock from loading to saving. Readers clone the registry's `Arc`. A task
 //! that holds `unregistered` may extend the registry: it looks again under that lock, writes the tables, and
@@ -99,7 +99,7 @@ impl Znodes {
         Ok(Znode { id, block_bytes, slots, max_block, registry, values, room_bytes, spill, old_acl })
     }
 
-    /// Packs the attributes of an object that is about to be created below `parent`.
+    /// Packs the attributes of an object about to be created below `parent`.
     pub(in crate::write) async fn pack_first(
         &self,
         edit: &Edit,

@@ -1,5 +1,5 @@
-//! Data that is truncated or removed while a commit writes it to the log: after a power cut, all of it is
-//! present, or it is truncated.
+//! Data truncated or removed while a commit writes it to the log: after a power cut, all of it is present, or
+//! it is truncated.
 
 use std::path::Path;
 use std::sync::Arc;

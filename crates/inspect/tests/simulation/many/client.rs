@@ -1,5 +1,5 @@
-//! A client: it changes its own files in a directory shared with others, one after the other, and notes every
-//! state of its files.
+//! A client: it changes its own files in a directory shared with others, in turn, and notes every state of
+//! its files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -80,8 +80,8 @@ impl Record {
     }
 }
 
-/// Whether this file, or its absence, is possible after a power cut. Uncommitted changes may be in the log in
-/// part: names come in order, but content comes later, and in pieces.
+/// Whether this file, or its absence, is possible after a power cut. Uncommitted changes may be partly in the
+/// log: names come in order, but content later, and in pieces.
 fn could_be(states: &[(Moment, Tree)], name: &str, found: Option<&Arc<Vec<u8>>>) -> bool {
     let mut was = states.iter().map(|(_, tree)| tree.get(name));
     if was.clone().any(|was| was == found) {

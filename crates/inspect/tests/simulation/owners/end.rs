@@ -24,7 +24,7 @@ pub struct Left {
     pub log: Vec<String>,
 }
 
-/// All files are readable without some disks, and the pool is sound with all of them.
+/// All files are readable without some disks, and the pool is sound with all.
 pub async fn check(rt: &Runtime, layout: &Layout, left: &Left, gone: &[usize]) -> Result<(), String> {
     let disks = || Disks::new(rt, layout.shape(), left.images.clone());
     let all = open(rt, disks().devices(), false).await?;

@@ -242,7 +242,7 @@ impl History {
             }
         };
         if number(from).is_none() {
-            // A file system is opened once, even if it is both source and target.
+            // A file system is opened once, even if both source and target.
             let other = self.opened(from).await;
             let is_same = other.live().dataset_id() == fs.live().dataset_id();
             let origin = if is_same { &fs } else { &other };

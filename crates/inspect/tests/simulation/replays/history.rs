@@ -1,7 +1,7 @@
 //! A random history of one file system: all operations, commits in between.
 //!
 //! Rules come and go with them: flags, inherited projects, quotas, properties. Many operations are refused,
-//! which this test ignores; many others are accepted only because a rule has just been removed.
+//! which this test ignores; many are accepted only because a rule was just removed.
 
 use bytes::Bytes;
 use cenote_dataset::Value;
@@ -25,7 +25,7 @@ pub enum Covers {
     File(ObjectId),
 }
 
-/// A commit or sync that has returned.
+/// A returned commit or sync.
 pub struct Ack {
     pub done: Moment,
     pub covers: Covers,
@@ -140,7 +140,7 @@ impl Worker {
         self.acknowledge(Covers::All);
     }
 
-    /// One of the files of these kinds; the root if there is none.
+    /// One of the files of these kinds; the root if none.
     fn any(&mut self, wanted: impl Fn(FileKind) -> bool) -> ObjectId {
         let shot = self.history.shots.last().unwrap();
         let all: Vec<_> =
@@ -298,7 +298,7 @@ impl Worker {
                 self.fs.clone_range(change, source_fs, (source, 0), (file, 0), 1 << 20).await.map(|_| ())
             }
             choice => {
-                // Whole blocks get blocks of their own.
+                // Whole blocks get their own blocks.
                 let (start, len) = if choice == 4 { (0, 128 << 10) } else { (start, len) };
                 let mut data = vec![0; len as usize];
                 self.rng.fill(&mut data);

@@ -9,7 +9,7 @@ use cenote_fs::acl::Ace;
 use cenote_fs::attr::pflags;
 use cenote_fs::{FileKind, Filesystem, Result, Timestamp};
 
-/// All files that have names.
+/// All files with names.
 pub struct Shot {
     pub files: BTreeMap<ObjectId, Arc<Seen>>,
 }
@@ -78,7 +78,7 @@ impl Shot {
         Ok(Shot { files })
     }
 
-    /// The difference to the names of another shot; `None` if they are equal.
+    /// The difference to the names of another shot; `None` if equal.
     pub fn names_differ(&self, other: &Shot) -> Option<String> {
         let (ours, theirs) = (self.files.keys(), other.files.keys());
         if ours.clone().ne(theirs.clone()) {

@@ -92,7 +92,7 @@ impl Worker {
         self.unlinked.push((head.to_owned(), id));
     }
 
-    /// Renames a file to an unused name, in a directory that is not below it.
+    /// Renames a file to an unused name, in a directory not below it.
     async fn rename(
         &mut self,
         head: &str,

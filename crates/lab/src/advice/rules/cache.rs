@@ -10,7 +10,7 @@ const NO_ARCSTATS: &str = "no /proc/spl/kstat/zfs/arcstats: the ZFS module is no
 /// Fewest lookups that give a meaningful rate.
 const ENOUGH: u64 = 1000;
 
-/// A rule about the ARC, for machines that have pools.
+/// A rule about the ARC, for machines with pools.
 fn of_arc(facts: &Facts, check: impl Fn(&Counters) -> Finding) -> Vec<Finding> {
     match &facts.arc {
         Some(arc) => vec![check(arc)],
@@ -69,7 +69,7 @@ fn hit_rate(facts: &Facts, arc: &Counters) -> Finding {
              time; that loses only its cached copies, no data.",
         ),
     });
-    // A low rate is normal for a device that is less than half full and still filling.
+    // A low rate is normal for a device less than half full and still filling.
     if gauge.bad() && filled < size / 2 && facts.counted_s.is_none_or(|s| s < 86_400.0) {
         finding = Finding::unknown(
             "l2arc",

@@ -1,9 +1,9 @@
 //! How many parallel workers a pool can use.
 //!
 //! Operations in flight equal throughput times latency (Little's law). While disks have capacity, more
-//! workers bring more throughput at the same latency; beyond some number they only wait longer. That number
-//! is the answer. It is measured where a sweep exists; otherwise it is estimated from a busy pool: the
-//! operations in flight on the disks are work, the rest is queue.
+//! workers bring more throughput at the same latency; beyond some number they only wait longer. A sweep
+//! measures that number; otherwise it is estimated from a busy pool: the operations in flight on the disks
+//! are work, the rest is queue.
 
 use super::rule::{Finding, Problem, Rule, remedy};
 use crate::advice::facts::{Bears, Facts, Workers};

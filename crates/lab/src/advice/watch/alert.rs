@@ -1,9 +1,9 @@
 //! Alerts: problems that a rule reported and that have not yet been fine for long enough.
 //!
-//! An alert is raised as soon as a rule gives advice, and again only if it becomes more severe. It ends when
-//! its subject has been *good* without interruption for some time. Good is stricter than not bad: a number
-//! must be past the second of two levels ([`Gauge`](crate::advice::Gauge)). A value between the levels
-//! restarts the time. An undetermined verdict is not good either, but it neither raises nor ends an alert.
+//! An alert is raised when a rule gives advice, and again only if it becomes more severe. It ends when its
+//! subject has been *good* without interruption for some time. Good is stricter than not bad: a number must
+//! be past the second of two levels ([`Gauge`](crate::advice::Gauge)). A value between the levels restarts
+//! the time. An undetermined verdict is not good either, but it neither raises nor ends an alert.
 
 use std::collections::BTreeMap;
 

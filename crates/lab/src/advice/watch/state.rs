@@ -1,4 +1,4 @@
-//! State kept across restarts: alerts and undelivered events, in one JSON file that is replaced atomically.
+//! State kept across restarts: alerts and undelivered events, in one JSON file replaced atomically.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -18,7 +18,7 @@ struct Kept {
     outbox: Outbox,
 }
 
-/// Saved state; empty if there is no file.
+/// Saved state; empty without a file.
 pub(super) fn load(path: &Path) -> Result<(Alerts, Outbox)> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,

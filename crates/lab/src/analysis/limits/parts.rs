@@ -14,8 +14,8 @@ const CORE_FULL: f64 = 0.95;
 /// If other work used more than this share of a saturated resource, it may have caused the saturation.
 const MINE: f64 = 0.5;
 
-/// All parts. Durability, concurrency and the workload itself wait for other resources: at most one of them
-/// is a limit, and only if no resource was saturated.
+/// All parts. Durability, concurrency and the workload itself wait for other resources: at most one is a
+/// limit, and only if no resource was saturated.
 pub fn of(o: &Observed) -> Vec<Part> {
     let mut parts = vec![network(o), disk(o), cpu(o)];
     parts.extend(core(o));

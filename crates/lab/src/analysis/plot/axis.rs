@@ -38,7 +38,7 @@ impl Axis {
         Axis::even(low / divisor, high / divisor, about, divisor, name)
     }
 
-    /// From 0 (or from the lowest value, if it is negative or far from 0) to the highest of these values.
+    /// From 0 (or from the lowest value, if negative or far from 0) to the highest of these values.
     pub fn around(unit: Unit, values: impl Iterator<Item = f64> + Clone, about: usize) -> Axis {
         let finite = values.filter(|v| v.is_finite());
         let high = finite.clone().fold(f64::NEG_INFINITY, f64::max);
@@ -163,7 +163,7 @@ impl Axis {
     }
 }
 
-/// Smallest of 1, 2, 2.5 and 5 times a power of ten that is at least `least`.
+/// Smallest of 1, 2, 2.5 and 5 times a power of ten at least `least`.
 fn nice_step(least: f64) -> f64 {
     if !(least.is_finite() && least > 0.0) {
         return 1.0;

@@ -26,7 +26,7 @@ pub struct Bar {
 /// Bars under a heading.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// May be empty if there is only one group.
+    /// May be empty with only one group.
     pub name: String,
     /// Bars of the group.
     pub bars: Vec<Bar>,

@@ -47,7 +47,7 @@ impl Spread {
         bins
     }
 
-    /// (value, percent of all that are not above it), ascending.
+    /// (value, percent of all not above it), ascending.
     fn cumulative(&self) -> Vec<(f64, f64)> {
         let total = self.total() as f64;
         let sums = self.buckets.iter().scan(0u64, |sum, bucket| {

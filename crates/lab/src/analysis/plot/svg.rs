@@ -15,7 +15,7 @@ pub const WIDTH: f64 = 480.0;
 /// Destination of an SVG.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SvgPlace {
-    /// A file of its own, with the style sheet and a background.
+    /// Its own file, with the style sheet and a background.
     File,
     /// A page that includes [`STYLE`].
     Page,

@@ -8,7 +8,7 @@ pub fn width(text: &str, size: f64) -> f64 {
     text.chars().map(relative_width).sum::<f64>() * size
 }
 
-/// Text truncated to `room` units, with an ellipsis if it was cut.
+/// Text truncated to `room` units, with an ellipsis if cut.
 pub fn fit(text: &str, size: f64, room: f64) -> String {
     if width(text, size) <= room {
         return text.to_owned();

@@ -3,10 +3,9 @@
 /// Columns that a line is divided into: more than the eye can separate.
 const COLUMNS: usize = 240;
 
-/// Keeps the lowest and highest point of each of [`COLUMNS`] equal columns, in order; short lines are kept
-/// whole.
+/// Keeps the lowest and highest point of each of [`COLUMNS`] equal columns, in order; short lines stay whole.
 ///
-/// Peaks stay: the overall highest and lowest values are kept. `x` must not decrease.
+/// `x` must not decrease.
 pub fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return Vec::new() };
     let span = last.0 - first.0;

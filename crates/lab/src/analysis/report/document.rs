@@ -209,7 +209,7 @@ impl Document {
         self.blocks.push(Block::Heading(2, title.into()));
     }
 
-    /// Appends a paragraph, unless it is empty.
+    /// Appends a paragraph, unless empty.
     pub fn paragraph(&mut self, text: impl Into<Text>) {
         let text = text.into();
         if !text.is_empty() {
@@ -217,7 +217,7 @@ impl Document {
         }
     }
 
-    /// Appends an unnumbered list, unless it is empty.
+    /// Appends an unnumbered list, unless empty.
     pub fn list(&mut self, items: Vec<Text>) {
         if !items.is_empty() {
             self.blocks.push(Block::List { ordered: false, items });

@@ -1,7 +1,7 @@
 //! Renders a document as one self-contained HTML page: style and plots are embedded, and its content policy
 //! forbids fetching anything.
 //!
-//! Every tag is closed, so that the page is also XML: the tests parse it as such.
+//! Every tag is closed: the tests parse it as XML.
 
 use super::document::{Align, Block, Document, Figure, Note, Span, Table, Text};
 use super::escape::{xml, xml_lines};

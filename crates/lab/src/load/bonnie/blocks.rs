@@ -69,7 +69,7 @@ impl Blocks<'_> {
         self.each(begun, || file.read_exact(&mut block))
     }
 
-    /// Drops as much of the file from memory as possible; returns the reason if that is not permitted.
+    /// Drops as much of the file from memory as possible; returns the reason if not permitted.
     pub fn forget(&self) -> Result<Option<String>> {
         let file = self.open()?;
         file.sync_all().map_err(self.failed())?;

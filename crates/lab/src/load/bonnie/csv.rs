@@ -8,7 +8,7 @@
 //! 38 the longest latency of each of these twelve, with its unit
 //! ```
 //!
-//! A field is empty if it was not measured, and `+++++` if the phase took less than half a second, for which
+//! A field is empty if not measured, and `+++++` if the phase took less than half a second, for which
 //! bonnie++ gives no number.
 
 use crate::load::measurement::{Figure, Latency, Stream};

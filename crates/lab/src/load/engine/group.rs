@@ -3,7 +3,7 @@
 //! run            make the start gate ──> all ready? ──> open it ──> progress ... ──> join
 //! each worker    source, ring, buffers ──> (drop sender: ready) ──> gate ──> work ──> (drop sender: done)
 //! ```
-//! Workers report ready and done by dropping a sender, so that a worker that panics also reports.
+//! Workers report by dropping a sender, so that one that panics also reports.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -29,7 +29,7 @@ pub(super) struct Done {
     pub tallies: Vec<Tally>,
     /// Reads and writes issued.
     pub issued: u64,
-    /// Reason for working without io_uring, if it was denied.
+    /// Reason for working without io_uring, if denied.
     pub no_ring: Option<std::io::Error>,
 }
 

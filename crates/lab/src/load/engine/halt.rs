@@ -1,4 +1,4 @@
-//! Whether workers continue: the run may be stopped, or one of them has failed.
+//! Whether workers continue: the run may be stopped, or one has failed.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

@@ -1,7 +1,7 @@
 //! Lays files out before they are measured, so that reads find written data.
 //!
 //! Files are written, not just extended: reading a hole costs a file system nothing. A file without holes in
-//! the worker's region is left alone (an earlier job wrote it, or the user named it), and devices always are.
+//! the worker's region is left alone (an earlier job's, or the user's), and devices always are.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -17,7 +17,7 @@ pub(crate) struct Lines<'a> {
 struct Line {
     /// Index of the job.
     index: usize,
-    /// Number of the worker, if it is a line of its own.
+    /// Number of the worker, if it is its own line.
     number: Option<u32>,
     streams: Vec<Stream>,
 }

@@ -1,17 +1,17 @@
 //! Pace: start times of operations, by `rate`, `rate_iops` and `thinktime`.
 //!
 //! Each direction has its own clock, which advances by the time that an operation may take at its rate; an
-//! operation waits until it is due. A late worker (the disk stalled, a sleep was too long) catches up by at
-//! most [`CREDIT_NS`]: the rate holds on average over short delays, and no burst follows a long one. (fio
-//! catches up in full.)
+//! operation waits until due. A late worker (the disk stalled, a sleep was too long) catches up by at most
+//! [`CREDIT_NS`]: the rate holds over short delays, and no burst follows a long one. (fio catches up in
+//! full.)
 //!
-//! In a mix, operations keep their order, so reads wait for writes that are not yet due, and vice versa: the
-//! mix stays as requested, and the slower of the two rates decides.
+//! In a mix, operations keep their order, so reads wait for writes not yet due, and vice versa: the mix stays
+//! as requested, and the slower rate decides.
 
 use crate::load::job::Job;
 use crate::load::workload::{Kind, Operation};
 
-/// Maximum delay that is caught up.
+/// Maximum delay caught up.
 const CREDIT_NS: f64 = 10e6;
 
 #[derive(Debug, Clone, Copy)]

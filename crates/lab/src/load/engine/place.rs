@@ -35,7 +35,7 @@ impl WorkFiles {
         }
     }
 
-    /// The worker's region of the file: as in the job, or all of it.
+    /// The worker's region of the file: as in the job, or all.
     ///
     /// # Errors
     /// The size is missing, or the device is too small.

@@ -1,7 +1,7 @@
 //! One operation at a time per thread: `pread`, `pwrite`, `fsync`.
 //!
 //! A worker has one thread, or, where the kernel denies it io_uring, one for each operation it may have in
-//! flight; these threads share the worker's [`Source`].
+//! flight; all share the worker's [`Source`].
 //!
 //! The clock is read once per operation: when one completes, the next starts. Only writes, whose data must be
 //! generated first, and operations after a wait read it again.

@@ -6,8 +6,8 @@
 //!  free their slots, record them <── read the clock: done <── one system call: submits all, waits for one
 //! ```
 //!
-//! One system call and two clock readings thus serve all operations that complete together, where fio needs
-//! these for each operation. As in fio, a slot is reused as soon as its operation completes.
+//! So one system call and two clock readings serve all operations that complete together; fio needs these for
+//! each. As in fio, a slot is reused once its operation completes.
 //!
 //! The file and the buffers are registered (their pages are pinned) to save work per operation; if the kernel
 //! refuses, each operation names them. Completions are handled when this thread asks for them

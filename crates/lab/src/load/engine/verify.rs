@@ -1,8 +1,7 @@
 //! Reads back and checks a worker's writes.
 //!
 //! Writes are not remembered: the workload yields the same operations again. The last write at an offset
-//! counts. They are read in offset order, in windows of the file, so that memory stays bounded (about 60 MiB)
-//! however long the job ran.
+//! counts. They are read in offset order, in windows of the file, so memory stays bounded (about 60 MiB).
 
 use std::collections::BTreeMap;
 
@@ -17,7 +16,7 @@ use crate::load::workload::{Kind, Operation, Workload};
 /// Writes processed together.
 const WINDOW_OPERATIONS: u64 = 1 << 20;
 
-/// Checks the writes among the first `issued` operations. Returns the number of bytes read.
+/// Checks the writes among the first `issued` operations. Returns the bytes read.
 ///
 /// # Errors
 /// The data differ or cannot be read, or the run was stopped.

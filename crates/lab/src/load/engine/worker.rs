@@ -56,12 +56,12 @@ impl<'a> Worker<'a> {
         Ok(Worker { job, index, number, id, file, path, region, direct_refused, checker })
     }
 
-    /// Largest read; 0 if there are none.
+    /// Largest read; 0 if none.
     pub fn read_bytes(&self) -> usize {
         if self.job.reads() { self.job.block_sizes.read.largest() as usize } else { 0 }
     }
 
-    /// Largest write; 0 if there are none.
+    /// Largest write; 0 if none.
     pub fn write_bytes(&self) -> usize {
         if self.job.writes() { self.job.block_sizes.write.largest() as usize } else { 0 }
     }

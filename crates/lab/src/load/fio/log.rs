@@ -20,7 +20,7 @@ use crate::load::measurement::Second;
 /// Value of `log_avg_msec`.
 const SPAN_MS: u64 = 1000;
 
-/// A remainder this short is not a second of its own: spans are slightly longer than requested.
+/// A remainder this short is not its own second: spans are slightly longer than requested.
 const SLIVER_MS: u64 = 50;
 
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -49,7 +49,7 @@ pub struct Cpu {
     pub governor: Option<String>,
     /// Number of memory nodes (NUMA).
     pub nodes: usize,
-    /// Available instructions that are useful to storage code.
+    /// Available instructions useful to storage code.
     pub features: Vec<String>,
 }
 

@@ -81,7 +81,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Known facts about a device; few if it is absent.
+    /// Known facts about a device; few if absent.
     pub fn read(root: &Root, name: &str) -> Disk {
         let folder = format!("sys/block/{name}");
         let word = |path: &str| root.word(format!("{folder}/{path}"));

@@ -27,7 +27,7 @@ pub struct Mount {
     pub point: PathBuf,
     /// Options of the mount, then those of the file system.
     pub options: Vec<String>,
-    /// Device numbers; (0, n) without a device of its own.
+    /// Device numbers; (0, n) without its own device.
     pub device: (u32, u32),
 }
 

@@ -47,7 +47,7 @@ impl Root {
         self.word(path)?.parse().ok()
     }
 
-    /// Names in a folder, sorted; none if there is no folder.
+    /// Names in a folder, sorted; none without a folder.
     pub fn list(&self, path: impl AsRef<Path>) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> =

@@ -1,8 +1,8 @@
 //! Records operations of one kind as they complete, and turns them into a [`Stream`].
 //!
 //! Each worker has its own recorder, so recording takes no lock and touches few cache lines: a histogram
-//! bucket, the current second, four totals. Recorders, or their streams, are summed at the end. All times are
-//! nanoseconds since the start of the measurement, which all workers share.
+//! bucket, the current second, four totals. Recorders, or their streams, are summed at the end. Times are
+//! nanoseconds since the measurement's start, the same for all workers.
 //!
 //! ```text
 //!   0            begins                                              ended
@@ -13,8 +13,8 @@
 use super::{Latency, Second, Stream};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// A remainder of the last second as short as this counts with the previous second: workers let their last
-/// operations complete after the time limit, which would look like a drop.
+/// A remainder of the last second up to this counts with the previous one: workers complete their last
+/// operations after the time limit, which would look like a drop.
 const SHORT_REST_NS: u64 = SECOND_NS / 20;
 
 /// Operations completed so far.

@@ -9,9 +9,8 @@
 //! ```
 //!
 //! Idea: report 003 asks whether copying active data off a working disk is faster than a resilver after it
-//! fails. Besides its time, each exchange gives the bytes read from and written to all disks, and the
-//! remaining redundancy at its worst moment. That is observed: each time the pool is sampled, a disk that is
-//! part of the pool but out of use lowers the redundancy by one.
+//! fails. Besides its time, each exchange gives the bytes read from and written to all disks, and the lowest
+//! redundancy: in each sample of the pool, a disk of the pool that is out of use lowers it by one.
 
 use std::fs;
 use std::path::{Path, PathBuf};

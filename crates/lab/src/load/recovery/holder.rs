@@ -1,7 +1,7 @@
 //! The holder of the test pools: OpenZFS's module, or a daemon of this program.
 //!
-//! The daemon is started for the pools of one test, with a socket of its own in the test's folder, so it
-//! disturbs no other. Commands of `zpool` reach it through that socket. It ends with its [`Holder`].
+//! The daemon is started for the pools of one test, with a socket in the test's folder, so it disturbs no
+//! other. `zpool` reaches it through that socket. It ends with its [`Holder`].
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;

@@ -1,9 +1,9 @@
-//! Reserves space for writes that must succeed on a full disk: the record of a failure, which often is that
-//! the disk is full.
+//! Reserves space for writes that must succeed on a full disk: the record of a failure, often for lack of
+//! space.
 //!
-//! While a result is recorded, a file of incompressible bytes lies beside it. If a write fails for lack of
-//! space, that file is removed and the write retried. Copy-on-write file systems return space only seconds
-//! later, so there are several attempts.
+//! Beside a result under recording lies a file of incompressible bytes. If a write finds no space, that file
+//! is removed and the write retried. Copy-on-write file systems return space seconds later, hence several
+//! attempts.
 
 use std::fs;
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};

@@ -139,7 +139,7 @@ pub fn histograms(run: &Run) -> Table {
     table
 }
 
-/// Series in these rows; None if they are inconsistent.
+/// Series in these rows; None if inconsistent.
 pub fn series_of(table: &Table) -> Option<Vec<Series>> {
     let [source, subject, name, kind, unit] =
         ["source", "subject", "name", "kind", "unit"].map(|column| table.texts(column));
@@ -168,7 +168,7 @@ pub fn series_of(table: &Table) -> Option<Vec<Series>> {
     Some(all)
 }
 
-/// Adds the seconds in these rows to their streams; None if they are inconsistent.
+/// Adds the seconds in these rows to their streams; None if inconsistent.
 pub fn put_seconds(table: &Table, streams: &mut [Stream]) -> Option<()> {
     let [stream, at, operations, bytes, sum, max] =
         ["stream", "at_ns", "operations", "bytes", "latency_sum_ns", "latency_max_ns"]
@@ -185,7 +185,7 @@ pub fn put_seconds(table: &Table, streams: &mut [Stream]) -> Option<()> {
     Some(())
 }
 
-/// Adds the latencies in these rows to their streams, and other histograms to `samples`; None if they are
+/// Adds the latencies in these rows to their streams, and other histograms to `samples`; None if
 /// inconsistent.
 pub fn put_histograms(table: &Table, streams: &mut [Stream], samples: &mut Samples) -> Option<()> {
     let [source, subject, name, unit] =

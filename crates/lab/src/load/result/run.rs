@@ -21,7 +21,7 @@ pub const TABLES: [(&str, Columns); 3] = [
     ("histograms.parquet", rows::HISTOGRAMS),
 ];
 
-/// Prefix of folders that are not yet complete.
+/// Prefix of incomplete folders.
 pub const PARTIAL: &str = ".partial-";
 
 /// A measurement with the samples taken during it.
@@ -150,8 +150,7 @@ fn folder_name(number: usize, m: &Measurement) -> String {
     format!("{number:04}-{}-{}-{}", plain(&m.test), plain(&m.target), m.repeat)
 }
 
-/// Measurement as stored in JSON. Figures that are not finite cannot be stored there; a note names them
-/// instead.
+/// Measurement as stored in JSON. Non-finite figures cannot be stored there; a note names them instead.
 fn without_rows(measurement: &Measurement) -> Measurement {
     let mut kept = measurement.clone();
     for stream in &mut kept.outcome.streams {

@@ -4,8 +4,7 @@
 //! be null. A file holds one row group per run; the merged file is made by concatenating the groups of its
 //! runs byte by byte ([`concatenate`]). At most one run's rows are in memory.
 //!
-//! The library panics on some files with damaged footers, so files must have passed their digest check before
-//! they are read here.
+//! The library panics on some files with damaged footers, so files must have passed their digest check.
 //!
 //! Source: Apache Parquet format, through the `parquet` crate's column writers and readers.
 

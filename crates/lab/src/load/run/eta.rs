@@ -1,7 +1,7 @@
 //! Remaining time of a run, from the time its tests have taken so far.
 //!
-//! A test that has run before takes its mean time. Any other takes its planned time, scaled by how much the
-//! tests so far exceeded theirs (laying out files, dropping caches). With neither there is no estimate.
+//! A test that has run before takes its mean time; any other its planned time, scaled by how much the tests
+//! so far exceeded theirs (laying out files, dropping caches). With neither there is no estimate.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl Eta {
         }
     }
 
-    /// Estimated time of these tests in sequence; None if one of them has no estimate.
+    /// Estimated time of these tests in sequence; None if one has no estimate.
     pub fn of<'a>(&self, tests: impl IntoIterator<Item = &'a Test>) -> Option<Duration> {
         tests.into_iter().map(|test| self.of_one(test)).sum()
     }

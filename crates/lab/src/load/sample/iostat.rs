@@ -3,8 +3,8 @@
 //!
 //! One `zpool iostat -v -l -q` runs during the whole sampling, so that no process is started each second. A
 //! vdev's subject is `POOL/mirror-0`. Queue lengths are instantaneous; waits are means over the interval,
-//! without a point if it was idle. Histograms of latencies and request sizes count since the import; their
-//! growth is recorded.
+//! without a point if idle. Histograms of latencies and request sizes count since the import; their growth is
+//! recorded.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};

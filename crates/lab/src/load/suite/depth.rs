@@ -1,8 +1,7 @@
 //! Suite `depth`: how many operations in flight can a target use?
 //!
-//! One worker reads, then writes, 4 KiB at random offsets with 1, 2, 4 ... 128 operations in flight;
-//! everything else stays the same. Beyond some depth, more operations in flight bring longer waits and no
-//! throughput. Only such a sweep can find it.
+//! One worker reads, then writes, 4 KiB at random offsets with 1, 2, 4 ... 128 operations in flight. Beyond
+//! some depth, which only such a sweep finds, more bring longer waits and no throughput.
 
 use super::io::{About, Defaults, Shape, Sizes};
 use super::{Options, Plan};

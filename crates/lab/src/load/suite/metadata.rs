@@ -8,8 +8,8 @@ use super::{Options, Plan, Test, Work};
 use crate::load::tree::{Leaf, Names, Order, Shape, Step, TreeWork, Verb};
 
 const SECONDS: u64 = 60;
-/// Seven tests of 5 s, three trees prepared in at most 5 s each, and deleting everything, which on a busy
-/// disk takes several times as long as creating it: under four minutes in total.
+/// Seven tests of 5 s, three trees prepared in at most 5 s each, and deleting all, which on a busy disk takes
+/// several times as long as creating: under four minutes in total.
 const QUICK_SECONDS: u64 = 5;
 const REPEATS: u32 = 3;
 const WORKERS: u32 = 4;

@@ -28,7 +28,7 @@ const SCATTERED: u32 = 1000;
 /// Fewer than four repeats cannot support any difference.
 const REPEATS: u32 = 5;
 
-/// The plan; on `devices` if there are any, otherwise on files.
+/// The plan; on `devices` if any, otherwise on files.
 pub fn plan(options: &Options, devices: &[PathBuf]) -> Plan {
     let quick = options.quick;
     let disk_bytes = options.size_bytes.unwrap_or(if quick { QUICK_DISK_BYTES } else { DISK_BYTES });

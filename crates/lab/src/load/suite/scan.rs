@@ -1,8 +1,7 @@
 //! Suite `scan`: how long does it take to stat every file, with cold and with warm caches? (report 000)
 //!
-//! It scans the existing files, or, if a size is given, a tree with that many files created for the purpose:
-//! with the lab's own walk, with `fd` and `stat`, and with `cenote scan` on the pool's devices, if they can
-//! be read.
+//! It scans the existing files, or a new tree of a given number of files: with the lab's own walk, with `fd`
+//! and `stat`, and with `cenote scan` on the pool's devices, if they can be read.
 
 use super::{Options, Plan, Test, Work};
 use crate::load::tree::{Leaf, Names, Shape};

@@ -1,4 +1,4 @@
-//! Whether a block device is in use, and whether it holds data.
+//! Whether a block device is in use or holds data.
 //!
 //! In use: the kernel refuses `O_EXCL` on a device that is mounted, is swap, or belongs to an array, to LVM
 //! or to an imported pool; on a whole disk also if a partition does. Data: any non-zero byte in the first or
@@ -29,7 +29,7 @@ pub fn refuse_if_used(path: &Path) -> Result<()> {
     }
 }
 
-/// Describes the data in a file or device; None if it is empty, or zero wherever examined.
+/// Describes the data in a file or device; None if empty, or zero wherever examined.
 pub fn holds(path: &Path) -> Result<Option<String>> {
     let what = || path.display().to_string();
     let mut file = File::open(path).map_err(LabError::io(what()))?;

@@ -1,6 +1,6 @@
 //! Copies a tree as rsync does.
 //!
-//! Folders are created when they are found. A file is read from the source, written under a temporary name
+//! Folders are created when found. A file is read from the source, written under a temporary name
 //! (`.name.RANDOM`), given its owner, times and mode, and renamed: readers see the whole file or none.
 //! Folders get their attributes after their content, since adding entries changes their times. Links are
 //! copied as links. As with `rsync -a`, hard links become separate files, and ACLs and extended attributes
@@ -38,7 +38,7 @@ const ATTRIBUTES: usize = 4;
 const RENAME: usize = 5;
 
 /// Copies the content of `source` into `destination`, a new folder; repeatedly, with the extensions `.0`,
-/// `.1` and so on, if there is a time limit.
+/// `.1` and so on, with a time limit.
 ///
 /// # Errors
 /// An entry cannot be read or created, or the work was stopped.
@@ -141,7 +141,7 @@ impl<'a> Copier<'a> {
         Copier { source, into, until, room, tallies, inodes: 0, folders: Vec::new(), buffer, over: false }
     }
 
-    /// Returns the number of bytes copied.
+    /// Returns the bytes copied.
     fn copy(&mut self, entry: &Entry<'_>, from: &Path, to: &Path) -> io::Result<u64> {
         let attributes = Attributes::of(entry.stat);
         match entry.kind {

@@ -1,8 +1,8 @@
 //! Counts reads from disk.
 //!
 //! The counters are those of the file system's own device; without one (pools, network), those of all disks
-//! of the machine together. The reads that the kernel attributes to this process are counted as well; the ZFS
-//! module accounts for them, too.
+//! of the machine. Reads that the kernel attributes to this process count as well; the ZFS module does so,
+//! too.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! A tree workload: steps on one tree, some of them measured.
+//! A tree workload: steps on one tree, some measured.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -55,13 +55,13 @@ pub trait Visitor: Send {
 pub struct Walked {
     /// Regular files.
     pub files: u64,
-    /// Entries that are neither files nor folders: links, devices, sockets, pipes.
+    /// Entries neither files nor folders: links, devices, sockets, pipes.
     pub others: u64,
     /// Folders, without the root.
     pub folders: u64,
     /// Total size of regular files.
     pub bytes: u64,
-    /// Folders on other file systems that were not entered.
+    /// Folders on other file systems not entered.
     pub borders: u64,
     /// Entries that vanished or could not be read.
     pub errors: u64,

@@ -2,7 +2,7 @@
 //!
 //! The lock is taken only to give and to get. A worker gives away the older half of its stack: the folders
 //! nearest to the root, with most below them. The walk is over when all workers are idle and nothing is
-//! shared, or when one of them failed.
+//! shared, or when one failed.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
@@ -14,7 +14,7 @@ use super::folder::{Folder, Root};
 pub enum Pending {
     /// A folder by its name in its parent, which is kept open for it.
     Below(Arc<Folder>, CString),
-    /// A folder by its path from the root, because too many were open when it was found.
+    /// A folder by its path from the root, because too many were open when found.
     Far(Arc<Root>, Vec<u8>),
     /// Rest of an open folder's listing.
     Rest(Arc<Folder>),

@@ -1,8 +1,8 @@
 //! One full metadata scan by one tool, cold or warm.
 //!
 //! Each tool writes a list of all regular files with their sizes to a file outside the scanned tree, as in
-//! report 000; the list is then counted. A cold scan starts after dirty data were flushed and caches dropped;
-//! a warm one after another, unmeasured scan.
+//! report 000; the list is then counted. A cold scan starts with dirty data flushed and caches dropped; a
+//! warm one after an unmeasured scan.
 
 mod external;
 

@@ -1,9 +1,9 @@
 //! The content of write buffers.
 //!
-//! It does no more than necessary. A plain job fills its buffers once ([`Filler::prepare`]), and each write
-//! changes eight bytes in every 512, as fio does. That keeps blocks distinct for deduplication and
-//! nop-writes, and costs almost nothing. New data for each write are generated only if the job requires it:
-//! `refill_buffers`, compression, copies, verification.
+//! A plain job fills its buffers once ([`Filler::prepare`]), and each write changes eight bytes in every 512,
+//! as fio does. That keeps blocks distinct for deduplication and nop-writes, and costs almost nothing. New
+//! data are generated for each write only if the job requires it: `refill_buffers`, compression, copies,
+//! verification.
 //!
 //! All data are a function of (seed, worker; origin, serial): AES in counter mode, where the counter is the
 //! origin in units of 16 bytes and the serial. So nothing needs to be remembered:
@@ -18,8 +18,7 @@
 //! finds, in records of any size from 4 KiB. (fio does so in every 512 bytes.) Copies are whole buffers: they
 //! become equal records if `bs` is a multiple of the record size.
 //!
-//! A buffer that was read into holds foreign data. Prepare it again before writing it, or use separate
-//! buffers for reads and writes.
+//! Prepare a buffer again after reading into it, or use separate buffers for reads and writes.
 
 mod keystream;
 mod sector;
@@ -76,7 +75,7 @@ impl Filler {
         })
     }
 
-    /// Fills a buffer that is new or was read into.
+    /// Fills a new buffer, or one read into.
     pub fn prepare(&mut self, buffer: &mut [u8]) {
         match self.content {
             Content::Zeros => buffer.fill(0),

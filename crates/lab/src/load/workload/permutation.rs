@@ -1,11 +1,10 @@
 //! A random order of the numbers below n, in constant memory: a Feistel network with cycle walking.
 //!
 //! A bitmap of visited blocks (fio's random map) costs a bit per block and, towards the end of a pass, long
-//! searches for the remaining ones. Instead, a number is split into two halves that are mixed into each
-//! other, which permutes all numbers with as many bits as n needs. A result at or above n is fed back, fewer
-//! than two times on average, until it is below n; that permutes the numbers below n. Source: Black and
-//! Rogaway, "Ciphers with arbitrary finite domains", 2002. Secrecy is not required, so four light rounds
-//! suffice.
+//! searches. Instead, a number is split into two halves mixed into each other, which permutes all numbers
+//! with as many bits as n needs. A result at or above n is fed back, fewer than two times on average, until
+//! below n; that permutes the numbers below n. Source: Black and Rogaway, "Ciphers with arbitrary finite
+//! domains", 2002. Secrecy is not required, so four light rounds suffice.
 
 use super::random::Random;
 

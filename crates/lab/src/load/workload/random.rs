@@ -1,7 +1,7 @@
 //! Random numbers: SplitMix64, a counter with scrambled values.
 //!
-//! The generators of the `rand` crate may change between versions, but here a seed must always mean the same
-//! values. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
+//! The generators of the `rand` crate may change, but here a seed must always mean the same values. Source:
+//! Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
 
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);

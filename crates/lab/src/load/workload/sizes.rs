@@ -27,7 +27,7 @@ impl Sizes {
         Sizes { sizes, up_to, smallest }
     }
 
-    /// Smallest; 0 if there are none.
+    /// Smallest; 0 if none.
     pub fn smallest(&self) -> u32 {
         self.smallest
     }

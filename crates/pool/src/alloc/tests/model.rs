@@ -21,7 +21,7 @@ struct Model {
     vdevs: Vec<Vdev>,
     allocator: Allocator,
     rng: Rng,
-    /// Allocated in txgs that are on disk, and in this one.
+    /// Allocated in txgs on disk, and in this one.
     old: Vec<Dva>,
     new: Vec<Dva>,
     txg: u64,

@@ -17,7 +17,7 @@ pub enum IoClass {
     AsyncWrite,
     /// Scrub and resilver.
     Scrub,
-    /// Copying off a vdev that is being removed.
+    /// Copying off a vdev being removed.
     Removal,
     /// Initializing free space.
     Initializing,

@@ -13,10 +13,10 @@
 //! ```
 //!
 //! A group is handed to the device at once and awaited in its own task, since its members may be busy or
-//! dropped. If it fails, each member retries alone, so that an unreadable sector fails only its own reader.
+//! dropped. If it fails, each member retries alone: an unreadable sector fails only its own reader.
 //!
-//! Users' operations of all classes join each other. Background operations join only their own class, so that
-//! a nearby user does not speed them up.
+//! Users' operations of all classes join each other; background operations only their own class, so that a
+//! nearby user does not speed them up.
 //!
 //! Source: OpenZFS `vdev_queue.c` (`vdev_queue_aggregate`).
 

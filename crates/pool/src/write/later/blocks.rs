@@ -1,4 +1,4 @@
-//! The blocks that have addresses and are not written yet.
+//! Blocks with addresses, not written yet.
 
 use crate::zbookmark::Zbookmark;
 use bytes::Bytes;

@@ -20,7 +20,7 @@ pub(super) struct Blocks {
     by_address: BTreeMap<(VdevId, u64), Block>,
     bytes: u64,
     flushes: u64,
-    /// A device missed blocks that are no longer retained.
+    /// A device missed blocks no longer retained.
     pub(super) is_partial: bool,
 }
 

@@ -74,7 +74,7 @@ impl Recursive {
         Ok(())
     }
 
-    /// Writes all of them, sorted.
+    /// Writes all, sorted.
     pub fn end<W: Write>(self, out: &mut Output<W>) -> Result<(), ControlError> {
         let Recursive { shape, form, sorter } = self;
         let mut lines = Lines { shape, form, out, lines: Vec::new(), is_first: true };

@@ -48,7 +48,7 @@ impl Look {
         Look { unix_seconds, pools: seen.into_iter().map(look).collect() }
     }
 
-    /// The change since an earlier look; for a pool that was not open then, everything.
+    /// The change since an earlier look; for a pool not open then, everything.
     pub fn since(&self, before: &Look) -> Look {
         let of = |now: &PoolLook| {
             let old = before.pools.iter().find(|old| old.whole().name == now.whole().name);
@@ -124,7 +124,7 @@ impl PoolLook {
 }
 
 /// The upper bound of the fastest `percent` of the operations, to the precision of the histogram's buckets;
-/// `None` if there were none.
+/// `None` if none.
 pub fn percentile_ns(counts: &Counts, percent: u64) -> Option<u64> {
     let total: u64 = counts.times.iter().sum();
     let wanted = (total * percent).div_ceil(100);

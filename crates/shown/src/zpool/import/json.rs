@@ -19,7 +19,7 @@ pub fn whole(done: &Imported) -> Value {
     whole
 }
 
-/// A rewound pool, in a document of its own.
+/// A rewound pool, in its own document.
 pub fn way(back: &Rewound, key: &str) -> Value {
     document("zpool import", key, Map::from_iter([(back.pool.clone(), rewound(&back.way))]))
 }

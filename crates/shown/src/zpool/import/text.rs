@@ -1,5 +1,5 @@
 //! Text of `zpool import` about a pool besides its tree: whether it opens and how to repair it, its last
-//! user, and the state that was opened or rewound to.
+//! user, and the state opened or rewound to.
 
 use cenote_control::answers::{PoolHealth, PoolState, Problem};
 use cenote_control::text::{counted, ctime};
@@ -35,7 +35,7 @@ pub fn last_user(found: &Found) -> Option<String> {
     Some(format!("in use by {host}{hostid}{when}, not exported"))
 }
 
-/// The state that was opened, and its difference from the newest.
+/// The opened state, and its difference from the newest.
 pub fn opened(state: &Opened) -> String {
     let Opened { at, is_checkpoint, newest_txg, oldest_txg, states } = state;
     let time = ctime(at.unix_seconds.cast_signed());
@@ -76,7 +76,7 @@ pub fn went_back(Rewound { pool: name, way }: &Rewound) -> String {
     )
 }
 
-/// A list of problems under a heading; empty if there are none.
+/// A list of problems under a heading; empty if none.
 pub fn problems(label: &str, problems: &[Problem]) -> String {
     if problems.is_empty() {
         return String::new();

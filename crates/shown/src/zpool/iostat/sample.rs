@@ -57,8 +57,8 @@ impl Sample {
         Sample { lines, ns: pool.open_ns }
     }
 
-    /// The change since the pool's last sample in `all`; everything, for a pool that was not open then or was
-    /// opened again.
+    /// The change since the pool's last sample in `all`; everything, for a pool not open then or opened
+    /// again.
     pub fn since_last(&self, all: &[Sample]) -> Sample {
         let is_it = |old: &&Sample| old.lines[0].name == self.lines[0].name && old.ns <= self.ns;
         all.iter().find(is_it).map_or_else(|| self.clone(), |old| self.since(old))

@@ -117,7 +117,7 @@ async fn children(dir: &Dir) -> Result<Vec<Dataset>> {
     Ok(heads)
 }
 
-/// One file system or volume, and the state for its children; `None` if it is left out with all below.
+/// One file system or volume, and the state for its children; `None` if left out with all below.
 async fn member(
     wanted: &Wanted<'_>,
     dataset: &Dataset,

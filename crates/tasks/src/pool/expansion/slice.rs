@@ -5,9 +5,8 @@
 //!   |  copied so far  |##|    |####|  |##|  ...    |         in windows; free space of a window is borrowed
 //! ```
 //!
-//! Idea: everything not free is copied, whether a block is there already or only allocated. Allocation is
-//! blocked in the window being copied; later writes there go to both places. So skipping free space misses
-//! nothing.
+//! Idea: everything not free is copied, even a block only allocated. Allocation is blocked in the window
+//! being copied; later writes there go to both places. So skipping free space misses nothing.
 //!
 //! Source: OpenZFS `vdev_raidz.c` (`spa_raidz_expand_thread`, `raidz_reflow_sync`).
 

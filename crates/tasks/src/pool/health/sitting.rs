@@ -7,8 +7,8 @@
 //!   a count beyond OUTLIER_LIMIT: that child sits out for vdev_read_sit_out_secs
 //! ```
 //!
-//! Idea: any disk is slow at times, but a sick one is slow again and again, by orders of magnitude. Outliers
-//! that change from disk to disk cancel each other out, since all counts fall together.
+//! Idea: any disk is slow at times, but a sick one repeatedly, by orders of magnitude. Outliers that change
+//! from disk to disk cancel out, since all counts fall together.
 //!
 //! Source: OpenZFS 2.4 `vdev_raidz.c` (`vdev_child_slow_outlier`).
 
@@ -84,7 +84,7 @@ impl Sitting {
         Ok(())
     }
 
-    /// Mean time of a child's reads since the last check; 0 if there were none.
+    /// Mean time of a child's reads since the last check; 0 if none.
     fn mean_ns(&mut self, table: &LeafIoTable, child: &VdevConfig) -> u64 {
         let (mut operations, mut busy_ns) = (0, 0);
         for leaf in child.leaves() {
@@ -132,7 +132,7 @@ impl Outliers {
     }
 }
 
-/// The slowest child if it is far out, and how many ranges it is beyond the fence. All others must have read.
+/// The slowest child if far out, and how many ranges it is beyond the fence. All others must have read.
 fn outlier(times: &[u64], sitting: &[bool], insensitivity: u64) -> Option<(usize, u64)> {
     if times.iter().zip(sitting).any(|(time, sits)| *time == 0 && !sits) {
         return None;

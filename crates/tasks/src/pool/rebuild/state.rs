@@ -127,7 +127,7 @@ async fn complete(context: &mut SyncContext, top: &VdevConfig, state: RebuildPhy
     let mut config = context.config().clone();
     let pool = context.pool().clone();
     let (last, missed) = (Txg(state.max_txg.0.saturating_sub(1)), pool.lacking().all());
-    // A device that was away has gaps: a resilver fills them.
+    // A returned device has gaps: a resilver fills them.
     let was_away =
         |leaf: Guid| missed.get(&leaf).and_then(|runs| runs.last()).is_some_and(|run| run.1 > last);
     let now = config.vdev_tree.children.iter_mut().find(|one| one.id == top.id);

@@ -182,8 +182,8 @@ pub(super) async fn make_mapping(context: &mut SyncContext, has_counts: bool) ->
     edit.create(&mapping).await
 }
 
-/// Importing a pool reads its object directory before any mapping, so the directory must not lie on a removed
-/// vdev. Nor may the configuration, which this txg rewrites anyway.
+/// An import reads the object directory before any mapping, so it must not lie on a removed vdev. Nor may the
+/// configuration, which this txg rewrites anyway.
 async fn write_directory_anew(context: &SyncContext) -> Result<()> {
     let edit = context.edit();
     let directory = edit.view().object(DMU_POOL_DIRECTORY_OBJECT).await?;

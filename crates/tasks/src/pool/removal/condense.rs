@@ -5,9 +5,9 @@
 //!   next       |####|     ##..|            entries still used at least in part, with their counts
 //! ```
 //!
-//! Idea: the obsolete map is set aside, and a new mapping is written beside the old one, a part per txg; when
-//! complete, it replaces the old one. The progress is on disk, in OpenZFS's form: condensing continues after
-//! an export or power cut, here or there. Frees meanwhile go into a new obsolete map.
+//! Idea: the obsolete map is set aside, and a new mapping is written beside the old one, a part per txg, then
+//! replaces it. The progress is on disk, in OpenZFS's form: condensing continues after an export or power
+//! cut, here or there. Frees meanwhile go into a new obsolete map.
 //!
 //! Afterwards freed blocks cannot be located. So condensing neither begins nor ends while a checkpoint
 //! exists, and does not end during a slice of a scan.

@@ -7,9 +7,8 @@
 //! ```
 //!
 //! Idea: the rest of `errlog_last` is the rest of the work. So an interrupted scrub continues without a
-//! cursor, and OpenZFS, which starts at the recorded cursor, visits all that is left. If the scrub stops, or
-//! a scan begins, both logs are merged: no error is dropped that is not known to be mended. (OpenZFS drops
-//! the unvisited ones.)
+//! cursor, and OpenZFS, which starts at the recorded cursor, visits the rest. If the scrub stops, or a scan
+//! begins, both logs are merged: only mended errors are dropped. (OpenZFS drops the unvisited ones.)
 //!
 //! Source: OpenZFS `dsl_scan.c` (`dsl_errorscrub_*`), `dsl_errorscrub_phys_t`.
 

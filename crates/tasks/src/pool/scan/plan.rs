@@ -138,7 +138,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The current object set, unless it is the MOS.
+    /// The current object set, unless the MOS.
     pub(super) async fn current_dataset(&self, mos: &Mos) -> Result<Option<Waiting>> {
         match self.current.filter(|current| current.dataset != MOS) {
             Some(current) => Ok(Some(waiting(mos, current.dataset, current.txgs.0).await?)),

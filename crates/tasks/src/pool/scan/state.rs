@@ -1,8 +1,7 @@
 //! The recorded state of the last scan: start, progress, pause, end.
 //!
 //! Idea: the state is OpenZFS's `dsl_scan_phys_t`, plus a queue of datasets. A slice records changes rather
-//! than a new state, since tasks may have changed it meanwhile: a queued dataset may be destroyed, or have a
-//! new snapshot.
+//! than a new state, since tasks may change it meanwhile: a queued dataset may be destroyed, or snapshotted.
 //!
 //! Source: OpenZFS `dsl_scan.c` (`dsl_scan_setup_sync`, `dsl_scan_done`, `dsl_scan_ds_destroyed`,
 //! `dsl_scan_ds_snapshotted`), `vdev.c` (`vdev_dtl_should_excise`).
@@ -368,7 +367,7 @@ pub(crate) async fn destroyed(context: &mut SyncContext, id: ObjectId, next: Obj
 }
 
 /// The version to scan instead of one found in the tree of `txg`: the oldest with its blocks. Since then a
-/// head may have snapshots, and a snapshot or its whole file system may be gone.
+/// head may have new snapshots, and a snapshot or its file system may be gone.
 async fn now_instead(context: &SyncContext, found: &Waiting, txg: Txg) -> Result<Option<DatasetId>> {
     let is_there = match context.mos().await?.dataset_phys(found.dataset).await {
         // The number may be reused.

@@ -9,9 +9,9 @@
 //! window, so that its place in the tree is its progress.
 //!
 //! Progress stays valid although the tree keeps changing: a block that gains an owner behind the scan is
-//! written to all leaves then, or was born on all of them (`Repair::bring_shared`). So at the end all blocks
-//! of the last tree are complete. Blocks outside the tree come last; checkpoints taken and datasets destroyed
-//! during the scan then need no special care.
+//! written to all leaves then, or was born on all (`Repair::bring_shared`). So at the end all blocks of the
+//! last tree are complete. Blocks outside the tree come last, so checkpoints taken and datasets destroyed
+//! meanwhile need no special care.
 //!
 //! OpenZFS does not visit a checkpoint; while one exists, its resilvers complete no device.
 

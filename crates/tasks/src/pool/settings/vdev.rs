@@ -1,7 +1,6 @@
 //! Settings of vdevs: `zpool set PROPERTY=VALUE POOL VDEV`.
 //!
-//! They lie in the vdev's ZAP, under the property's name. `sit_out` is the exception: it is a state of the
-//! open pool.
+//! They lie in the vdev's ZAP, under the property's name, except `sit_out`, a state of the open pool.
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_prop_set`, `vdev_props_set_sync`).
 

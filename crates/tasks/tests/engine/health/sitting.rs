@@ -19,7 +19,7 @@ const DISKS: usize = 6;
 const MS: Duration = Duration::from_millis(1);
 const LOAD: Load = Load { steps: 30, max_offset: 1_000_000, max_len: 100_000 };
 
-/// A RAID-Z2 of disks that take 5 ms, with data that is not cached.
+/// A RAID-Z2 of disks that take 5 ms, with uncached data.
 struct Lab {
     runtime: Runtime,
     disks: Vec<Arc<Faulty>>,
@@ -45,7 +45,7 @@ impl Lab {
         let raidz2 =
             NewVdev { kind: VdevKind::Raidz, parity: 2, draid: None, class: VdevClass::Normal, devices };
         create_of(rt, raidz2).await.sync_all().await.unwrap();
-        // Counters come with a pool that is opened for good.
+        // Counters come with a pool opened for good.
         let devices = disks.iter().map(|disk| disk.clone() as Arc<dyn Device>).collect();
         let found = discover_devices(devices).await.pools.remove(0).tapped(Arc::new(LeafIoTable::new(rt)));
         let mos = import(rt, &found, &ImportOptions::default()).await.unwrap();

@@ -28,7 +28,7 @@ async fn pool(rt: &Runtime) -> (Engine, Arc<MemoryDevice>) {
     (create_on(rt, vec![new]).await, disk)
 }
 
-/// Writes an object of one block in a txg of its own.
+/// Writes an object of one block in its own txg.
 async fn write(engine: &Engine, rng: &mut Rng) -> ObjectId {
     let dataset = engine.dataset(POOL).await.unwrap();
     let hold = engine.hold().await.unwrap();

@@ -133,7 +133,7 @@ impl Mount {
         (is_good && self.now() < dentry.valid_until).then(|| dentry.inode.clone())
     }
 
-    /// Looks a name up in a directory that is locked.
+    /// Looks a name up in a locked directory.
     async fn look(
         self: &Arc<Mount>,
         dir: &Arc<Inode>,

@@ -88,7 +88,7 @@ impl Request {
     }
 }
 
-/// Reads a reply from front to back. A reply that is too short is `EIO`.
+/// Reads a reply from front to back. A reply too short is `EIO`.
 pub struct Body<'a>(pub &'a [u8]);
 
 impl<'a> Body<'a> {

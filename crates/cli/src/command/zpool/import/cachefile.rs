@@ -1,7 +1,6 @@
 //! `zpool import -c`: the file in which OpenZFS records imported pools, `/etc/zfs/zpool.cache`.
 //!
-//! It is an nvlist with each pool's configuration under its name. Only the device paths are used; everything
-//! else is read from the devices.
+//! It is an nvlist with each pool's configuration under its name. Only the device paths are used.
 //!
 //! Source: OpenZFS `spa_config.c`, `zpool_find_import_cached`.
 

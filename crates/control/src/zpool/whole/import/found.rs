@@ -116,7 +116,7 @@ impl Found {
         Ok((pool, error.outcome()))
     }
 
-    /// A pool that is open.
+    /// An open pool.
     pub(super) async fn of(
         session: &Session,
         found: &FoundPool,

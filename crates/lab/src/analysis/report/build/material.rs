@@ -77,7 +77,7 @@ impl<'a> Material<'a> {
         self.tests().into_iter().flat_map(|t| self.headlines(t).into_iter().map(move |f| (t, f))).collect()
     }
 
-    /// Best target for a figure, if there are several and one direction is better.
+    /// Best target for a figure, if several and one direction is better.
     pub fn best(&self, test: &str, figure: &str) -> Option<&'a FigureSummary> {
         let mut all = self.summary.figures.iter().filter(|f| f.test == test && f.figure == figure);
         let first = all.next()?;
@@ -89,14 +89,14 @@ impl<'a> Material<'a> {
         (first.better != Better::Neither && all.next().is_some()).then_some(best)
     }
 
-    /// Ranking of all targets in a figure, if there are several and one direction is better.
+    /// Ranking of all targets in a figure, if several and one direction is better.
     pub fn standing(&self, test: &str, figure: &str) -> Option<Standing<'a>> {
         let figures = self.summary.figures.iter().filter(|f| f.test == test && f.figure == figure);
         Standing::of(figures, &self.analysis.comparisons)
     }
 
     /// Targets to highlight in a figure: the best and all that the repeats cannot separate from it; none if
-    /// that would be all of them.
+    /// that would be all.
     pub fn leaders(&self, test: &str, figure: &str) -> Vec<&'a str> {
         let Some(standing) = self.standing(test, figure) else { return Vec::new() };
         let leaders = standing.leaders();

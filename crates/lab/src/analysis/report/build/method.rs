@@ -24,7 +24,7 @@ fn tests(material: &Material<'_>) -> Table {
     let rows: Vec<Vec<Text>> = material.plan.tests.iter().map(row).collect();
     let mut columns = vec![Column::words("Test"), Column::words("Description"), Column::words("Operations")];
     columns.extend(["Size", "Workers × depth", "Time"].map(Column::numbers));
-    // Omit columns that only I/O jobs fill, if there are none.
+    // Omit columns that only I/O jobs fill, if none.
     let used = (0..columns.len())
         .filter(|&i| i < 2 || rows.iter().any(|row| !row[i].is_empty()))
         .collect::<Vec<_>>();

@@ -57,7 +57,7 @@ fn latencies(stream: &Stream) -> [Line; 2] {
     ]
 }
 
-/// Latencies of one operation in all repeats; None if there are none.
+/// Latencies of one operation in all repeats; None if none.
 pub fn spread(repeats: &[&Run], operation: &str, name: &str) -> Option<Spread> {
     let mut all = Latency::default();
     for run in repeats {

@@ -122,7 +122,7 @@ fn line(name: &str, points: Vec<(u64, f64)>) -> Line {
     Line { name: name.to_owned(), points }
 }
 
-/// A panel of the lines that have points; None if there are none.
+/// A panel of the lines with points; None if none.
 fn panel(name: &str, unit: Unit, lines: Vec<Line>) -> Option<Panel> {
     let lines: Vec<Line> = lines.into_iter().filter(|line| line.points.len() > 1).collect();
     (!lines.is_empty()).then(|| Panel { name: name.to_owned(), unit, log: false, lines })

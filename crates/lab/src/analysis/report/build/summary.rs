@@ -57,7 +57,7 @@ fn asked(material: &Material<'_>) -> Text {
     head.plain(format!(" with {tests} {plural}, each run {repeats}{how}."))
 }
 
-/// A single target's figures: all of them, or the first of each test if they are too many.
+/// A single target's figures: all, or the first of each test if too many.
 fn figures_of(material: &Material<'_>, target: &str) -> Text {
     let mut named = material.all_headlines();
     let all = named.len();

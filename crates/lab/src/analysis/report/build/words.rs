@@ -41,7 +41,7 @@ pub fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// An interval in the unit of its median: `310–325`. None if it is too narrow to matter.
+/// An interval in the unit of its median: `310–325`. None if too narrow to matter.
 pub fn interval(unit: Unit, median: f64, interval: Option<Interval>) -> Option<String> {
     let interval = interval?;
     let (divisor, _) = unit.scale(median);

@@ -1,9 +1,9 @@
 //! Values of options: sizes, times, flags, and pairs for reads and writes.
 //!
 //! Sizes: to fio, `k`, `kb`, `m`... are powers of 1024, and, unless `kb_base=1000` is set, `ki`, `kib`... are
-//! powers of **1000**. Nobody writes `4KiB` and means 4000 bytes, but differing from fio would be wrong, too:
-//! that form is an error that shows the alternative. With `kb_base=1000` both follow the standards. Times: a
-//! bare number has the option's own unit; `d`, `h`, `m`, `s`, `ms`, `us` override it.
+//! powers of **1000**. Nobody means 4000 bytes by `4KiB`, but differing from fio would be wrong, too: that
+//! form is an error that shows the alternative. With `kb_base=1000` both follow the standards. Times: a bare
+//! number has the option's own unit; `d`, `h`, `m`, `s`, `ms`, `us` override it.
 
 use crate::load::job::{BlockSizes, Distribution, ReadWrite};
 

@@ -66,7 +66,7 @@ pub const PROPERTIES: [&str; 16] = [
 ];
 
 impl Dataset {
-    /// Parses `zfs get -Hp all`; None if it is neither a file system nor a volume.
+    /// Parses `zfs get -Hp all`; None if neither a file system nor a volume.
     pub(super) fn from_properties(name_of: &str, properties: &Properties) -> Option<Dataset> {
         let number = |property: &str| properties.number(name_of, property);
         let word = |property: &str| properties.text(name_of, property).unwrap_or_default().to_owned();
@@ -94,7 +94,7 @@ impl Dataset {
         })
     }
 
-    /// Uncompressed block size, for files of more than one block.
+    /// Uncompressed block size, for files of several blocks.
     pub fn block_bytes(&self) -> u64 {
         match self.kind {
             DatasetKind::Filesystem(bytes) | DatasetKind::Volume(bytes) => bytes,

@@ -122,7 +122,7 @@ impl Pool {
         self.vdevs.iter().filter(move |vdev| vdev.class == class)
     }
 
-    /// (allocated, size) in bytes of the vdevs of a class; None if there are none.
+    /// (allocated, size) in bytes of the vdevs of a class; None if none.
     pub fn space(&self, class: Class) -> Option<(u64, u64)> {
         let sum = |of: fn(&Vdev) -> Option<u64>| self.class(class).filter_map(of).sum::<u64>();
         let (allocated, size) = (sum(|vdev| vdev.allocated_bytes), sum(|vdev| vdev.size_bytes));

@@ -11,7 +11,7 @@ use super::status::{number, text};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// Data, and everything without a class of its own.
+    /// Data, and everything without its own class.
     Normal,
     /// Metadata, and small blocks if a dataset says so.
     Special,
@@ -43,7 +43,7 @@ pub enum VdevKind {
     Other,
 }
 
-/// Mean latencies of a vdev's operations in nanoseconds; None if there were no operations.
+/// Mean latencies of a vdev's operations in nanoseconds; None without operations.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Latencies {
     /// Reads, queue and disk together (`total_wait`).

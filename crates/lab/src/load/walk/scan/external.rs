@@ -11,8 +11,8 @@ use crate::load::measurement::Tool;
 use crate::load::program::{self, Ran};
 use crate::{LabError, Result};
 
-/// `fd` with a `stat` of every entry, as run in report 000. It reports failure when it could not enter a
-/// folder; that is recorded, as for the lab's own walk.
+/// `fd` with a `stat` of every entry, as run in report 000. A folder that it could not enter is recorded, as
+/// for the lab's own walk.
 pub fn fd(root: &Path, list: &Path, control: &Control) -> Result<Attempt> {
     let Some(program) = program::find(&["fd", "fdfind"]) else {
         return Ok(Attempt::NotHere("fd is not installed (package fd-find)".into()));
@@ -71,7 +71,7 @@ struct Listed {
 
 impl Listed {
     /// Reads a list of entries, each terminated by NUL. `size` parses an entry: a file's size, Some(None) if
-    /// it is not a file, None if it cannot be parsed.
+    /// not a file, None if it cannot be parsed.
     fn read(list: &Path, program: &str, size: impl Fn(&[u8]) -> Option<Option<u64>>) -> Result<Listed> {
         let failed = || LabError::io(list.display().to_string());
         let mut reader = BufReader::with_capacity(1 << 20, File::open(list).map_err(failed())?);

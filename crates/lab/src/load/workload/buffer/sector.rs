@@ -4,9 +4,8 @@
 //! byte 0     8        16       24                                 512
 //!      | tag | offset | number | random bytes of (offset, number) |
 //! ```
-//! Numbers are little-endian. The tag represents seed and worker, the offset is the sector's own, the number
-//! is that of the write. Each sector carries a header, because a disk may write some sectors of a block and
-//! not others.
+//! Numbers are little-endian. The tag represents seed and worker, the offset is the sector's, the number the
+//! write's. Each sector has a header, because a disk may write only some sectors of a block.
 
 use crate::load::workload::Operation;
 
