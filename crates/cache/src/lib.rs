@@ -12,8 +12,8 @@
 //!   ahead   so do blocks read ahead (`data`, `prefetch`)
 //! ```
 //!
-//! An indirect block is cached without the holes at its end: of 128 KiB, those of a small file system have one
-//! pointer in use on each of six levels.
+//! An indirect block is cached without the holes at its end: those of a small file system, of 128 KiB on six
+//! levels, have one pointer each.
 //!
 //! Blocks of metadata are always cached, blocks of files and volumes if [`CacheOptions::data`] is set: a
 //! program that reads each file once keeps its memory for metadata, a daemon serves from it. The dataset's
@@ -136,8 +136,8 @@ impl BlockCache {
         }
     }
 
-    /// Reads a block: verified, decrypted, decompressed. Of an indirect block, zeros at the end may be missing,
-    /// here and below.
+    /// Reads a block: verified, decrypted, decompressed. Of an indirect block, zeros at the end may be
+    /// missing, here and below.
     ///
     /// # Errors
     /// Those of [`Pool::read`]; a failed read leaves nothing in the cache.

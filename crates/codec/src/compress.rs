@@ -124,7 +124,7 @@ impl Compression {
     }
 
     /// Compresses `src` into at most `limit_bytes`; `None` means that the block is stored uncompressed.
-    /// OpenZFS's limit is the logical size less an eighth. Only zstd uses `level`. The result takes hardly more
+    /// OpenZFS's limit is the logical size less an eighth. Only zstd uses `level`. The result takes no more
     /// memory than its length: a txg keeps thousands.
     pub fn compress(
         self,

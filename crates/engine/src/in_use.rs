@@ -90,8 +90,8 @@ impl Engine {
         }
     }
 
-    /// The same for a task that answers [`DatasetError::NextTxg`] only if another was first in its txg: one is
-    /// done in each, so none gives up.
+    /// The same for a task that answers [`DatasetError::NextTxg`] only if another was first in its txg: one
+    /// is done in each, so none gives up.
     ///
     /// # Errors
     /// Those of the task.

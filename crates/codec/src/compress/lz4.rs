@@ -109,8 +109,8 @@ fn repeat(dst: &mut [u8], from: usize, mut at: usize, len: usize) {
 }
 
 thread_local! {
-    /// Output of blocks up to [`SCRATCH_SOURCE_BYTES`]: the library needs more room than the result takes, and
-    /// new memory would have to be zeroed for each block.
+    /// Output of blocks up to [`SCRATCH_SOURCE_BYTES`]: the library needs more room than the result, and new
+    /// memory would have to be zeroed for each block.
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
