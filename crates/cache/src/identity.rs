@@ -16,6 +16,7 @@ pub(crate) struct Identity {
     pub(crate) key: Key,
     pub(crate) id: BlockId,
     pub(crate) class: Class,
+    pub(crate) is_indirect: bool,
 }
 
 impl Key {
@@ -38,7 +39,7 @@ impl Identity {
         let id = words
             .iter()
             .fold(0, |hash: u64, word| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
-        Some(Identity { key: Key(words), id, class: class_of(bp) })
+        Some(Identity { key: Key(words), id, class: class_of(bp), is_indirect: bp.level() > 0 })
     }
 }
 

@@ -12,6 +12,9 @@
 //!   ahead   so do blocks read ahead (`data`, `prefetch`)
 //! ```
 //!
+//! An indirect block is cached without the holes at its end: those of a small file system, of 128 KiB on six
+//! levels, have one pointer each.
+//!
 //! Metadata are always cached, blocks of files and volumes if [`CacheOptions::data`] is set: a program that
 //! reads each file once keeps its memory for metadata, a daemon serves from it. The dataset's properties
 //! restrict both ([`caching`]).
@@ -42,7 +45,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
-use cenote_format::blkptr::Blkptr;
+use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
 use cenote_policy::live::{Estimate, LiveCurve};
 use cenote_policy::{Access, BlockId, Class, Policy, PolicyName};
 use cenote_pool::{Pool, PoolError, ReadContext, Recorder, Secondary, Zbookmark};
@@ -133,7 +136,8 @@ impl BlockCache {
         }
     }
 
-    /// Reads a block: verified, decrypted, decompressed.
+    /// Reads a block: verified, decrypted, decompressed. Of an indirect block, zeros at the end may be
+    /// missing, here and below.
     ///
     /// # Errors
     /// Those of [`Pool::read`]; a failed read leaves nothing in the cache.
@@ -474,6 +478,7 @@ impl BlockCache {
     }
 
     fn place(&self, block: &Identity, bytes: Bytes, marks: Marks, now_ns: u64) {
+        let bytes = if block.is_indirect { without_end(bytes) } else { bytes };
         let mut keeper = self.keeper.lock();
         let Keeper { policy, budget_bytes, evicted, .. } = &mut *keeper;
         let access = access(block.id, block.class, bytes.len(), now_ns);
@@ -513,6 +518,14 @@ impl BlockCache {
     fn shard(&self, id: BlockId) -> &RwLock<Shard> {
         &self.shards[(id >> 60) as usize % SHARDS]
     }
+}
+
+/// Without zeros at the end, if these are most of the block.
+fn without_end(bytes: Bytes) -> Bytes {
+    let (pointers, _) = bytes.as_chunks::<BLKPTR_BYTES>();
+    let is_used = |pointer: &[u8; BLKPTR_BYTES]| pointer.iter().fold(0, |all, byte| all | byte) != 0;
+    let used = pointers.iter().rposition(is_used).map_or(0, |last| last + 1) * BLKPTR_BYTES;
+    if used * 2 > bytes.len() { bytes } else { Bytes::copy_from_slice(&bytes[..used]) }
 }
 
 fn access(id: BlockId, class: Class, len_bytes: usize, now_ns: u64) -> Access {

@@ -51,6 +51,19 @@ fn no_policy_exceeds_the_budget_and_each_holds_what_is_used_often() {
 }
 
 #[test]
+fn an_indirect_block_is_cached_without_the_holes_at_its_end() {
+    let cache = cache(PolicyName::OpenZfs, 400);
+    let blocks: Vec<Identity> = (1..4).map(|n| block(n, Class::Metadata)).collect();
+    for (block, used) in blocks.iter().zip([1, 129, 128 << 10]) {
+        let content = [vec![7; used], vec![0; (128 << 10) - used]].concat();
+        cache.insert(block, content.into(), Caching::default(), 1);
+    }
+    let cached = blocks.iter().map(|block| cache.find(block, 2, Bytes::len));
+    assert_eq!(cached.collect::<Vec<_>>(), [Some(128), Some(256), Some(128 << 10)]);
+    assert_eq!(cache.stats().metadata.content_bytes, 128 + 256 + (128 << 10));
+}
+
+#[test]
 fn a_policy_can_be_changed_while_blocks_are_resident() {
     let cache = cache(PolicyName::Lru, 20);
     let blocks: Vec<Identity> = (0..20).map(|n| block(n, Class::Data)).collect();

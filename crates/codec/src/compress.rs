@@ -15,7 +15,8 @@
 //! Robustness: the source is untrusted. Output never passes the end of `dst`. Less is an error: the rest
 //! would be stale bytes.
 //!
-//! Locking: none. gzip and zstd keep their tables in thread-local variables, borrowed only within one call.
+//! Locking: none. gzip, lz4 and zstd keep tables and memory in thread-local variables, borrowed only within
+//! one call.
 //!
 //! Source: OpenZFS `zio_compress.c`, `lzjb.c`, `zle.c`, `gzip.c`, `lz4_zfs.c`, `zfs_zstd.c`.
 
@@ -123,7 +124,8 @@ impl Compression {
     }
 
     /// Compresses `src` into at most `limit_bytes`; `None` means that the block is stored uncompressed.
-    /// OpenZFS's limit is the logical size less an eighth. Only zstd uses `level`.
+    /// OpenZFS's limit is the logical size less an eighth. Only zstd uses `level`. The result takes no more
+    /// memory than its length: a txg keeps thousands.
     pub fn compress(
         self,
         src: &[u8],
@@ -135,7 +137,7 @@ impl Compression {
             return Err(CompressError::TooLong(src.len()));
         }
         let limit_bytes = limit_bytes.min(src.len());
-        Ok(match self {
+        let mut compressed = match self {
             Inherit | On | Empty => return Err(CompressError::NotStored(self)),
             Off => (src.len() <= limit_bytes).then(|| src.to_vec()),
             Lzjb => lzjb::compress(src, limit_bytes),
@@ -145,7 +147,9 @@ impl Compression {
             Gzip1 | Gzip2 | Gzip3 | Gzip4 | Gzip5 | Gzip6 | Gzip7 | Gzip8 | Gzip9 => {
                 gzip_compress(src, limit_bytes, self as i32 - Gzip1 as i32 + 1)
             }
-        })
+        };
+        compressed.iter_mut().for_each(Vec::shrink_to_fit);
+        Ok(compressed)
     }
 
     /// Name in `zfs get compression` and zdb.

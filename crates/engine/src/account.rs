@@ -201,7 +201,11 @@ impl SyncContext {
     #[boxed]
     pub async fn add_deadlist_key(&self, deadlist: ObjectId, key: Txg) -> Result<()> {
         let (edit, dsize) = (self.edit(), self.dsize());
-        let mut opened = self.open_deadlist(BlockLists::new(&edit, &dsize), deadlist).await?;
+        let lists = BlockLists::new(&edit, &dsize);
+        if !self.deadlists.lock().is_kept {
+            return DeadlistEdit::add_key_to(lists, deadlist, key).await;
+        }
+        let mut opened = self.open_deadlist(lists, deadlist).await?;
         opened.add_key(key).await?;
         self.close_deadlist(opened).await
     }

@@ -68,7 +68,8 @@ impl SyncContext {
     /// note.
     pub fn touch(&mut self, head: &Dataset, reach: Reach) {
         let (with_below, is_new) = (reach == Reach::Below, reach == Reach::New);
-        let touch = Touch { name: head.name().into(), with_below, is_new };
+        let is_itself = reach != Reach::Snapshots;
+        let touch = Touch { name: head.name().into(), is_itself, with_below, is_new };
         self.touched.get_or_insert_default().add(head.id(), touch);
     }
 

@@ -68,7 +68,7 @@ impl SyncContext {
     #[boxed]
     pub async fn zapify(&mut self, object: ObjectId) -> Result<()> {
         let edit = self.edit();
-        if edit.view().dnode(object).await?.object_type.is_zap() {
+        if edit.view().head(object).await?.object_type.is_zap() {
             return Ok(());
         }
         edit.set_type(object, ObjectType::ZAP_METADATA).await?;
@@ -80,7 +80,7 @@ impl SyncContext {
     #[boxed]
     pub async fn dataset_field(&self, id: ObjectId, field: &str) -> Result<Option<ObjectId>> {
         let edit = self.edit();
-        if !edit.view().dnode(id).await?.object_type.is_zap() {
+        if !edit.view().head(id).await?.object_type.is_zap() {
             return Ok(None);
         }
         let found = ZapEdit::new(&edit, id).get(field).await?.and_then(|value| value.as_u64());
@@ -132,7 +132,7 @@ impl SyncContext {
         }
         let edit = self.edit();
         let fields = ZapEdit::new(&edit, dataset);
-        let is_zap = edit.view().dnode(dataset).await?.object_type.is_zap();
+        let is_zap = edit.view().head(dataset).await?.object_type.is_zap();
         let uses = is_zap && fields.get(feature.guid).await?.is_some();
         match (uses, has_log) {
             (false, true) => self.activate_feature(dataset, feature, ZapValue::from(0)).await,

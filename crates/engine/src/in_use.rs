@@ -89,6 +89,24 @@ impl Engine {
             done => done,
         }
     }
+
+    /// The same for a task that answers [`DatasetError::NextTxg`] only if another was first in its txg: one
+    /// is done in each, so none gives up.
+    ///
+    /// # Errors
+    /// Those of the task.
+    pub async fn run_in_turn<T, F>(&self, check: SpaceCheck, task: impl Fn() -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
+    {
+        loop {
+            match self.run_within(check, task()).await {
+                Err(DatasetError::NextTxg { .. }) => {}
+                done => return done,
+            }
+        }
+    }
 }
 
 const IN_USE: &str = "it is in use; close or unmount it first";
@@ -166,6 +184,7 @@ impl Engine {
         let closed = self.run_when_quiet(SpaceCheck::None, || {
             let ids = ids.clone();
             move |context: &mut SyncContext| -> BoxFuture<'_, Result<Option<DatasetId>>> {
+                context.touch_nothing();
                 Box::pin(async move { close_all(context, ids).await })
             }
         });

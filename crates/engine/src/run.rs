@@ -55,6 +55,22 @@ impl Engine {
         self.run_within(SpaceCheck::None, task).await
     }
 
+    /// [`Engine::run`] for a task about the pool as a whole: no mount has to follow it.
+    ///
+    /// # Errors
+    /// Those of [`Engine::run`].
+    pub async fn run_on_pool<T, F>(&self, task: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
+    {
+        self.run(move |context| {
+            context.touch_nothing();
+            task(context)
+        })
+        .await
+    }
+
     /// [`Engine::run`] after a check of space.
     ///
     /// # Errors

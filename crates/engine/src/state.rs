@@ -104,7 +104,9 @@ impl Ownership<'_> {
         if state != PoolState::Active {
             self.0.logs().end().await?;
         }
-        self.0.run(move |context| Box::pin(async move { set_state(context, state, host).await })).await
+        self.0
+            .run_on_pool(move |context| Box::pin(async move { set_state(context, state, host).await }))
+            .await
     }
 }
 
@@ -141,7 +143,7 @@ impl Engine {
     #[boxed]
     pub async fn force_sync(&self) -> Result<()> {
         let force = |context: &mut SyncContext| context.is_forced = true;
-        self.run(move |context| {
+        self.run_on_pool(move |context| {
             force(context);
             Box::pin(async { Ok(()) })
         })

@@ -1,7 +1,8 @@
 //! The datasets that a command's tasks touched, so that their mounts may follow.
 //!
 //! Idea: a command costs in proportion to its changes. A task that changes few datasets says which
-//! ([`crate::SyncContext::touch`]); one that says nothing may have touched all: no mount is forgotten.
+//! ([`crate::SyncContext::touch`]), one about the pool as a whole none ([`crate::Engine::run_on_pool`]); one
+//! that says nothing may have touched all: no mount is forgotten.
 //!
 //! ```text
 //!   task: context.touch(..) --when done--> the command's Touched --Engine::touched--> the mounts of the pool
@@ -18,6 +19,8 @@ use cenote_format::units::DatasetId;
 pub struct Touch {
     /// Its name then; it may have been renamed or destroyed since.
     pub name: String,
+    /// The dataset changed or is gone; otherwise only snapshots of it did.
+    pub is_itself: bool,
     /// All below it are touched, too: they inherit, and have its name in theirs.
     pub with_below: bool,
     /// It was made, or its reception completed.
@@ -47,6 +50,7 @@ impl Touched {
     /// Adds a dataset.
     pub fn add(&mut self, id: DatasetId, touch: Touch) {
         let known = self.heads.entry(id).or_default();
+        known.is_itself |= touch.is_itself;
         known.with_below |= touch.with_below;
         known.is_new |= touch.is_new;
         known.name = touch.name;
@@ -62,7 +66,9 @@ impl Touched {
 /// Which mounts depend on a task's change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// The dataset's own: its snapshots changed, or it is gone.
+    /// The dataset's own, which shows other snapshots.
+    Snapshots,
+    /// The dataset's own: it is gone, or has another content.
     Own,
     /// Also those below: a property or the name changed.
     Below,
@@ -75,7 +81,7 @@ mod tests {
     use super::*;
 
     fn touch(name: &str, with_below: bool, is_new: bool) -> Touch {
-        Touch { name: name.into(), with_below, is_new }
+        Touch { name: name.into(), is_itself: with_below || is_new, with_below, is_new }
     }
 
     #[test]

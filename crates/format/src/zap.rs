@@ -48,6 +48,19 @@ pub const ZBT_HEADER: u64 = (1 << 63) + 1;
 /// First word of a micro ZAP, `ZBT_MICRO`.
 pub const ZBT_MICRO: u64 = (1 << 63) + 3;
 
+/// Sets all values in a block of a ZAP, single 64-bit numbers, to one number. Returns how many there are; the
+/// header and the table have none. The block is in native byte order.
+///
+/// # Errors
+/// Other values; damage. Some may be set.
+pub fn set_numbers(block: &mut [u8], number: u64) -> Result<usize> {
+    match Reader::new("ZAP", block, Endian::NATIVE).u64()? {
+        ZBT_LEAF => LeafMut::open(block)?.set_numbers(number),
+        ZBT_MICRO => Ok(micro::set_numbers(block, number)),
+        _ => Ok(0),
+    }
+}
+
 /// Block 0 of a ZAP.
 #[derive(Debug, Clone)]
 pub enum ZapBlock0 {

@@ -150,7 +150,7 @@ impl Object {
             let place = self.objset.place(self.id, at, parent);
             bp = match cache.hit(pool, &bp, place, |indirect| self.child(indirect, &bp, index)) {
                 Some(child) => child?,
-                None => self.child(&self.read_metadata(at, parent, &bp).await?, &bp, index)?,
+                None => self.child(&self.read_indirect(at, parent, &bp).await?, &bp, index)?,
             };
             at -= 1;
         }
@@ -244,6 +244,14 @@ impl Object {
     /// Those of the pool.
     #[boxed]
     pub async fn read_metadata(&self, level: u8, block: BlockId, bp: &Blkptr) -> Result<Bytes> {
+        let bytes = self.read_indirect(level, block, bp).await?;
+        let size = if level > 0 { bp.lsize().0 as usize } else { bytes.len() };
+        Ok(fit(bytes, size))
+    }
+
+    /// [`Object::read_metadata`] in which holes at the end of an indirect block may be missing.
+    #[boxed]
+    pub(crate) async fn read_indirect(&self, level: u8, block: BlockId, bp: &Blkptr) -> Result<Bytes> {
         let ctx = self.objset.context(self.id, level, block);
         Ok(self.objset.cache().read(self.objset.pool(), bp, &ctx, self.objset.caching().get()).await?)
     }
@@ -521,6 +529,10 @@ impl Object {
     fn child(&self, indirect: &Bytes, parent: &Blkptr, index: u64) -> Result<Blkptr> {
         let at = index as usize * BLKPTR_BYTES;
         let raw = indirect.get(at..).unwrap_or_default();
+        if raw.is_empty() && ((at + BLKPTR_BYTES) as u64) <= parent.lsize().0 {
+            // The cache leaves out holes at the end.
+            return Ok(Blkptr::HOLE);
+        }
         let child = Blkptr::decode(raw, parent.endian()).map_err(|e| self.format(e))?;
         if !child.is_hole() && child.level() + 1 != parent.level() {
             return Err(self.damaged("a block of its tree leads to another place of it"));

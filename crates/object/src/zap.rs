@@ -18,6 +18,7 @@
 //!
 //! Source: OpenZFS `zap.c`, `zap_leaf.c`, `zap_micro.c`, `u8_textprep.c`.
 
+pub(crate) mod copy;
 mod create;
 mod cursor;
 mod edit;

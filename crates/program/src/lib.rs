@@ -116,6 +116,8 @@ async fn run_sync(
     reruns: &AtomicU32,
     stop: Arc<AtomicBool>,
 ) -> Result<Run> {
+    // Its steps note theirs.
+    context.touch_nothing();
     let before = context.changes();
     let (port, mut calls) = calls::channel();
     let (done, ended) = oneshot::channel();

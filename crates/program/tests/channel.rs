@@ -173,6 +173,27 @@ fn a_rollback_and_the_destruction_of_its_snapshot_go_together() {
 }
 
 #[test]
+fn the_mounts_of_datasets_that_a_program_does_not_change_have_nothing_to_follow() {
+    with_pool(async |engine| {
+        let touched = async |script: &str| {
+            let command = engine.acting_for(0);
+            run(&command, program(script)).await.unwrap();
+            let touched = command.touched();
+            assert!(!touched.is_all, "{script}");
+            touched.heads.into_values().map(|touch| (touch.name, touch.with_below)).collect::<Vec<_>>()
+        };
+        let own = |name: &str| (name.to_owned(), false);
+        assert_eq!(touched("return zfs.exists('lua/a')").await, []);
+        assert_eq!(touched("zfs.sync.snapshot('lua/a@1') error('enough')").await, [own("lua/a")]);
+        assert_eq!(touched("zfs.sync.clone('lua/a@1', 'lua/c')").await, []);
+        let script = "zfs.sync.promote('lua/c') zfs.sync.set_prop('lua/b', 'org.example:x', 'y')";
+        assert_eq!(touched(script).await, [own("lua/a"), ("lua/b".to_owned(), true), own("lua/c")]);
+        assert_eq!(touched("zfs.sync.destroy('lua/a')").await, [own("lua/a"), own("lua/c")]);
+        assert_eq!(touched("zfs.sync.rollback('lua/c')").await, [own("lua/c")]);
+    });
+}
+
+#[test]
 fn a_failed_program_keeps_its_changes() {
     with_pool(async |engine| {
         let script = "zfs.sync.snapshot('lua/a@kept')\nerror('enough')";

@@ -44,6 +44,8 @@ pub async fn change_key(engine: &Engine, name: &str, settings: Settings) -> Resu
     let name = name.to_owned();
     engine
         .run(move |context| {
+            // Open datasets keep their data keys.
+            context.touch_nothing();
             Box::pin(async move { change_key_sync(context, &name, key, location, is_root).await })
         })
         .await
@@ -72,7 +74,12 @@ pub async fn inherit_key(engine: &Engine, name: &str) -> Result<()> {
         return Err(DatasetError::unsuitable(name, "Parent dataset is not encrypted."));
     }
     let name = name.to_owned();
-    engine.run(move |context| Box::pin(async move { inherit_key_sync(context, &name).await })).await
+    engine
+        .run(move |context| {
+            context.touch_nothing();
+            Box::pin(async move { inherit_key_sync(context, &name).await })
+        })
+        .await
 }
 
 /// The encryption of a dataset whose key may be changed.

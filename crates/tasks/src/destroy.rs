@@ -15,7 +15,7 @@ use cenote_engine::freeing::{free_tree_later, frees_in_background};
 use cenote_engine::livelist::{drop_livelist, free_livelist, livelist, survey_livelist};
 use cenote_engine::logs::free_log;
 use cenote_engine::store::space_delta::SpaceDelta;
-use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_engine::{Engine, Reach, SpaceCheck, SyncContext};
 use cenote_format::bpobj::BptreeEntry;
 use cenote_format::dsl::names::{dataset_field, dir_field, pool as names};
 use cenote_format::dsl::{DslDatasetPhys, bookmark};
@@ -34,7 +34,7 @@ use crate::pool::errors;
 use crate::pool::scan::state as scan;
 use crate::remapped::drop_remapped;
 use crate::set::{refreservation, set_reservation};
-use crate::touch::touch_gone;
+use crate::touch::touch_heads;
 use crate::whole::readable;
 
 /// Destroys a file system or volume without snapshots or children, not open.
@@ -48,8 +48,8 @@ pub async fn destroy_dataset(engine: &Engine, name: &str) -> Result<()> {
             let name = name.to_owned();
             move |context| {
                 Box::pin(async move {
-                    let gone = destroy_dataset_sync(context, &name).await?;
-                    touch_gone(context, &gone);
+                    let changed = destroy_dataset_sync(context, &name).await?;
+                    touch_heads(context, &changed, Reach::Own);
                     Ok(())
                 })
             }
@@ -57,14 +57,20 @@ pub async fn destroy_dataset(engine: &Engine, name: &str) -> Result<()> {
         .await
 }
 
-/// Returns the former head.
-pub(crate) async fn destroy_dataset_sync(context: &mut SyncContext, name: &str) -> Result<Dataset> {
+/// Returns the former head. If it was a clone, also the head of its origin: a deferred snapshot goes with its
+/// last clone.
+pub(crate) async fn destroy_dataset_sync(context: &mut SyncContext, name: &str) -> Result<Vec<Dataset>> {
     let head = check_destruction(context, name).await?;
+    let owner = match head.origin().await? {
+        Some(origin) => Some(origin.dir().head().await?),
+        None => None,
+    };
     // An unfinished receive into it goes, too.
     if let Some(unfinished) = unfinished(context, name).await? {
         destroy_head(context, &unfinished).await?;
     }
-    destroy_head(context, &head).await.map(|()| head)
+    destroy_head(context, &head).await?;
+    Ok(std::iter::once(head).chain(owner).collect())
 }
 
 /// The head to destroy.

@@ -58,7 +58,7 @@ pub async fn destroy_snapshots(engine: &Engine, names: &[String], in_use: InUse)
             move |context| {
                 Box::pin(async move {
                     destroy_snapshots_sync(context, &names, in_use).await?;
-                    touch(context, names.iter().map(String::as_str), Reach::Own).await
+                    touch(context, names.iter().map(String::as_str), Reach::Snapshots).await
                 })
             }
         })

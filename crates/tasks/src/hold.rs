@@ -48,7 +48,7 @@ pub async fn release_snapshots(engine: &Engine, snapshots: &[String], tag: &str)
                 Box::pin(async move {
                     release_snapshots_sync(context, &snapshots, &tag).await?;
                     // A deferred one is destroyed.
-                    touch(context, snapshots.iter().map(String::as_str), Reach::Own).await
+                    touch(context, snapshots.iter().map(String::as_str), Reach::Snapshots).await
                 })
             }
         })

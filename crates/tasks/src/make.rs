@@ -173,7 +173,7 @@ pub(crate) async fn make_snapshot(
 /// Copies a dataset's per-dataset features to its copy.
 pub(crate) async fn copy_features(context: &mut SyncContext, from: ObjectId, to: ObjectId) -> Result<()> {
     let view = context.edit().view();
-    if !view.dnode(from).await?.object_type.is_zap() {
+    if !view.head(from).await?.object_type.is_zap() {
         return Ok(());
     }
     for entry in Zap::open_id(&view, from).await?.to_vec().await? {

@@ -16,7 +16,7 @@ use cenote_engine::account::Account;
 use cenote_engine::history::NO_DETAILS;
 use cenote_engine::livelist::drop_livelist;
 use cenote_engine::store::space_delta::SpaceDelta;
-use cenote_engine::{Engine, SpaceCheck, SyncContext};
+use cenote_engine::{Engine, Reach, SpaceCheck, SyncContext};
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{dataset_field, dir_field};
 use cenote_format::features::Since;
@@ -28,6 +28,7 @@ use crate::counts::{Limited, check_count, common_ancestor, count};
 use crate::make::{add_number, remove_number};
 use crate::mark::bookmark_table;
 use crate::rename::room_for;
+use crate::touch::touch_heads;
 use crate::whole::readable;
 
 /// The datasets involved.
@@ -61,12 +62,17 @@ pub async fn promote(engine: &Engine, clone: &str) -> Result<()> {
     let clone = clone.to_owned();
     engine
         .run_within(SpaceCheck::Reserved, move |context| {
-            Box::pin(async move { promote_sync(context, &clone).await })
+            Box::pin(async move {
+                let changed = promote_sync(context, &clone).await?;
+                touch_heads(context, &changed, Reach::Snapshots);
+                Ok(())
+            })
         })
         .await
 }
 
-pub(crate) async fn promote_sync(context: &mut SyncContext, clone: &str) -> Result<()> {
+/// Returns the heads whose snapshots have changed.
+pub(crate) async fn promote_sync(context: &mut SyncContext, clone: &str) -> Result<[Dataset; 2]> {
     let (parties, accounts) = check_promote(context, clone).await?;
     // Livelists start at the origin, which changes.
     drop_livelist(context, parties.clone.dir().id()).await?;
@@ -78,7 +84,8 @@ pub(crate) async fn promote_sync(context: &mut SyncContext, clone: &str) -> Resu
     move_bookmarks(context, &parties).await?;
     move_space(context, &parties, &accounts).await?;
     move_root(context, &parties.owner, &parties.clone).await?;
-    context.log_of_dataset((clone, id(&parties.clone)), "promote", NO_DETAILS).await
+    context.log_of_dataset((clone, id(&parties.clone)), "promote", NO_DETAILS).await?;
+    Ok([parties.clone, parties.owner])
 }
 
 /// Names of snapshots (after the `@`) that a promotion would give to a clone that has such names already.

@@ -67,6 +67,7 @@ pub async fn redact(engine: &Engine, snapshot: &str, mark: &str, redaction: Reda
     let (snapshot, mark) = (snapshot.to_owned(), mark.to_owned());
     engine
         .run_within(SpaceCheck::Normal, move |context| {
+            context.touch_nothing();
             Box::pin(async move { redact_sync(context, &snapshot, &mark, &redaction).await })
         })
         .await

@@ -30,7 +30,7 @@ pub async fn rename(engine: &Engine, from: &str, to: &str) -> Result<()> {
         .run_within(SpaceCheck::Reserved, move |context| {
             Box::pin(async move {
                 rename_sync(context, &from, &to).await?;
-                let reach = if to.contains('@') { Reach::Own } else { Reach::Below };
+                let reach = if to.contains('@') { Reach::Snapshots } else { Reach::Below };
                 touch(context, [&*to], reach).await
             })
         })
@@ -47,7 +47,7 @@ pub async fn rename_snapshots(engine: &Engine, renames: Vec<(String, String)>) -
         .run_within(SpaceCheck::Reserved, move |context| {
             Box::pin(async move {
                 rename_snapshots_sync(context, &renames).await?;
-                touch(context, renames.iter().map(|(from, _)| &**from), Reach::Own).await
+                touch(context, renames.iter().map(|(from, _)| &**from), Reach::Snapshots).await
             })
         })
         .await

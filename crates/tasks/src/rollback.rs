@@ -10,7 +10,7 @@ use cenote_engine::account::Account;
 use cenote_engine::livelist::drop_livelist;
 use cenote_engine::logs::{free_log, without_log};
 use cenote_engine::store::space_delta::SpaceDelta;
-use cenote_engine::{Engine, Quiet, SpaceCheck, SyncContext};
+use cenote_engine::{Engine, Quiet, Reach, SpaceCheck, SyncContext};
 use cenote_format::units::{ObjectId, Txg};
 use cenote_object::{DatasetError, Result};
 
@@ -18,6 +18,7 @@ use crate::destroy::{drop_features, free_blocks, survey_blocks};
 use crate::make::copy_features;
 use crate::remapped::drop_remapped;
 use crate::set::refreservation;
+use crate::touch::touch;
 use crate::whole::readable;
 
 /// Rolls a closed dataset back to its last snapshot, `pool/a@s`.
@@ -30,7 +31,12 @@ pub async fn rollback(engine: &Engine, snapshot: &str) -> Result<()> {
     engine
         .run_when_quiet(SpaceCheck::Reserved, || {
             let snapshot = snapshot.to_owned();
-            move |context| Box::pin(async move { rollback_sync(context, &snapshot).await })
+            move |context| {
+                Box::pin(async move {
+                    rollback_sync(context, &snapshot).await?;
+                    touch(context, [&*snapshot], Reach::Own).await
+                })
+            }
         })
         .await
 }

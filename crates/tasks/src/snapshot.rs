@@ -4,6 +4,8 @@
 //!
 //! Source: OpenZFS `dsl_dataset.c` (`dsl_dataset_snapshot_check`, `dsl_dataset_snapshot_sync`).
 
+use std::cmp::Ordering;
+
 use cenote_boxed::boxed;
 use cenote_dataset::{Dataset, name};
 use cenote_engine::history::NO_DETAILS;
@@ -20,7 +22,7 @@ use crate::make::make_snapshot;
 use crate::new_dataset::Settings;
 use crate::pool::scan::state::snapshotted;
 use crate::set::{SetAt, check_setting, refreservation, store_setting};
-use crate::touch::touch;
+use crate::touch::touch_heads;
 use crate::whole::readable;
 
 /// Takes snapshots (`pool/a@s`) of several datasets at one instant, all or none. They include everything done
@@ -40,25 +42,28 @@ pub async fn snapshot(engine: &Engine, names: &[String]) -> Result<()> {
 #[boxed]
 pub async fn snapshot_with(engine: &Engine, names: &[String], settings: Settings) -> Result<()> {
     engine
-        .run_when_quiet(SpaceCheck::Normal, || {
+        .run_in_turn(SpaceCheck::Normal, || {
             let (names, settings) = (names.to_vec(), settings.clone());
             move |context| {
                 Box::pin(async move {
-                    snapshot_sync(context, &names, &settings).await?;
-                    touch(context, names.iter().map(String::as_str), Reach::Own).await
+                    let heads = snapshot_sync(context, &names, &settings).await?;
+                    touch_heads(context, &heads, Reach::Snapshots);
+                    Ok(())
                 })
             }
         })
         .await
 }
 
+/// Returns the heads.
 pub(crate) async fn snapshot_sync(
     context: &mut SyncContext,
     names: &[String],
     settings: &Settings,
-) -> Result<()> {
+) -> Result<Vec<Dataset>> {
     let heads = check_snapshots(context, names, settings).await?;
-    take_all(context, heads, settings).await
+    take_all(context, &heads, settings).await?;
+    Ok(heads.into_iter().map(|(head, _)| head).collect())
 }
 
 /// Checks new snapshots; returns the head of each, and its name after the `@`.
@@ -93,25 +98,28 @@ pub(crate) async fn check_snapshots(
         }
         heads.push((head, own.to_owned()));
     }
-    // Births could not tell two snapshots of one txg apart.
-    if let Some((head, _)) = heads.iter().find(|(head, _)| head.phys().prev_snapshot_txg >= context.txg()) {
-        return Err(DatasetError::NextTxg { name: head.name().into() });
+    for (head, _) in &heads {
+        match head.phys().prev_snapshot_txg.cmp(&context.txg()) {
+            Ordering::Less => {}
+            // Births could not tell two snapshots of one txg apart.
+            Ordering::Equal => return Err(DatasetError::NextTxg { name: head.name().into() }),
+            Ordering::Greater => {
+                let why = "is damaged: it says that its last snapshot is of a later txg";
+                return Err(DatasetError::unsuitable(head.name(), why));
+            }
+        }
     }
     let added: Vec<_> = heads.iter().map(|(head, _)| (head.dir(), 1)).collect();
     check_count(context, Limited::Snapshots, &added, None).await?;
     Ok(heads)
 }
 
-async fn take_all(
-    context: &mut SyncContext,
-    heads: Vec<(Dataset, String)>,
-    settings: &Settings,
-) -> Result<()> {
+async fn take_all(context: &mut SyncContext, heads: &[(Dataset, String)], settings: &Settings) -> Result<()> {
     for (head, own) in heads {
         let id = ObjectId(head.id().0);
-        let snapshot = make_snapshot(context, id, &own, refreservation(context, id).await?).await?;
+        let snapshot = make_snapshot(context, id, own, refreservation(context, id).await?).await?;
         snapshotted(context, id, snapshot).await?;
-        note_ivset(context, &head, snapshot).await?;
+        note_ivset(context, head, snapshot).await?;
         note_snapshots_changed(context, head.dir().id()).await?;
         let full = format!("{}@{own}", head.name());
         context.log_of_dataset((&full, snapshot), "snapshot", NO_DETAILS).await?;
@@ -139,7 +147,8 @@ pub(crate) async fn note_ivset(context: &mut SyncContext, head: &Dataset, snapsh
 
 /// Property `snapshots_changed` (`dsl_dir_snap_cmtime_update`).
 pub(crate) async fn note_snapshots_changed(context: &mut SyncContext, dir: ObjectId) -> Result<()> {
-    if FeatureCounts::of(&context.edit()).count("extensible_dataset").await?.is_none() {
+    let is_extended = context.edit().view().head(dir).await?.object_type.is_zap();
+    if !is_extended && FeatureCounts::of(&context.edit()).count("extensible_dataset").await?.is_none() {
         return Ok(());
     }
     context.zapify(dir).await?;

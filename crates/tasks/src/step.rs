@@ -8,7 +8,7 @@
 
 use cenote_boxed::boxed;
 use cenote_dataset::Value;
-use cenote_engine::{SpaceCheck, SyncContext, check_space};
+use cenote_engine::{Reach, SpaceCheck, SyncContext, check_space};
 use cenote_object::Result;
 
 use crate::clone::{check_clone, clone_snapshots_sync};
@@ -21,6 +21,7 @@ use crate::rename::{check_snapshot_rename, rename_snapshots_sync};
 use crate::rollback::{check_rollback, rollback_sync};
 use crate::set::{Instead, check_inherit, check_new_setting, inherit_sync, set_property_sync};
 use crate::snapshot::{check_snapshots, snapshot_sync};
+use crate::touch::{touch, touch_heads, touch_setting};
 
 /// A change to a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +81,7 @@ impl Step {
         }
     }
 
-    /// Makes the step.
+    /// Makes the step, and notes the datasets that it touches.
     ///
     /// # Errors
     /// Those of the task. Unless the error is a refusal, the step may be half done: the task has to fail with
@@ -90,24 +91,47 @@ impl Step {
         check_space(context, self.space()).await?;
         match self {
             Step::Snapshot(name) => {
-                snapshot_sync(context, std::slice::from_ref(name), &Settings::new()).await
+                let names = std::slice::from_ref(name);
+                let heads = snapshot_sync(context, names, &Settings::new()).await?;
+                touch_heads(context, &heads, Reach::Snapshots);
+                Ok(())
             }
-            Step::Destroy(name) => destroy_dataset_sync(context, name).await.map(drop),
+            Step::Destroy(name) => {
+                let changed = destroy_dataset_sync(context, name).await?;
+                touch_heads(context, &changed, Reach::Own);
+                Ok(())
+            }
             Step::DestroySnapshot(name, in_use) => {
-                destroy_snapshots_sync(context, std::slice::from_ref(name), *in_use).await
+                destroy_snapshots_sync(context, std::slice::from_ref(name), *in_use).await?;
+                touch(context, [&**name], Reach::Snapshots).await
             }
-            Step::Promote(clone) => promote_sync(context, clone).await,
-            Step::Rollback(snapshot) => rollback_sync(context, snapshot).await,
+            Step::Promote(clone) => {
+                let changed = promote_sync(context, clone).await?;
+                touch_heads(context, &changed, Reach::Snapshots);
+                Ok(())
+            }
+            Step::Rollback(snapshot) => {
+                rollback_sync(context, snapshot).await?;
+                touch(context, [&**snapshot], Reach::Own).await
+            }
+            // A new dataset stays unmounted.
             Step::Clone(snapshot, name) => {
                 let pair = [(snapshot.clone(), name.clone())];
                 clone_snapshots_sync(context, &pair, &Settings::new()).await
             }
             Step::RenameSnapshot(from, to) => {
-                rename_snapshots_sync(context, &[(from.clone(), to.clone())]).await
+                rename_snapshots_sync(context, &[(from.clone(), to.clone())]).await?;
+                touch(context, [&**from], Reach::Snapshots).await
             }
             Step::Bookmark(source, mark) => bookmark_sync(context, source, mark).await,
-            Step::Set(name, property, value) => set_property_sync(context, name, property, value).await,
-            Step::Inherit(name, property) => inherit_sync(context, name, property, Instead::Inherited).await,
+            Step::Set(name, property, value) => {
+                set_property_sync(context, name, property, value).await?;
+                touch_setting(context, name).await
+            }
+            Step::Inherit(name, property) => {
+                inherit_sync(context, name, property, Instead::Inherited).await?;
+                touch_setting(context, name).await
+            }
         }
     }
 

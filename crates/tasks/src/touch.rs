@@ -1,7 +1,7 @@
 //! Notes datasets touched by a task, by name ([`cenote_engine::Touched`]).
 //!
-//! Only functions that run a whole task note: a channel program has steps of several tasks, and one may touch
-//! more than another would say.
+//! Only the functions that run a whole task note, and each step of a channel program: parts of tasks do not
+//! know what the rest of the task touches.
 
 use std::collections::BTreeSet;
 
@@ -32,12 +32,20 @@ pub(crate) async fn touch(
 /// Notes a dataset whose property changed; a snapshot's concerns no mount.
 pub(crate) async fn touch_setting(context: &mut SyncContext, name: &str) -> Result<()> {
     match name.contains('@') {
-        true => touch(context, [], Reach::Own).await,
+        true => {
+            context.touch_nothing();
+            Ok(())
+        }
         false => touch(context, [name], Reach::Below).await,
     }
 }
 
-/// Notes a destroyed dataset.
-pub(crate) fn touch_gone(context: &mut SyncContext, gone: &Dataset) {
-    context.touch(gone, Reach::Own);
+/// Notes heads.
+pub(crate) fn touch_heads<'a>(
+    context: &mut SyncContext,
+    heads: impl IntoIterator<Item = &'a Dataset>,
+    reach: Reach,
+) {
+    context.touch_nothing();
+    heads.into_iter().for_each(|head| context.touch(head, reach));
 }

@@ -16,6 +16,8 @@ pub async fn note_upgrade(engine: &Engine, name: &str, (from, to): (u64, u64)) -
     let name = name.to_owned();
     engine
         .run_within(SpaceCheck::Normal, move |context| {
+            // The file system itself was upgraded where it is open.
+            context.touch_nothing();
             Box::pin(async move {
                 let head = ObjectId(context.mos().await?.dataset(&name).await?.id().0);
                 context.log_of_dataset((&name, head), "upgrade", &format!("from {from} to {to}")).await

@@ -17,6 +17,8 @@
 //!
 //! Source: OpenZFS `lz4_zfs.c`; the LZ4 block format.
 
+use std::cell::RefCell;
+
 use lz4_flex::block::{DecompressError, compress_into, decompress_into, get_maximum_output_size};
 
 use super::{BAD_LENGTH, BAD_OFFSET, BAD_STREAM, CUT_SHORT, Problem, TOO_LONG, filled, length_prefixed};
@@ -26,6 +28,8 @@ const RUNS_RATIO: usize = 4;
 /// If there is room, shorter literals and matches are copied with this length; the following bytes overwrite
 /// the excess.
 const SHORT: usize = 32;
+/// Larger blocks get memory of their own.
+const SCRATCH_SOURCE_BYTES: usize = 128 << 10;
 /// `MINMATCH`.
 const MIN_MATCH: usize = 4;
 const CONTINUED: u8 = 15;
@@ -104,12 +108,31 @@ fn repeat(dst: &mut [u8], from: usize, mut at: usize, len: usize) {
     }
 }
 
+thread_local! {
+    /// Output of blocks up to [`SCRATCH_SOURCE_BYTES`]: the library needs more room than the result, and new
+    /// memory would have to be zeroed for each block.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
 pub(super) fn compress(src: &[u8], limit_bytes: usize) -> Option<Vec<u8>> {
-    let mut out = vec![0; 4 + get_maximum_output_size(src.len())];
-    let length = compress_into(src, &mut out[4..]).ok()?;
+    let room = 4 + get_maximum_output_size(src.len());
+    if src.len() > SCRATCH_SOURCE_BYTES {
+        let mut out = vec![0; room];
+        let length = compress_to(src, &mut out)?;
+        out.truncate(length);
+        return (length <= limit_bytes).then_some(out);
+    }
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.resize(scratch.len().max(room), 0);
+        let length = compress_to(src, &mut scratch[..room])?;
+        (length <= limit_bytes).then(|| scratch[..length].to_vec())
+    })
+}
+
+fn compress_to(src: &[u8], out: &mut [u8]) -> Option<usize> {
+    let length = compress_into(src, out.get_mut(4..)?).ok()?;
     out[..4].copy_from_slice(&u32::try_from(length).ok()?.to_be_bytes());
-    out.truncate(4 + length);
-    (out.len() <= limit_bytes).then_some(out)
+    Some(4 + length)
 }
 
 #[cfg(test)]

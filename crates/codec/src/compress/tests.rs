@@ -86,6 +86,18 @@ fn metadata_shrinks_with_every_compressor() {
 }
 
 #[test]
+fn a_compressed_block_keeps_no_room_for_more() {
+    // As an indirect block with few pointers.
+    for data in [128 << 10, 1 << 20].map(|len| [vec![7; 300], vec![0; len - 300]].concat()) {
+        for compression in STORED.into_iter().filter(|c| *c != Compression::Off) {
+            let stored = compression.compress(&data, data.len(), ZstdLevel::DEFAULT).unwrap().unwrap();
+            let (room, len) = (stored.capacity(), stored.len());
+            assert!(room < 2 * len, "{compression:?}: {room} for {len}");
+        }
+    }
+}
+
+#[test]
 fn known_streams() {
     // lzjb: flags 0b10, literal 'a', then a copy of 5 from 1 back.
     let stream = [0b10, b'a', 2 << 2, 1];

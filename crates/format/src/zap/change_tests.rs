@@ -125,3 +125,31 @@ proptest! {
         prop_assert_eq!(foreign, native);
     }
 }
+
+#[test]
+fn all_numbers_of_a_leaf_or_a_micro_table_are_set_at_once() {
+    let mut leaf = vec![0; 4096];
+    let mut open = LeafMut::init(&mut leaf, 0, 0, false).unwrap();
+    for number in 0..20u8 {
+        let stored = [&name(number)[..], &[0]].concat();
+        let raw = u64::from(number).to_be_bytes();
+        assert!(open.add(key(number, &stored), None, LeafValue { int_bytes: 8, raw: &raw }).unwrap());
+    }
+    assert_eq!(set_numbers(&mut leaf, 77).unwrap(), 20);
+    let set = (0..20).map(|number| (number, 77u64.to_be_bytes().to_vec())).collect();
+    check(&leaf, &set);
+    // A text among them.
+    let stored = [&name(30)[..], &[0]].concat();
+    let text = LeafValue { int_bytes: 1, raw: b"text" };
+    LeafMut::open(&mut leaf).unwrap().add(key(30, &stored), None, text).unwrap();
+    assert!(set_numbers(&mut leaf, 5).is_err());
+
+    let names = ["a", "bc", "d"];
+    let entries =
+        names.iter().zip(1..).map(|(name, value)| MicroEntry { name: name.as_bytes(), value, cd: 0 });
+    let mut micro = MicroZap::encode(entries, HASHER, 0, 1024, Endian::NATIVE).unwrap();
+    assert_eq!(set_numbers(&mut micro, 9).unwrap(), 3);
+    let micro = MicroZap::decode(micro.into(), Endian::NATIVE).unwrap();
+    assert!(names.iter().all(|name| micro.lookup(name.as_bytes()) == Some(9)));
+    assert_eq!((micro.entries().count(), micro.salt), (3, HASHER.salt));
+}

@@ -13,8 +13,8 @@ mod chunks;
 use super::ZBT_LEAF;
 use super::header::block_shift;
 use super::leaf::{
-    ARRAY_BYTES, CHAIN_END, CHUNK_BYTES, CHUNK_ENTRY, CHUNK_FREE, HEADER_BYTES, WHAT, ZAP_LEAF_MAGIC,
-    geometry,
+    ARRAY_BYTES, CHAIN_END, CHUNK_ARRAY, CHUNK_BYTES, CHUNK_ENTRY, CHUNK_FREE, HEADER_BYTES, WHAT,
+    ZAP_LEAF_MAGIC, geometry,
 };
 use crate::bytes::{Endian, Reader};
 use crate::error::{FormatError, Result, at_most};
@@ -207,6 +207,28 @@ impl<'a> LeafMut<'a> {
         self.set_value_fields(at, first, value);
         spare.iter().for_each(|chunk| self.give_back(*chunk));
         Ok(true)
+    }
+
+    /// Sets the values of all entries, single 64-bit numbers, to one number. Returns how many there are.
+    ///
+    /// # Errors
+    /// Other values; a damaged leaf. Some may be set.
+    pub fn set_numbers(&mut self, number: u64) -> Result<usize> {
+        let mut count = 0;
+        for chunk in 0..self.chunk_count {
+            let at = self.chunk_at(chunk);
+            if self.block[at] != CHUNK_ENTRY {
+                continue;
+            }
+            if (self.block[at + INT_BYTES], self.u16(at + VALUE_LEN)) != (8, 1) {
+                return Err(FormatError::Corrupt { what: "ZAP value", why: "is not a single number" });
+            }
+            let why = "has a name or value in a chunk of another type";
+            let value = self.chunk_of(self.u16(at + VALUE_CHUNK), CHUNK_ARRAY, why)?;
+            self.block[value + 1..value + 9].copy_from_slice(&number.to_be_bytes());
+            count += 1;
+        }
+        Ok(count)
     }
 
     /// Removes an entry; returns how many remain.

@@ -108,6 +108,15 @@ impl MicroZap {
     }
 }
 
+/// Sets the values of all entries to one number. Returns how many there are.
+pub(super) fn set_numbers(block: &mut [u8], number: u64) -> usize {
+    let slots = block.as_chunks_mut::<ENTRY_BYTES>().0.iter_mut().skip(1);
+    slots
+        .filter(|slot| slot[NAME_AT] != 0)
+        .map(|slot| slot[..8].copy_from_slice(&number.to_ne_bytes()))
+        .count()
+}
+
 fn decode_entry(slot: &[u8; ENTRY_BYTES], endian: Endian) -> MicroEntry<'_> {
     let [a, b, c, d, e, f, g, h, i, j, k, l, _, _, text @ ..] = slot;
     let len = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());

@@ -385,8 +385,10 @@ impl Files {
     /// Makes open files of destroyed or moved snapshots stale.
     #[boxed]
     pub async fn snapshots_changed(&self) {
-        let Ok(mos) = self.0.pool.mos().await else { return };
-        for (dataset, guid) in self.0.snapshots.all() {
+        let open = self.0.snapshots.all();
+        let mos = if open.is_empty() { None } else { self.0.pool.mos().await.ok() };
+        for (dataset, guid) in open {
+            let Some(mos) = &mos else { return };
             let found = mos.dataset_by_id(dataset).await;
             let is_ours = found.is_ok_and(|found| {
                 found.guid() == guid && found.name().split('@').next() == Some(&*self.name())

@@ -70,6 +70,9 @@ impl Mounts {
         // All mount options depend on it.
         let is_open = self.is_open();
         due.touched.is_all |= self.was_open.swap(is_open, Ordering::AcqRel) != is_open;
+        if !due.touched.is_all {
+            self.show_snapshots(&mut due.touched).await;
+        }
         if due.touched.is_empty() {
             return Ok(Vec::new());
         }
@@ -91,7 +94,8 @@ impl Mounts {
         for (id, name) in mounted {
             let place = |entry: &Entry| (entry.mounted.dir().to_owned(), entry.properties.plan.dir.clone());
             let Some((dir, planned)) = self.table().get(id).map(place) else { continue };
-            let mut is_busy = || busy.add(id, Touch { name: name.clone(), ..Touch::default() });
+            let mut is_busy =
+                || busy.add(id, Touch { name: name.clone(), is_itself: true, ..Touch::default() });
             let Some(dataset) = datasets.get(&id).cloned() else {
                 if lost.iter().any(|lost| is_at_or_below(&name, lost)) {
                     // It exists, but can't be read.
@@ -160,6 +164,16 @@ impl Mounts {
         }
         due.touched = busy;
         Ok(failures)
+    }
+
+    /// Has mounts follow changes of snapshots, and takes the datasets off with no other change.
+    async fn show_snapshots(&self, touched: &mut Touched) {
+        for (id, _) in touched.heads.iter().filter(|(_, touch)| !touch.is_itself) {
+            if let Some(files) = self.files(*id) {
+                files.snapshots_changed().await;
+            }
+        }
+        touched.heads.retain(|_, touch| touch.is_itself);
     }
 
     /// Unmounts everything below a directory, so that it can be unmounted, and queues it for mounting again.

@@ -123,6 +123,11 @@ impl<'a> BlockLists<'a> {
         }
     }
 
+    /// Whether all empty lists are one.
+    pub(super) async fn shares_empty(&self) -> Result<bool> {
+        Ok(FeatureCounts::of(self.mos).count(EMPTY_FEATURE).await?.is_some())
+    }
+
     pub(super) async fn create_empties(&self, count: usize) -> Result<Vec<ObjectId>> {
         let features = FeatureCounts::of(self.mos);
         let shared = match features.count(EMPTY_FEATURE).await? {

@@ -27,6 +27,7 @@ use crate::deadlist::keys::Keys;
 use crate::deadlist::{Bpobj, Deadlist};
 use crate::error::Result;
 use crate::live::NewObject;
+use crate::zap::copy::copy_with;
 use crate::zap::{NewZap, ZapEdit};
 
 /// Editor of a deadlist or livelist.
@@ -69,9 +70,7 @@ impl<'a> DeadlistEdit<'a> {
             let object = lists.create().await?;
             return Ok(DeadlistEdit::new(lists, object, None, BlockSpace::default()));
         }
-        let new = NewObject::of(ObjectType::DEADLIST);
-        let new = new.bonus(ObjectType::DEADLIST_HDR, vec![0; DeadlistPhys::COUNT * 8]);
-        let object = NewZap::in_object(new).create(lists.mos).await?;
+        let object = NewZap::in_object(new_table()).create(lists.mos).await?;
         Ok(DeadlistEdit::new(lists, object, Some(Keys::default()), BlockSpace::default()))
     }
 
@@ -305,6 +304,9 @@ impl<'a> DeadlistEdit<'a> {
     /// Damaged MOS.
     #[boxed]
     pub async fn clone_keys(&self, below: Txg) -> Result<ObjectId> {
+        if let Some(copy) = self.copy_table(below).await? {
+            return Ok(copy);
+        }
         let clone = DeadlistEdit::create(self.lists).await?;
         let keys = self.by_birth.as_ref().map_or(Vec::new(), |keys| keys.within(Txg(0), below));
         let table = ZapEdit::new(self.lists.mos, clone.object);
@@ -312,6 +314,41 @@ impl<'a> DeadlistEdit<'a> {
             table.add(&deadlist_key(*key), list.0).await?;
         }
         Ok(clone.object)
+    }
+
+    /// The same, if all keys are below and lead to the shared empty list: thousands at once. `None`: the keys
+    /// have to be added one by one.
+    async fn copy_table(&self, below: Txg) -> Result<Option<ObjectId>> {
+        let Some(keys) = self.by_birth.as_ref().filter(|keys| keys.last().is_some_and(|last| last < below))
+        else {
+            return Ok(None);
+        };
+        // The table in memory is that on disk.
+        if !self.gone.is_empty() || !self.lists.shares_empty().await? {
+            return Ok(None);
+        }
+        let lists = self.lists.create_empties(keys.len()).await?;
+        let Some(empty) = lists.first() else { return Ok(None) };
+        match copy_with(self.lists.mos, self.object, new_table(), empty.0).await? {
+            Some((copy, count)) if count == keys.len() => Ok(Some(copy)),
+            Some(_) => Err(self.damaged("has leaves that its table does not lead to")),
+            None => {
+                self.lists.free_all(lists).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// [`DeadlistEdit::add_key`] to a deadlist that is not open, without looking at its other keys.
+    ///
+    /// # Errors
+    /// The key exists; damaged MOS.
+    pub async fn add_key_to(lists: BlockLists<'a>, object: ObjectId, after: Txg) -> Result<()> {
+        if lists.mos.view().head(object).await?.object_type != ObjectType::DEADLIST {
+            return Ok(());
+        }
+        let list = lists.create_empty().await?;
+        ZapEdit::new(lists.mos, object).add(&deadlist_key(after), list.0).await
     }
 
     /// Moves the lists from a key on to a plain list, such as that of blocks to free
@@ -396,6 +433,11 @@ impl<'a> DeadlistEdit<'a> {
     fn damaged(&self, why: &str) -> crate::error::DatasetError {
         self.lists.mos.damaged(self.object, why)
     }
+}
+
+fn new_table() -> NewObject {
+    let bonus = vec![0; DeadlistPhys::COUNT * 8];
+    NewObject::of(ObjectType::DEADLIST).bonus(ObjectType::DEADLIST_HDR, bonus)
 }
 
 fn space_of(phys: &DeadlistPhys) -> BlockSpace {

@@ -58,6 +58,8 @@ impl Pool {
         if stored >= data.len() {
             return Ok(as_it_is());
         }
+        // Exactly: the block may be kept until the txg is on disk, and counts with its length.
+        packed.reserve_exact(stored - packed.len());
         packed.resize(stored, 0);
         Ok(Packed::Stored { bytes: packed.into(), compression })
     }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use cenote_device::{Fault, Op};
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::VdevId;
+use cenote_pool::write::Prepared;
 use cenote_pool::{Pool, ReadContext, WriteProps, Written};
 use cenote_runtime::Rng;
 
@@ -69,6 +70,20 @@ fn blocks_are_read_before_they_are_written_and_the_newest_version_is_written_onc
             assert_eq!(written_bytes(&lab) - before, 2 * written, "it is written again");
         });
     }
+}
+
+#[test]
+fn a_block_that_is_kept_takes_no_more_memory_than_counts() {
+    simulate(719, async |rt| {
+        let lab = Lab::of(&rt, Layout::Mirror(2), 12).await;
+        // As an indirect block with few pointers.
+        let data = Bytes::from([vec![7; 300], vec![0; (128 << 10) - 300]].concat());
+        let prepared = lab.pool.txg_writes().prepare(data, &props(), FIRST_TXG).await.unwrap();
+        let Prepared::Block { stored, .. } = prepared else { panic!("{prepared:?}") };
+        let len = stored.len();
+        let room = stored.try_into_mut().unwrap().capacity();
+        assert!(len == 4096 && room < 2 * len, "{room} bytes for {len}");
+    });
 }
 
 #[test]

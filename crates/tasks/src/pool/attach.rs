@@ -159,8 +159,9 @@ impl Newcomer {
 
 async fn join(engine: &Engine, leaf: Guid, newcomer: Newcomer, resilver: Resilver) -> Result<()> {
     let join = move |engine: Engine| async move {
-        let task = engine
-            .run(move |context| Box::pin(async move { join_sync(context, leaf, newcomer, resilver).await }));
+        let task = engine.run_on_pool(move |context| {
+            Box::pin(async move { join_sync(context, leaf, newcomer, resilver).await })
+        });
         task.await?;
         engine.background().scans.order();
         engine.background().rebuilds.order();

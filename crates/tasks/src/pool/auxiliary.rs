@@ -53,7 +53,9 @@ impl Role {
 #[boxed]
 pub async fn add_cache(engine: &Engine, devices: Vec<NewDevice>) -> Result<()> {
     engine
-        .run(move |context| Box::pin(async move { add_auxiliary(context, Role::Cache, &devices).await }))
+        .run_on_pool(move |context| {
+            Box::pin(async move { add_auxiliary(context, Role::Cache, &devices).await })
+        })
         .await
 }
 
@@ -64,7 +66,9 @@ pub async fn add_cache(engine: &Engine, devices: Vec<NewDevice>) -> Result<()> {
 #[boxed]
 pub async fn add_spares(engine: &Engine, devices: Vec<NewDevice>) -> Result<()> {
     engine
-        .run(move |context| Box::pin(async move { add_auxiliary(context, Role::Spare, &devices).await }))
+        .run_on_pool(move |context| {
+            Box::pin(async move { add_auxiliary(context, Role::Spare, &devices).await })
+        })
         .await
 }
 
@@ -74,7 +78,7 @@ pub async fn add_spares(engine: &Engine, devices: Vec<NewDevice>) -> Result<()> 
 /// The spare is in use or distributed; no such device.
 #[boxed]
 pub async fn remove_beside(engine: &Engine, guid: Guid) -> Result<()> {
-    engine.run(move |context| Box::pin(async move { remove_sync(context, guid).await })).await?;
+    engine.run_on_pool(move |context| Box::pin(async move { remove_sync(context, guid).await })).await?;
     engine.l2arc().devices().remove(guid);
     engine.pool().tree().forget_beside(guid);
     Ok(())

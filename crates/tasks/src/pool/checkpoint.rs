@@ -37,7 +37,10 @@ const FEATURE: &str = "zpool_checkpoint";
 pub async fn take_checkpoint(engine: &Engine) -> Result<()> {
     engine.sync_all().await?;
     engine
-        .run_first(SpaceCheck::Normal, |context| Box::pin(async move { take_checkpoint_sync(context).await }))
+        .run_first(SpaceCheck::Normal, |context| {
+            context.touch_nothing();
+            Box::pin(async move { take_checkpoint_sync(context).await })
+        })
         .await
 }
 
@@ -49,6 +52,7 @@ pub async fn take_checkpoint(engine: &Engine) -> Result<()> {
 pub async fn discard_checkpoint(engine: &Engine) -> Result<()> {
     engine
         .run_first(SpaceCheck::ExtraReserved, |context| {
+            context.touch_nothing();
             Box::pin(async move { discard_checkpoint_sync(context).await })
         })
         .await

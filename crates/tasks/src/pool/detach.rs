@@ -105,8 +105,8 @@ fn done_below(pool: &Pool, vdev: &VdevConfig, above: Option<&VdevConfig>) -> Opt
 /// Detaches a leaf, if `parent` is its vdev.
 async fn leave(engine: &Engine, leaf: Guid, parent: Option<Guid>) -> Result<()> {
     let leave = move |engine: Engine| async move {
-        let left =
-            engine.run(move |context| Box::pin(async move { leave_sync(context, leaf, parent).await }));
+        let left = engine
+            .run_on_pool(move |context| Box::pin(async move { leave_sync(context, leaf, parent).await }));
         let Left { leaf, device } = left.await?;
         // Perhaps nothing is left to rebuild.
         engine.background().rebuilds.order();

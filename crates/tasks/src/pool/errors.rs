@@ -32,7 +32,7 @@ pub(crate) async fn note_lost(engine: &Engine) -> Result<()> {
     if lost.is_empty() {
         return Ok(());
     }
-    engine.run(move |context| Box::pin(async move { log(context, lost).await })).await
+    engine.run_on_pool(move |context| Box::pin(async move { log(context, lost).await })).await
 }
 
 /// Replaces the known errors with those of an ended scan, complete or not.

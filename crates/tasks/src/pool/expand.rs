@@ -36,7 +36,8 @@ pub async fn expand(engine: &Engine, only: Option<Guid>) -> Result<()> {
         return Ok(());
     }
     let expand = move |engine: Engine| async move {
-        let task = engine.run(move |context| Box::pin(async move { expand_sync(context, only).await }));
+        let task =
+            engine.run_on_pool(move |context| Box::pin(async move { expand_sync(context, only).await }));
         for top in task.await? {
             engine.allocator().grow_vdev(VdevId(top.id), empty_metaslabs(&top));
         }

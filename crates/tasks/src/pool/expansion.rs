@@ -173,7 +173,7 @@ async fn copied_bytes(mos: &Mos, top: &VdevConfig) -> Result<u64> {
 
 /// Copies the first rows.
 async fn scratch(engine: Engine, vdev: VdevId) -> Result<Slice> {
-    let task = engine.run(move |context| Box::pin(async move { scratch_sync(context, vdev).await }));
+    let task = engine.run_on_pool(move |context| Box::pin(async move { scratch_sync(context, vdev).await }));
     Ok(task.await?.map_or_else(Slice::Failed, |()| Slice::Copied))
 }
 

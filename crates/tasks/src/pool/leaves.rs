@@ -83,7 +83,7 @@ pub async fn take_out(engine: &Engine, leaf: Guid, how: Away) -> Result<()> {
             if log.is_some() {
                 engine.logs().end().await?;
             }
-            engine.run(move |context| Box::pin(take_out_sync(context, leaf, how))).await
+            engine.run_on_pool(move |context| Box::pin(take_out_sync(context, leaf, how))).await
         };
         let done = done.await;
         if let (Some(log), Err(_)) = (log, &done) {
@@ -125,7 +125,7 @@ pub async fn bring_back(
         }
         let task = async move |context: &mut SyncContext| bring_back_sync(context, only, how, devices).await;
         let logs_before = usable_logs(&engine.pool());
-        engine.run(move |context| Box::pin(task(context))).await?;
+        engine.run_on_pool(move |context| Box::pin(task(context))).await?;
         if how == Back::Cleared {
             engine.pool().counters().clear(only);
         }
@@ -146,7 +146,7 @@ pub async fn bring_back(
 /// No such leaf; a txg could not be written.
 #[boxed]
 pub async fn degrade(engine: &Engine, leaf: Guid) -> Result<()> {
-    engine.run(move |context| Box::pin(async move { degrade_sync(context, leaf).await })).await
+    engine.run_on_pool(move |context| Box::pin(async move { degrade_sync(context, leaf).await })).await
 }
 
 async fn degrade_sync(context: &mut SyncContext, guid: Guid) -> Result<()> {

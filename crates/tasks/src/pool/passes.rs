@@ -100,8 +100,9 @@ fn names(pass: Pass) -> Names {
 #[boxed]
 pub async fn order_pass(engine: &Engine, leaf: Guid, pass: Pass, order: PassOrder) -> Result<()> {
     let ordered = move |engine: Engine| async move {
-        let task =
-            engine.run(move |context| Box::pin(async move { order_sync(context, leaf, pass, order).await }));
+        let task = engine.run_on_pool(move |context| {
+            Box::pin(async move { order_sync(context, leaf, pass, order).await })
+        });
         task.await?;
         engine.background().passes.order();
         Ok(())
@@ -275,7 +276,7 @@ enum Noted {
 }
 
 async fn note(engine: &Engine, work: Active, noted: Noted) -> Result<()> {
-    engine.run(move |context| Box::pin(async move { note_sync(context, work, noted).await })).await
+    engine.run_on_pool(move |context| Box::pin(async move { note_sync(context, work, noted).await })).await
 }
 
 /// Another order may have changed the state meanwhile.

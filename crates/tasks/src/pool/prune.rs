@@ -71,7 +71,7 @@ pub async fn prune_dedup(engine: &Engine, what: Prune) -> Result<u64> {
 
 async fn take_out(engine: &Engine, blocks: Vec<Blkptr>, before_s: u64) -> Result<u64> {
     engine
-        .run(move |context| {
+        .run_on_pool(move |context| {
             Box::pin(async move {
                 let pruned = context.prune_dedup(&blocks, before_s).await?;
                 if pruned > 0 {

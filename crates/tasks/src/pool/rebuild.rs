@@ -81,7 +81,9 @@ pub async fn run_rebuild(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Sen
                 true => slices.push((top, state)),
                 false => {
                     engine
-                        .run(move |context| Box::pin(async move { state::cancel(context, &top).await }))
+                        .run_on_pool(move |context| {
+                            Box::pin(async move { state::cancel(context, &top).await })
+                        })
                         .await?;
                     engine.background().scans.order();
                 }
@@ -97,8 +99,8 @@ pub async fn run_rebuild(engine: &Engine, progress: &(dyn Fn(ScanProgress) + Sen
         drop(walk);
         for one in done {
             let (top, noted) = one?;
-            let noted =
-                engine.run(move |context| Box::pin(async move { state::note(context, &top, noted).await }));
+            let noted = engine
+                .run_on_pool(move |context| Box::pin(async move { state::note(context, &top, noted).await }));
             if let Some(now) = noted.await? {
                 progress(now);
             }

@@ -21,6 +21,7 @@ use crate::pool::take_tree::take_tree;
 pub async fn change_guid(engine: &Engine, guid: Option<Guid>) -> Result<()> {
     engine
         .run_within(SpaceCheck::Reserved, move |context| {
+            context.touch_nothing();
             Box::pin(async move { change_guid_sync(context, guid).await })
         })
         .await?;

@@ -51,7 +51,7 @@ async fn empty_and_remove(engine: &Engine, vdev: VdevId) -> Result<Vec<FoundDevi
         }
         engine.force_sync().await?;
     }
-    engine.run(move |context| Box::pin(remove_sync(context, vdev))).await
+    engine.run_on_pool(move |context| Box::pin(remove_sync(context, vdev))).await
 }
 
 fn is_empty(engine: &Engine, vdev: VdevId) -> bool {

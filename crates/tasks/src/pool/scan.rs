@@ -127,7 +127,7 @@ where
     T: Send + 'static,
 {
     let order = |engine: Engine| async move {
-        let done = engine.run(task).await?;
+        let done = engine.run_on_pool(task).await?;
         engine.background().scans.order();
         Ok(done)
     };
@@ -246,7 +246,7 @@ impl Run<'_> {
             let noted = Noted::of(&scan, &slice).await?;
             drop((slice, turn));
             let done = is_last.then(|| self.complete(&scan));
-            self.engine.run(move |context| Box::pin(state::note(context, noted, done))).await?;
+            self.engine.run_on_pool(move |context| Box::pin(state::note(context, noted, done))).await?;
             if is_last {
                 pass = None;
                 self.is_resumed = false;
@@ -264,7 +264,7 @@ impl Run<'_> {
     /// Returns `false` if no leaf lacks data.
     async fn begin_resilver(&mut self, behind: &BTreeMap<Guid, (Txg, Txg)>) -> Result<bool> {
         let Some(range) = whole_range(behind) else { return Ok(false) };
-        self.engine.run(move |context| Box::pin(state::begin_resilver(context, range))).await?;
+        self.engine.run_on_pool(move |context| Box::pin(state::begin_resilver(context, range))).await?;
         Ok(true)
     }
 
@@ -285,7 +285,7 @@ impl Run<'_> {
         let Some(looked) = looked else { return Ok(false) };
         self.done.written_bytes += looked.written_bytes;
         self.done.errors += looked.remaining();
-        self.engine.run(move |context| Box::pin(error_scrub::note(context, looked))).await?;
+        self.engine.run_on_pool(move |context| Box::pin(error_scrub::note(context, looked))).await?;
         Ok(true)
     }
 

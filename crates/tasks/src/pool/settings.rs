@@ -52,7 +52,15 @@ pub async fn set_pool(engine: &Engine, setting: PoolSetting) -> Result<()> {
         PoolSetting::Number(name, number) if name == "failmode" => Some(FailMode::of_property(*number)),
         _ => None,
     };
-    engine.run(move |context| Box::pin(async move { set_pool_sync(context, setting).await })).await?;
+    engine
+        .run(move |context| {
+            // The pool's name is in those of its datasets.
+            if !matches!(setting, PoolSetting::Name(_)) {
+                context.touch_nothing();
+            }
+            Box::pin(async move { set_pool_sync(context, setting).await })
+        })
+        .await?;
     // A pool without a failmode is not held open: its commands get errors.
     if failmode.is_some() && engine.pool().suspension().failmode().is_some() {
         engine.pool().suspension().set_failmode(failmode);

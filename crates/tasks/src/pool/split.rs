@@ -61,7 +61,9 @@ pub async fn split(engine: &Engine, new: SplitOff) -> Result<Guid> {
     // Everything, replayed logs included, must be in the previous txg.
     engine.sync_all().await?;
     let leaves = new.leaves.clone();
-    let half = engine.run(move |context| Box::pin(async move { leave_sync(context, &leaves).await })).await?;
+    let half = engine
+        .run_on_pool(move |context| Box::pin(async move { leave_sync(context, &leaves).await }))
+        .await?;
     half.in_use.ended().await;
     let guid = Guid(engine.runtime().random_u64().max(1));
     found(engine, half, new, guid).await?;

@@ -44,7 +44,7 @@ pub async fn validate(engine: &Engine, only: Option<Guid>) -> Result<()> {
     }
     let rewrite = |context: &mut SyncContext| context.config_has_changed();
     engine
-        .run(move |context| {
+        .run_on_pool(move |context| {
             rewrite(context);
             Box::pin(async { Ok(()) })
         })

@@ -27,7 +27,9 @@ use crate::pool::take_tree::{refuse_removal, take_tree};
 pub async fn add_vdevs(engine: &Engine, vdevs: Vec<NewVdev>, ashift: Option<u32>) -> Result<()> {
     let add = |engine: Engine| async move {
         let added = engine
-            .run(move |context| Box::pin(async move { add_vdevs_sync(context, &vdevs, ashift).await }))
+            .run_on_pool(move |context| {
+                Box::pin(async move { add_vdevs_sync(context, &vdevs, ashift).await })
+            })
             .await?;
         let vdevs = engine.pool().tree().vdevs();
         for vdev in added.into_iter().filter_map(|id| vdevs.top(id)) {

@@ -186,7 +186,7 @@ impl Correction {
             place.level == 0 && is_restored
         });
         if !errors.is_empty() {
-            let forget = self.engine.run(move |context| {
+            let forget = self.engine.run_on_pool(move |context| {
                 Box::pin(async move { looked_at(context, &errors, &[]).await.map(drop) })
             });
             forget.await?;

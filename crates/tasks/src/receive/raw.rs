@@ -170,7 +170,12 @@ pub(super) async fn store_new(
 #[boxed]
 pub async fn inherit_root(engine: &Engine, name: &str) -> Result<()> {
     let name = name.to_owned();
-    engine.run(move |context| Box::pin(async move { inherit_root_sync(context, &name).await })).await
+    engine
+        .run(move |context| {
+            context.touch_nothing();
+            Box::pin(async move { inherit_root_sync(context, &name).await })
+        })
+        .await
 }
 
 async fn inherit_root_sync(context: &mut SyncContext, name: &str) -> Result<()> {

@@ -126,6 +126,7 @@ pub async fn unfinished_receive(head: &Dataset) -> Result<Option<ResumeState>> {
 pub async fn note_progress(engine: &Engine, head: DatasetId, progress: Progress) -> Result<()> {
     engine
         .run(move |context| {
+            context.touch_nothing();
             Box::pin(async move {
                 let edit = context.edit();
                 let fields = ZapEdit::new(&edit, ObjectId(head.0));

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use cenote_dataset::{Mos, Value};
 use cenote_engine::{Engine, Touched};
+use cenote_format::units::Txg;
 use cenote_object::{DatasetError, Result};
 use cenote_pool::VdevKind;
 use cenote_runtime::{Rng, Runtime};
-use cenote_tasks::{InUse, Instead};
+use cenote_tasks::{InUse, Instead, PoolSetting};
 
 use crate::accounts::assert_accounts;
 use crate::common::{
@@ -330,11 +331,35 @@ fn mounts_of_datasets_that_a_command_does_not_change_have_nothing_to_follow() {
             cenote_tasks::destroy_snapshots(engine, std::slice::from_ref(&snapshot), InUse::Refuse).await
         };
         assert_eq!(touched(&engine, destroy).await, [a.clone(), format!("{b}2")]);
+        let promote = async |engine: &Engine| {
+            cenote_tasks::snapshot(engine, std::slice::from_ref(&snapshot)).await?;
+            cenote_tasks::clone_snapshot(engine, &snapshot, &b, Vec::new()).await?;
+            cenote_tasks::promote(engine, &b).await
+        };
+        assert_eq!(touched(&engine, promote).await, [a.clone(), format!("{b}!")]);
+        let roll_back = async |engine: &Engine| {
+            engine.close_datasets(vec![engine.mos().await?.dataset(&b).await?.id()]).await?;
+            cenote_tasks::rollback(engine, &format!("{b}@s")).await
+        };
+        assert_eq!(touched(&engine, roll_back).await, std::slice::from_ref(&b));
+        // With its last clone, a deferred snapshot leaves the other dataset, too.
+        let defer = async |engine: &Engine| {
+            cenote_tasks::destroy_snapshots(engine, &[format!("{b}@s")], InUse::Defer).await?;
+            engine.close_datasets(vec![engine.mos().await?.dataset(&a).await?.id()]).await?;
+            cenote_tasks::destroy_dataset(engine, &a).await
+        };
+        assert_eq!(touched(&engine, defer).await, [a.clone(), b.clone()]);
+        assert!(engine.mos().await.unwrap().dataset(&format!("{b}@s")).await.is_err());
+        let of_pool = async |engine: &Engine| {
+            cenote_tasks::set_pool(engine, PoolSetting::Comment("x".into())).await?;
+            cenote_tasks::start_scrub(engine, Txg(0)).await?;
+            cenote_tasks::cancel_scrub(engine).await?;
+            cenote_tasks::change_guid(engine, None).await
+        };
+        assert!(touched(&engine, of_pool).await.is_empty());
         // A task that does not say may concern any mount.
         let command = engine.acting_for(0);
-        cenote_tasks::snapshot(&command, std::slice::from_ref(&snapshot)).await.unwrap();
-        cenote_tasks::clone_snapshot(&command, &snapshot, &b, Vec::new()).await.unwrap();
-        cenote_tasks::promote(&command, &b).await.unwrap();
+        command.run(|_| Box::pin(async { Ok(()) })).await.unwrap();
         assert!(command.touched().is_all);
         // Background work notes nothing.
         assert_eq!(engine.touched(), Touched::default());

@@ -1,16 +1,21 @@
 //! Many snapshots cost few txgs, and reads in proportion to the request.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cenote_dataset::{ImportOptions, Mos, import};
 use cenote_device::{FileDevice, Op, OpenOptions, Traced};
-use cenote_engine::Engine;
+use cenote_engine::{Engine, SyncContext};
+use cenote_format::units::Txg;
+use cenote_object::deadlist::Deadlist;
+use cenote_object::feature_counts::FeatureCounts;
+use cenote_object::{Result, ZapEdit};
 use cenote_pool::{FoundPool, VdevKind, discover_devices};
 use cenote_runtime::{Rng, Runtime};
 use cenote_tasks::InUse;
 
 use crate::accounts::assert_accounts;
-use crate::common::{Load, Model, POOL, assert_zdb_is_content, create, reopen_to_write, seed, work};
+use crate::common::{Load, Model, POOL, assert_zdb_is_content, create, fill, reopen_to_write, seed, work};
 
 const LOAD: Load = Load { steps: 2, max_offset: 100_000, max_len: 20_000 };
 
@@ -87,6 +92,87 @@ fn a_range_of_snapshots_goes_in_one_group() {
         }
         assert!(reads[1] < reads[0] * 7, "four times as many snapshots: {reads:?} reads");
     });
+}
+
+/// Takes snapshots by as many concurrent commands; returns how many in each txg, by txg.
+async fn take_together(rt: &Runtime, engine: &Engine, names: &[String]) -> Vec<usize> {
+    let take = |name: &String| {
+        let (command, name) = (engine.acting_for(0), [name.clone()]);
+        rt.spawn(async move { cenote_tasks::snapshot(&command, &name).await })
+    };
+    for taking in names.iter().map(take).collect::<Vec<_>>() {
+        taking.await.unwrap().unwrap();
+    }
+    let (mos, mut taken) = (engine.mos().await.unwrap(), BTreeMap::new());
+    for name in names {
+        *taken.entry(mos.dataset(name).await.unwrap().creation_txg()).or_default() += 1;
+    }
+    taken.into_values().collect()
+}
+
+#[test]
+fn snapshots_that_arrive_together_share_txgs_and_those_of_one_dataset_take_turns() {
+    const COUNT: usize = 40;
+    let rt = Runtime::real(Some(2));
+    rt.block_on(async {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = create(&rt, folder.path(), &(VdevKind::Disk, 0, 1)).await;
+        let heads: Vec<String> = (0..COUNT).map(|number| format!("{POOL}/f{number}")).collect();
+        for head in &heads {
+            let filled = Box::new(|live| -> _ { Box::pin(fill(live)) as _ });
+            cenote_tasks::create_filesystem(&engine, head, Vec::new(), filled).await.unwrap();
+        }
+        let of_each: Vec<String> = heads.iter().map(|head| format!("{head}@s")).collect();
+        let taken = take_together(&rt, &engine, &of_each).await;
+        assert!(taken.len() < COUNT / 4, "{taken:?}");
+        let of_one: Vec<String> = (0..COUNT).map(|number| format!("{POOL}@t{number}")).collect();
+        assert_eq!(take_together(&rt, &engine, &of_one).await, [1; COUNT]);
+        drop(engine);
+        assert_zdb_is_content(folder.path(), "snapshots taken together");
+    });
+}
+
+#[test]
+fn a_deadlist_of_thousands_of_snapshots_is_copied_for_the_next() {
+    let rt = Runtime::real(Some(2));
+    rt.block_on(async {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = create(&rt, folder.path(), &(VdevKind::Disk, 0, 1)).await;
+        for count in [10, 5000] {
+            let copied = engine.run(move |context| Box::pin(copy_deadlist(context, count)));
+            copied.await.unwrap();
+        }
+        drop(engine);
+        assert_zdb_is_content(folder.path(), "deadlists copied");
+    });
+}
+
+async fn copy_deadlist(context: &mut SyncContext, count: u64) -> Result<()> {
+    let edit = context.edit();
+    let empties = async || FeatureCounts::of(&edit).count("empty_bpobj").await;
+    let before = empties().await?;
+    let from = context.make_deadlist().await?;
+    for key in 0..count {
+        context.add_deadlist_key(from, Txg(7 * key)).await?;
+    }
+    let keys = async |deadlist| Deadlist::open(&edit.view(), deadlist).await?.by_birth().await;
+    let all = keys(from).await?;
+    assert_eq!(all.len() as u64, count);
+    let copy = context.clone_deadlist(from, Txg(u64::MAX)).await?;
+    let part = context.clone_deadlist(from, Txg(40)).await?;
+    assert_eq!((keys(copy).await?, keys(part).await?), (all.clone(), all[..6].to_vec()));
+    assert_eq!(empties().await?, before.map(|before| before + 2 * count + 6));
+    // Every key is in its place.
+    let table = ZapEdit::new(&edit, copy);
+    for (Txg(key), list) in all {
+        assert_eq!(table.get(&format!("{key:x}")).await?.and_then(|list| list.as_u64()), Some(list.0));
+    }
+    context.add_deadlist_key(copy, Txg(1)).await?;
+    for deadlist in [from, copy, part] {
+        context.free_deadlist(deadlist).await?;
+    }
+    assert_eq!(empties().await?, before);
+    Ok(())
 }
 
 #[test]

@@ -108,7 +108,7 @@ impl LeafMut<'_> {
         self.chunk_of(entry, CHUNK_ENTRY, "has a hash chain through a chunk of another type")
     }
 
-    fn chunk_of(&self, chunk: u16, kind: u8, why: &'static str) -> Result<usize> {
+    pub(super) fn chunk_of(&self, chunk: u16, kind: u8, why: &'static str) -> Result<usize> {
         at_most("ZAP leaf chunk", chunk.into(), self.chunk_count as u64 - 1)?;
         let at = self.chunk_at(chunk.into());
         if self.block[at] == kind { Ok(at) } else { Err(FormatError::Corrupt { what: WHAT, why }) }

@@ -33,7 +33,9 @@ pub async fn attach_to_raidz(engine: &Engine, vdev: VdevId, device: NewDevice) -
     let attach = move |engine: Engine| async move {
         // I/O of a previous expansion must have ended.
         engine.pool().tree().earlier_ended().await;
-        engine.run(move |context| Box::pin(async move { attach_sync(context, vdev, device).await })).await?;
+        engine
+            .run_on_pool(move |context| Box::pin(async move { attach_sync(context, vdev, device).await }))
+            .await?;
         engine.background().expansions.order();
         Ok(())
     };

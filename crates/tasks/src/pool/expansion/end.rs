@@ -17,7 +17,7 @@ use crate::pool::take_tree::take_tree;
 
 /// Ends a fully copied expansion, once the uberblock on disk says so.
 pub(super) async fn finish(engine: Engine, vdev: VdevId) -> Result<()> {
-    let task = engine.run(move |context| Box::pin(async move { finish_sync(context, vdev).await }));
+    let task = engine.run_on_pool(move |context| Box::pin(async move { finish_sync(context, vdev).await }));
     let leaf = task.await?;
     engine.background().scans.order();
     // The vdev has grown by a disk.

@@ -41,7 +41,7 @@ const NO_SPACE: &str = "out of space";
 pub async fn start_removal(engine: &Engine, vdev: VdevId) -> Result<()> {
     let start = move |engine: Engine| async move {
         // Check before stopping any allocation.
-        engine.run(move |context| Box::pin(async move { check(context, vdev).await })).await?;
+        engine.run_on_pool(move |context| Box::pin(async move { check(context, vdev).await })).await?;
         let allocates = allocates(&engine, vdev);
         engine.allocator().set_allocates(vdev, false);
         let begun = begin(&engine, vdev).await;
@@ -69,7 +69,7 @@ async fn begin(engine: &Engine, vdev: VdevId) -> Result<()> {
     // Earlier allocations are in the syncing or the open txg.
     engine.force_sync().await?;
     engine.force_sync().await?;
-    engine.run(move |context| Box::pin(async move { begin_sync(context, vdev).await })).await
+    engine.run_on_pool(move |context| Box::pin(async move { begin_sync(context, vdev).await })).await
 }
 
 async fn check(context: &SyncContext, vdev: VdevId) -> Result<VdevConfig> {

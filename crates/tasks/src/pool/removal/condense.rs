@@ -53,7 +53,7 @@ pub(super) async fn condense(engine: &Engine) -> Result<()> {
         }
         let Some(begun) = in_progress(&mos).await? else {
             let Some(vdev) = worthwhile(engine, &mos).await? else { return Ok(()) };
-            engine.run(move |context| Box::pin(async move { begin(context, vdev).await })).await?;
+            engine.run_on_pool(move |context| Box::pin(async move { begin(context, vdev).await })).await?;
             continue;
         };
         let Some(top) = removed(&mos).into_iter().find(|top| VdevId(top.id) == begun.vdev) else {
@@ -65,7 +65,7 @@ pub(super) async fn condense(engine: &Engine) -> Result<()> {
         for slice in left.chunks(SLICE_ENTRIES) {
             let (entries, counts): (Vec<_>, Vec<u32>) = slice.iter().copied().unzip();
             let mapping = begun.next_mapping;
-            let task = engine.run(move |context| {
+            let task = engine.run_on_pool(move |context| {
                 Box::pin(async move { append_entries(context, mapping, &entries, &counts).await })
             });
             task.await?;
@@ -77,7 +77,7 @@ pub(super) async fn condense(engine: &Engine) -> Result<()> {
             // Later: a reader of an older state may need them.
             return Ok(());
         }
-        engine.run(move |context| Box::pin(async move { finish(context, begun).await })).await?;
+        engine.run_on_pool(move |context| Box::pin(async move { finish(context, begun).await })).await?;
     }
 }
 

@@ -108,7 +108,7 @@ async fn finish_sync(context: &mut SyncContext, vdev: VdevId, copied: Txg) -> Re
 #[boxed]
 pub async fn cancel_removal(engine: &Engine) -> Result<()> {
     let cancel = |engine: Engine| async move {
-        engine.run(|context| Box::pin(cancel_sync(context))).await?;
+        engine.run_on_pool(|context| Box::pin(cancel_sync(context))).await?;
         engine.background().removals.order();
         Ok(())
     };

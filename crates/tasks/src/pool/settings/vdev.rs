@@ -25,7 +25,9 @@ pub enum VdevSetting {
 /// It has no table of its own; there is no such vdev.
 #[boxed]
 pub async fn set_vdev(engine: &Engine, vdev: Guid, setting: VdevSetting) -> Result<()> {
-    engine.run(move |context| Box::pin(async move { set_vdev_sync(context, vdev, setting).await })).await
+    engine
+        .run_on_pool(move |context| Box::pin(async move { set_vdev_sync(context, vdev, setting).await }))
+        .await
 }
 
 async fn set_vdev_sync(context: &mut SyncContext, vdev: Guid, setting: VdevSetting) -> Result<()> {
