@@ -241,12 +241,7 @@ impl Allocator {
 
     /// Adds a top-level vdev, which accepts blocks unless its configuration forbids it.
     pub fn add_vdev(&self, config: &VdevConfig, mut metaslabs: Vec<NewMetaslab>) {
-        let main = match config.class {
-            VdevClass::Normal => AllocClass::Normal,
-            VdevClass::Log => AllocClass::Log,
-            VdevClass::Special => AllocClass::Special,
-            VdevClass::Dedup => AllocClass::Dedup,
-        };
+        let main = AllocClass::from(config.class);
         let used = |new: &NewMetaslab| new.allocated.total_bytes();
         let emptiest = (0..metaslabs.len()).min_by_key(|&index| used(&metaslabs[index]));
         let for_log = emptiest.filter(|_| has_embedded_log(config)).map(|index| metaslabs.remove(index));
