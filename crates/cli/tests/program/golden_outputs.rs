@@ -84,6 +84,7 @@ const INHERENT: &[(&str, &str, What, &str)] = &[
     ("2.3", "zfs get", Property("defaultuserobjquota"), "new in OpenZFS 2.4"),
     ("2.3", "zfs get", Property("defaultgroupobjquota"), "new in OpenZFS 2.4"),
     ("2.3", "zfs get", Property("defaultprojectobjquota"), "new in OpenZFS 2.4"),
+    ("2.3", "zfs get", Property("snapshots_changed_nsecs"), "came after OpenZFS 2.4"),
     ("2.3", "zfs get", Property("special_small_blocks"), "volumes have it since OpenZFS 2.4"),
     ("degraded", "list", Lines("loop3"), "the kernel counted only the disks present"),
     ("degraded", "list", Lines("loop4"), "the kernel counted only the disks present"),
