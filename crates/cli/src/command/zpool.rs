@@ -222,7 +222,7 @@ pub struct Status {
     /// Show deduplicated blocks by reference count
     #[arg(short = 'D')]
     pub dedup: bool,
-    /// Accepted for compatibility: adds a column of slow I/O, which is not recorded on disk
+    /// Add a column of slow operations since the daemon opened the pool
     #[arg(short = 's')]
     pub slow: bool,
     /// Accepted for compatibility: adds a column of direct I/O checksum errors, which are not recorded on

@@ -104,7 +104,7 @@ impl Leaf {
         device: Arc<dyn Device>,
         settings: &Arc<QueueSettings>,
     ) -> Leaf {
-        let patience = Arc::new(Patience::new(runtime, device.clone()));
+        let patience = Arc::new(Patience::new(runtime, device.clone(), settings));
         let queue = Arc::new(Queue::new(runtime, guid, settings, &patience));
         Leaf { guid, through: Vec::new(), device, queue, patience, state: Arc::default() }
     }
@@ -475,6 +475,11 @@ impl Leaf {
         self.state.is_suspect.store(true, Ordering::Relaxed);
     }
 
+    /// Operations that took `zio_slow_io_ms` or longer, since the errors were cleared.
+    pub(crate) fn slow_ios(&self) -> u64 {
+        self.patience.slow_ios()
+    }
+
     /// Whether reads or writes have failed since the last call. Clearing the counters does not change it: a
     /// device that is gone must be found even if its errors are cleared at once.
     pub(crate) fn take_suspicion(&self) -> bool {
@@ -505,6 +510,7 @@ impl Leaf {
             count.store(0, Ordering::Relaxed);
         }
         self.sit_out_until(0);
+        self.patience.forget_slow_ios();
         self.patience.forgive();
     }
 

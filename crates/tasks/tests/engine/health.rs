@@ -1,5 +1,6 @@
 //! Devices that fail, hang, disappear and return, under a watch.
 
+mod delays;
 mod sitting;
 
 use std::collections::{BTreeMap, BTreeSet};

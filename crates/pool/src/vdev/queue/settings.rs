@@ -1,9 +1,10 @@
-//! Settings shared by all leaf queues of a pool: tunables with OpenZFS's names, which apply to the next
+//! Settings of a pool and its leaf queues: tunables with OpenZFS's names, which apply to the next
 //! operation; and the recorder of transfers.
 //!
 //! Source: OpenZFS `vdev_queue.c`, zfs(4).
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use cenote_format::units::Guid;
 
@@ -14,7 +15,7 @@ use crate::tunables::{BadSetting, Tunable, Tunables};
 
 const CLASSES: usize = IoClass::ALL.len();
 /// Minimum and maximum of each class, in the order of [`IoClass::ALL`]; then the others.
-const TABLE: [Tunable; 2 * CLASSES + 9] = [
+const TABLE: [Tunable; 2 * CLASSES + 10] = [
     ("zfs_vdev_sync_read_min_active", 10, 1, 1000),
     ("zfs_vdev_sync_read_max_active", 10, 1, 1000),
     ("zfs_vdev_sync_write_min_active", 10, 1, 1000),
@@ -42,6 +43,7 @@ const TABLE: [Tunable; 2 * CLASSES + 9] = [
     ("zfs_vdev_aggregation_limit_non_rotating", 128 << 10, 0, MOST_JOINED),
     ("zfs_vdev_read_gap_limit", 32 << 10, 0, MOST_JOINED),
     ("zfs_vdev_write_gap_limit", 4 << 10, 0, MOST_JOINED),
+    ("zio_slow_io_ms", 30_000, 1, u32::MAX as u64),
 ];
 /// `SPA_MAXBLOCKSIZE`.
 const MOST_JOINED: u64 = 16 << 20;
@@ -54,6 +56,7 @@ const JOINED_ROTATING: usize = MAX_ACTIVE + 5;
 const JOINED: usize = MAX_ACTIVE + 6;
 const READ_GAP: usize = MAX_ACTIVE + 7;
 const WRITE_GAP: usize = MAX_ACTIVE + 8;
+const SLOW_IO: usize = MAX_ACTIVE + 9;
 
 /// Settings of all queues of a pool.
 #[derive(Debug)]
@@ -115,6 +118,11 @@ impl QueueSettings {
     /// The recorder of all transfers of the pool's devices.
     pub fn transfers(&self) -> &Recorder<Transfer> {
         &self.transfers
+    }
+
+    /// Operations that take so long count as slow.
+    pub(crate) fn slow_io(&self) -> Duration {
+        Duration::from_millis(self.tunables.get(SLOW_IO))
     }
 
     pub(super) fn min_active(&self, class: IoClass) -> u32 {
@@ -186,11 +194,13 @@ mod tests {
     #[test]
     fn all_tunables_can_be_set_by_name_within_bounds() {
         let settings = QueueSettings::default();
-        for (name, _) in settings.all() {
-            settings.set(&name, 7).unwrap_or_else(|error| panic!("{error}"));
-            assert!(matches!(settings.set(&name, 1 << 40), Err(BadSetting::OutOfRange { .. })));
+        for (name, _, least, _) in TABLE {
+            settings.set(name, least.max(7)).unwrap_or_else(|error| panic!("{error}"));
+            assert!(matches!(settings.set(name, 1 << 40), Err(BadSetting::OutOfRange { .. })));
         }
-        assert!(settings.all().iter().all(|(_, value)| *value == 7));
+        assert!(
+            settings.all().iter().zip(TABLE).all(|((_, value), (_, _, least, _))| *value == least.max(7))
+        );
         assert!(matches!(settings.set("zfs_vdev_magic", 7), Err(BadSetting::Unknown { .. })));
     }
 }
