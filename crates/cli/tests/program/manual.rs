@@ -100,7 +100,7 @@ const ZPOOL: &[Verb] = &[
     ("reopen", "tank", &["-n"]),
     ("replace", "tank a b", &["-f", "-s", "-w", "-o ashift=12"]),
     ("resilver", "tank", &[]),
-    ("scrub", "tank", &["-e", "-p", "-s", "-C", "-w", "-S 2026-01-01", "-E 2026-01-01"]),
+    ("scrub", "tank", &["-e", "-p", "-s", "-C", "-w", "-t", "-C -t", "-S 2026-01-01", "-E 2026-01-01"]),
     ("scrub", "", &["-a", "-a -w"]),
     ("set", "comment=x tank", &[]),
     ("split", "tank attic a", &["-g", "-L", "-l -R /mnt", "-n", "-P", "-o ashift=12", "-R /mnt"]),

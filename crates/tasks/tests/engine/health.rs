@@ -2,6 +2,7 @@
 
 mod delays;
 mod sitting;
+mod thorough;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
