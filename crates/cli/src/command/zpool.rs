@@ -4,6 +4,7 @@
 //! prevent the others from being shown.
 
 mod checkpoint;
+mod condense;
 mod create;
 mod ddtprune;
 mod devices;
@@ -86,6 +87,8 @@ pub enum Zpool {
     Initialize(passes::Initialize),
     /// Discard free space on devices
     Trim(passes::Trim),
+    /// Write out the log of space maps
+    Condense(condense::Condense),
     /// Set a property or enable a feature
     Set(set::Set),
     /// Load the deduplication and block-cloning tables into memory
@@ -400,6 +403,7 @@ impl Zpool {
             Zpool::Initialize(initialize) => initialize.run(session).await,
             Zpool::Trim(trim) => trim.run(session).await,
             Zpool::Set(set) => set.run(session).await,
+            Zpool::Condense(condense) => condense.run(session).await,
             Zpool::Prefetch(prefetch) => prefetch.run(session).await,
             Zpool::Ddtprune(ddtprune) => ddtprune.run(session).await,
             Zpool::Reguid(reguid) => reguid.run(session).await,

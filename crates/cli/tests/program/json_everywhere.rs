@@ -54,6 +54,9 @@ const LINES: &str = "\
     zpool sync
     zpool reguid tank
     ! zpool reguid -g 0 tank
+    zpool condense tank
+    ! zpool condense -c -w tank
+    zpool scrub -t tank
     ! zpool prefetch tank
     ! zpool ddtprune -p 0 tank
     zpool split -n tank half

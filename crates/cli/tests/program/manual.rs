@@ -79,8 +79,10 @@ const ZPOOL: &[Verb] = &[
         ],
     ),
     ("import", "tank attic", &["-t", "-f -t"]),
-    ("initialize", "tank a", &["-c", "-s", "-u", "-w"]),
-    ("initialize", "", &["-a", "--all -w"]),
+    ("condense", "tank", &["-t log_spacemap", "-c", "-w", "--type log_spacemap", "--cancel", "--wait"]),
+    ("condense", "", &["-a", "--all -w", "--types"]),
+    ("initialize", "tank a", &["-c", "-s", "-u", "-w", "-z", "-w --zero"]),
+    ("initialize", "", &["-a", "--all -w", "-a -z"]),
     (
         "iostat",
         "tank 1 1",

@@ -251,6 +251,10 @@ pub const VERBS: &[(&str, Verb)] = &[
     ),
     ("zpool split", Changes(&[("{P} {P}", 1), ("{P} 1new", 1), ("{P} new nosuch", 1), ("nosuch new", 1)])),
     ("zpool reguid", Changes(&[("-g 0 {P}", 1), ("nosuch", 1)])),
+    (
+        "zpool condense",
+        Changes(&[("nosuch", 1), ("-c nosuch", 1), ("-c -w {P}", 2), ("-t brt {P}", 2), ("", 2)]),
+    ),
     ("zpool prefetch", Changes(&[("{P}", 1), ("nosuch", 1)])),
     (
         "zpool offline",
