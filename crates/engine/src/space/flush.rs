@@ -99,13 +99,14 @@ pub(crate) async fn log_changes(
 pub(crate) async fn flush_metaslabs(context: &mut SyncContext, maps: &mut SpaceMaps) -> Result<()> {
     let txg = context.txg();
     let memory_bytes = context.engine.runtime.memory_bytes();
+    let bounds = context.scan_settings().log_bounds();
     let is_all = std::mem::take(&mut maps.log.is_to_be_flushed);
-    let mut turns = if is_all { u64::MAX } else { maps.log.turns() };
+    let mut turns = if is_all { u64::MAX } else { maps.log.turns(&bounds) };
     let mut waiting: Vec<(Txg, MetaslabId)> =
         maps.log.metaslabs.iter().map(|(&id, metaslab)| (metaslab.since, id)).collect();
     waiting.sort_unstable();
     for (_, id) in waiting {
-        if turns == 0 && !maps.log.is_too_long(memory_bytes) {
+        if turns == 0 && !maps.log.is_too_long(&bounds, memory_bytes) {
             break;
         }
         let Some(metaslab) = maps.log.metaslabs.get_mut(&id) else { continue };

@@ -55,10 +55,6 @@ pub enum Stuck {
 
 /// `zfs_initialize_value`: the word that [`Pass::Initialize`] writes by default.
 pub const INITIALIZE_PATTERN: u64 = 0xdead_beef_dead_beee;
-/// `zfs_initialize_chunk_size`.
-const CHUNK_BYTES: u64 = 1 << 20;
-/// `zfs_trim_extent_bytes_max`.
-const MOST_TRIM_BYTES: u64 = 128 << 20;
 
 impl ByRange<'_> {
     /// The top-level vdev of a leaf in use, unless it is a distributed spare or below an expanding RAID-Z.
@@ -90,9 +86,10 @@ impl ByRange<'_> {
         let vdevs = self.0.tree().vdevs();
         let leaf = vdevs.leaves().iter().find(|one| one.guid == leaf && !one.is_out_of_use());
         let leaf = leaf.ok_or(Stuck::Fails)?;
+        let settings = self.0.devices().queue_settings();
         let step_bytes = match treatment {
-            Treatment::Fill(_) => CHUNK_BYTES,
-            Treatment::Discard => MOST_TRIM_BYTES,
+            Treatment::Fill(_) => settings.initialize_chunk_bytes(),
+            Treatment::Discard => settings.trim_bytes_max(),
         };
         let mut at = start;
         while at < end {

@@ -79,6 +79,10 @@ impl Patience {
         Patience { device: grown, runtime, settings, state: self.state.clone() }
     }
 
+    pub(crate) fn settings(&self) -> &QueueSettings {
+        &self.settings
+    }
+
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.runtime
     }

@@ -131,7 +131,7 @@ async fn order_sync(context: &mut SyncContext, leaf: Guid, pass: Pass, order: Pa
             if pass == Pass::Initialize {
                 let recorded = fields.get(vdev_zap::INITIALIZE_VALUE).await?.and_then(|word| word.as_u64());
                 let kept = recorded.filter(|_| state == VdevWorkState::Suspended);
-                let word = fill.or(kept).unwrap_or(INITIALIZE_PATTERN);
+                let word = fill.or(kept).unwrap_or_else(|| context.scan_settings().initialize_word());
                 fields.update(vdev_zap::INITIALIZE_VALUE, word).await?;
             }
             if pass == Pass::Trim {

@@ -34,8 +34,6 @@ use crate::pool::rebuild::refuse_while_rebuilding;
 use crate::pool::take_tree::take_tree;
 
 const RESILVER_DEFER: &str = "resilver_defer";
-/// `zfs_resilver_defer_percent`: below this a resilver restarts for a new device.
-const DEFER_PERCENT: u64 = 10;
 
 /// A slice's changes.
 pub(super) struct Noted {
@@ -112,8 +110,9 @@ pub(crate) async fn begin_resilver(context: &mut SyncContext, (first, last): (Tx
 pub(crate) async fn defers(context: &SyncContext) -> Result<bool> {
     let is_enabled = FeatureCounts::of(&context.edit()).count(RESILVER_DEFER).await?.is_some();
     let running = scan(context).await?.filter(|scan| goes_on(scan) && scan.is_resilver());
+    let percent = context.scan_settings().resilver_defer_percent();
     let is_far = |scan: ScanPhys| {
-        scan.examined_bytes >= scan.to_examine_bytes.saturating_sub(scan.skipped_bytes) * DEFER_PERCENT / 100
+        scan.examined_bytes >= scan.to_examine_bytes.saturating_sub(scan.skipped_bytes) / 100 * percent
     };
     Ok(is_enabled && running.is_some_and(is_far))
 }
