@@ -117,6 +117,11 @@ def properties(tree, path, prefix):
         table = next((tables[word] for word in given if word in tables), {})
         if table and table.keys() != {"on", "off"}:
             values.update({f"{name}={value}": number for value, number in table.items()})
+    # One macro call declares the figures of an allocation class.
+    figures = re.findall(rf'{prefix.replace("ZPOOL_", "ZPOOL_MC_")}\w+, \\\s*#lprefix "(_\w+)"', tree[path])
+    for _, given in calls(text, "zprop_register_mc_props"):
+        if re.fullmatch("[A-Z]+", given[0]):
+            kinds.update({f"class_{given[1]}{figure}": "read-only" for figure in figures})
     return kinds, values
 
 

@@ -136,6 +136,7 @@ pub(crate) mod tests {
             size_bytes: None,
             expandable_bytes: 0,
             errors: ErrorCounts::default(),
+            slow_ios: None,
             children,
         }
     }

@@ -90,7 +90,8 @@ async fn order(commands: &Arc<dyn Serving>, work: Work, pool: &str) -> Option<St
     match work {
         Work::Scrub => {
             let dates = scrub::Dates::default();
-            let scrub = Scrub { pools: vec![pool], order: scrub::Order::Start, dates, wait: false };
+            let (order, wait, thorough) = (scrub::Order::Start, false, false);
+            let scrub = Scrub { pools: vec![pool], order, dates, wait, thorough };
             ask(commands, scrub, &command).await.failed
         }
         Work::Trim => {

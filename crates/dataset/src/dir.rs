@@ -128,10 +128,17 @@ impl Dir {
     /// The table is damaged.
     #[boxed]
     pub async fn field(&self, name: &str) -> Result<Option<u64>> {
-        match &self.0.fields {
-            Some(zap) => Ok(zap.lookup(name.as_bytes()).await?.and_then(|v| v.words().next())),
-            None => Ok(None),
-        }
+        Ok(self.field_words(name).await?.first().copied())
+    }
+
+    /// All numbers of such a field; none if it is missing.
+    ///
+    /// # Errors
+    /// The table is damaged.
+    #[boxed]
+    pub async fn field_words(&self, name: &str) -> Result<Vec<u64>> {
+        let Some(zap) = &self.0.fields else { return Ok(Vec::new()) };
+        Ok(zap.lookup(name.as_bytes()).await?.map_or_else(Vec::new, |value| value.words().collect()))
     }
 
     pub(crate) async fn zap(&self, id: ObjectId) -> Result<Option<Zap>> {

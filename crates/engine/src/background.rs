@@ -7,14 +7,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cenote_pool::{BadSetting, Tunable, Tunables};
+use cenote_pool::{BadSetting, INITIALIZE_PATTERN, Tunable, Tunables};
 use cenote_runtime::{Instant, Watched, Watcher};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard};
 
 use crate::engine::Engine;
+use crate::space::log::LogBounds;
+use crate::throttle::Delays;
 
-const TABLE: [Tunable; 21] = [
+const TABLE: [Tunable; 36] = [
     ("raidz_expand_max_reflow_bytes", 0, 0, u64::MAX),
     ("zfs_condense_indirect_obsolete_pct", 25, 0, 100),
     ("zfs_condense_indirect_vdevs_enable", 1, 0, 1),
@@ -36,6 +38,21 @@ const TABLE: [Tunable; 21] = [
     ("vdev_read_sit_out_secs", 600, 0, u32::MAX as u64),
     ("spa_note_txg_time", 600, 0, u32::MAX as u64),
     ("spa_flush_txg_time", 600, 0, u32::MAX as u64),
+    ("zfs_txg_timeout", 5, 1, 3600),
+    ("zfs_dirty_data_sync_percent", 20, 1, 100),
+    ("zfs_delay_min_dirty_percent", 60, 0, 99),
+    ("zfs_delay_scale", 500_000, 0, u32::MAX as u64),
+    ("zfs_initialize_value", INITIALIZE_PATTERN, 0, u64::MAX),
+    ("zfs_resilver_defer_percent", 10, 0, 100),
+    ("zfs_keep_log_spacemaps_at_export", 0, 0, 1),
+    ("zfs_unflushed_log_txg_max", 1000, 1, 1 << 20),
+    ("zfs_unflushed_log_block_max", 1 << 17, 1, 1 << 30),
+    ("zfs_unflushed_log_block_min", 1000, 1, 1 << 30),
+    ("zfs_unflushed_log_block_pct", 400, 1, 1 << 20),
+    ("zfs_unflushed_max_mem_amt", 1 << 30, 1 << 20, u64::MAX),
+    ("zfs_unflushed_max_mem_ppm", 1000, 1, 1_000_000),
+    ("zfs_livelist_max_entries", 500_000, 1, u64::MAX),
+    ("zfs_livelist_min_percent_shared", 75, 0, 100),
 ];
 
 /// Tunables, which may change at any time.
@@ -145,6 +162,58 @@ impl ScanSettings {
     /// Least seconds between writes of these times.
     pub fn flush_txg_seconds(&self) -> u64 {
         self.0.get(20)
+    }
+
+    /// Interval of txgs.
+    pub(crate) fn txg_timeout(&self) -> Duration {
+        Duration::from_secs(self.0.get(21))
+    }
+
+    /// Dirty data in percent of the limit at which a txg is written.
+    pub(crate) fn sync_percent(&self) -> u64 {
+        self.0.get(22)
+    }
+
+    /// When and how much writers are delayed.
+    pub(crate) fn delays(&self) -> Delays {
+        Delays { min_percent: self.0.get(23), scale_ns: self.0.get(24) }
+    }
+
+    /// The word that a new `zpool initialize` writes.
+    pub fn initialize_word(&self) -> u64 {
+        self.0.get(25)
+    }
+
+    /// Progress in percent from which a resilver does not restart for a new device.
+    pub fn resilver_defer_percent(&self) -> u64 {
+        self.0.get(26)
+    }
+
+    /// Whether an export leaves the log of space maps.
+    pub(crate) fn keeps_space_log(&self) -> bool {
+        self.0.get(27) != 0
+    }
+
+    /// Bounds of the log of space maps.
+    pub(crate) fn log_bounds(&self) -> LogBounds {
+        LogBounds {
+            txgs: self.0.get(28),
+            blocks_max: self.0.get(29),
+            blocks_min: self.0.get(30),
+            blocks_percent: self.0.get(31),
+            memory_bytes_max: self.0.get(32),
+            memory_ppm: self.0.get(33),
+        }
+    }
+
+    /// Blocks written before a clone begins a new livelist.
+    pub(crate) fn livelist_entries(&self) -> u64 {
+        self.0.get(34)
+    }
+
+    /// With no more in common with its origin, a clone drops its livelist.
+    pub(crate) fn livelist_percent_shared(&self) -> u64 {
+        self.0.get(35)
     }
 
     /// Whether scans pause.

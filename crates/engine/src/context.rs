@@ -341,6 +341,11 @@ impl SyncContext {
         self.engine.runtime.unix_time_ns() / 1_000_000_000
     }
 
+    /// Nanoseconds since 1970.
+    pub fn now_ns(&self) -> u64 {
+        self.engine.runtime.unix_time_ns()
+    }
+
     /// Tunables of scans.
     pub fn scan_settings(&self) -> &ScanSettings {
         self.engine.background.settings()

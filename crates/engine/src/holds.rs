@@ -16,7 +16,7 @@ use cenote_runtime::AbortOnDrop;
 use crate::engine::{Engine, Shared};
 use crate::kstat::DmuTx;
 use crate::room::{ASIZE_INFLATION, Accounts, Asked, Need, PATIENCE, PoolRoom, RoomState, Verdict};
-use crate::throttle::{SYNC_FINISHED_BYTES, SYNC_PERCENT, TXG_TIMEOUT, delay};
+use crate::throttle::SYNC_FINISHED_BYTES;
 use crate::txgs::Hold;
 
 impl Engine {
@@ -182,7 +182,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Writes txgs every five seconds or as memory fills, until all returned handles are dropped.
+    /// Writes txgs every `zfs_txg_timeout` or as memory fills, until all returned handles are dropped.
     pub fn sync_in_background(&self) -> Arc<AbortOnDrop<()>> {
         let mut running = self.0.throttle.background.lock();
         if let Some(running) = running.upgrade() {
@@ -192,7 +192,10 @@ impl Engine {
         let runtime = self.0.runtime.clone();
         let task = async move {
             loop {
-                _ = runtime.timeout(TXG_TIMEOUT, due.notified()).await;
+                let Some(timeout) = weak.upgrade().map(|it| it.background.settings().txg_timeout()) else {
+                    return;
+                };
+                _ = runtime.timeout(timeout, due.notified()).await;
                 let Some(engine) = weak.upgrade().map(Engine::of) else { return };
                 if engine.0.has_work() && engine.sync_gently().await.is_err() {
                     return; // users of the engine get the error
@@ -206,10 +209,11 @@ impl Engine {
 
     /// Throttles writers as memory fills.
     pub(crate) async fn wait_for_memory(&self) -> Result<()> {
-        let throttle = &self.0.throttle;
+        let (throttle, settings) = (&self.0.throttle, self.0.background.settings());
         loop {
             let (dirty, max) = (self.0.throttle.dirty.bytes(), throttle.max_bytes.load(Ordering::Relaxed));
-            if dirty > max / 100 * SYNC_PERCENT || throttle.dirty.finished_bytes() > SYNC_FINISHED_BYTES {
+            let is_due = dirty > max / 100 * settings.sync_percent();
+            if is_due || throttle.dirty.finished_bytes() > SYNC_FINISHED_BYTES {
                 throttle.due.notify_one();
             }
             if dirty >= max {
@@ -217,7 +221,7 @@ impl Engine {
                 self.sync_all().await?;
                 continue;
             }
-            if let Some(delay) = delay(dirty, max) {
+            if let Some(delay) = settings.delays().at(dirty, max) {
                 self.0.kstats.tx(DmuTx::Delayed);
                 self.0.on_disk.read().pool.devices().queue_settings().set_dirty_percent(100);
                 let now = self.0.runtime.now();

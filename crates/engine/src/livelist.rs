@@ -29,10 +29,6 @@ use cenote_object::{Result, ZapEdit};
 use crate::context::SyncContext;
 
 const FEATURE: &str = "livelist";
-/// `zfs_livelist_max_entries`: blocks written before a new list begins.
-const MAX_ENTRIES: u64 = 500_000;
-/// `zfs_livelist_min_percent_shared`: with no more in common, a clone drops its livelist.
-const MIN_PERCENT_SHARED: u64 = 75;
 
 /// A clone's livelist, if made since feature `livelist`.
 #[boxed]
@@ -72,10 +68,11 @@ pub(crate) async fn note_in_livelist(
     if entries.is_empty() {
         return Ok(());
     }
+    let most = context.scan_settings().livelist_entries();
     let (edit, dsize) = (context.edit(), context.dsize());
     let mut opened = DeadlistEdit::open(BlockLists::new(&edit, &dsize), livelist).await?;
     let written = |list: Bpobj| list.phys().blkptr_count.saturating_sub(list.phys().freed_count);
-    if opened.last_list().await?.is_none_or(|list| written(list) > MAX_ENTRIES) {
+    if opened.last_list().await?.is_none_or(|list| written(list) > most) {
         opened.add_key(Txg(context.txg().0 - 1)).await?;
     }
     opened.insert(&entries).await?;
@@ -88,7 +85,8 @@ pub(crate) async fn drop_useless_livelist(context: &mut SyncContext, dir: Object
     let own = phys.used_breakdown.head_bytes;
     let referenced = context.dataset_phys(phys.head_dataset).await?.referenced_bytes;
     let shared = u128::from(referenced.saturating_sub(own)) * 100;
-    if referenced != 0 && shared / u128::from(referenced) <= MIN_PERCENT_SHARED.into() {
+    let least = context.scan_settings().livelist_percent_shared();
+    if referenced != 0 && shared / u128::from(referenced) <= least.into() {
         drop_livelist(context, dir).await?;
     }
     Ok(())

@@ -29,7 +29,9 @@ async fn set_state(context: &mut SyncContext, state: PoolState, host: Host) -> R
         config.hostname = Some(host.name);
     }
     if state != PoolState::Active {
-        context.engine.space_maps.lock().await.log.flush_all();
+        if !context.scan_settings().keeps_space_log() {
+            context.engine.space_maps.lock().await.log.flush_all();
+        }
         flush_txg_log(context).await?;
     }
     context.config_changed = true;

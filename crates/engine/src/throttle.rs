@@ -28,19 +28,11 @@ use tokio::sync::Notify;
 const DIRTY_MAX_PERCENT: u64 = 10;
 /// `zfs_dirty_data_max_max`: ...but at most this.
 const DIRTY_BYTES_MAX_MAX: u64 = 4 << 30;
-/// `zfs_dirty_data_sync_percent`: a txg is written at this fill.
-pub(crate) const SYNC_PERCENT: u64 = 20;
-/// Or at this size of blocks written from start to end, as in a copied file: disks then work while more
+/// A txg is written at `zfs_dirty_data_sync_percent`, or at this size of blocks written from start to end, as in a copied file: disks then work while more
 /// comes. OpenZFS waits.
 pub(crate) const SYNC_FINISHED_BYTES: u64 = 64 << 20;
-/// `zfs_delay_min_dirty_percent`.
-const DELAY_MIN_PERCENT: u64 = 60;
-/// `zfs_delay_scale`.
-const DELAY_SCALE_NS: u64 = 500_000;
 /// `zfs_delay_max_ns`.
 const DELAY_MAX: Duration = Duration::from_millis(100);
-/// `zfs_txg_timeout`: interval of txgs.
-pub(crate) const TXG_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Default limit of dirty data on this machine.
 pub fn default_dirty_bytes_max(runtime: &Runtime) -> u64 {
@@ -79,18 +71,33 @@ impl Throttle {
     }
 }
 
-/// Delay of a change at this fill.
-pub(crate) fn delay(dirty: u64, max: u64) -> Option<Duration> {
-    let min = max / 100 * DELAY_MIN_PERCENT;
-    let over = dirty.checked_sub(min).filter(|&over| over > 0)?;
-    let left = max.saturating_sub(dirty).max(1);
-    let ns = u128::from(DELAY_SCALE_NS) * u128::from(over) / u128::from(left);
-    Some(Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)).min(DELAY_MAX))
+/// When and how much writers are delayed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Delays {
+    /// `zfs_delay_min_dirty_percent`.
+    pub(crate) min_percent: u64,
+    /// `zfs_delay_scale`.
+    pub(crate) scale_ns: u64,
+}
+
+impl Delays {
+    /// Delay of a change at this fill.
+    pub(crate) fn at(self, dirty: u64, max: u64) -> Option<Duration> {
+        let min = max / 100 * self.min_percent;
+        let over = dirty.checked_sub(min).filter(|&over| over > 0)?;
+        let left = max.saturating_sub(dirty).max(1);
+        let ns = u128::from(self.scale_ns) * u128::from(over) / u128::from(left);
+        Some(Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)).min(DELAY_MAX))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn delay(dirty: u64, max: u64) -> Option<Duration> {
+        Delays { min_percent: 60, scale_ns: 500_000 }.at(dirty, max)
+    }
 
     #[test]
     fn delays_begin_at_sixty_percent_and_grow_without_bound_but_one() {

@@ -147,6 +147,8 @@ impl VdevWorkState {
 pub const DSF_VISIT_DS_AGAIN: u64 = 1 << 0;
 /// `DSF_SCRUB_PAUSED`.
 pub const DSF_SCRUB_PAUSED: u64 = 1 << 1;
+/// `DSF_SCRUB_THOROUGH`: blocks are decrypted and decompressed, too; of OpenZFS after 2.4.
+pub const DSF_SCRUB_THOROUGH: u64 = 1 << 2;
 
 word_struct! {
     /// Position in the dedup tables, `ddt_bookmark_t`.
@@ -231,6 +233,11 @@ impl ScanPhys {
     /// Whether `zpool scrub -p` paused it.
     pub fn is_paused(&self) -> bool {
         self.flags & DSF_SCRUB_PAUSED != 0
+    }
+
+    /// Whether this is a scrub that also decrypts and decompresses.
+    pub fn is_thorough(&self) -> bool {
+        self.is_scrub() && self.flags & DSF_SCRUB_THOROUGH != 0
     }
 }
 

@@ -115,6 +115,7 @@ impl Surroundings for Watched {
         let (class, count) = match symptom {
             Symptom::ProbeFailed => ("ereport.fs.zfs.probe_failure", None),
             Symptom::Io(count) => ("ereport.fs.zfs.io", Some(count)),
+            Symptom::Delays(count) => ("ereport.fs.zfs.delay", Some(count)),
             Symptom::Slow => ("ereport.fs.zfs.sitout", None),
             Symptom::Checksum(count) => ("ereport.fs.zfs.checksum", Some(count)),
         };

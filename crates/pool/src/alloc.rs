@@ -62,8 +62,6 @@ pub use space::Space;
 
 /// `zfs_embedded_slog_min_ms`: vdevs with more metaslabs set one aside.
 const EMBEDDED_SLOG_MIN_MS: u64 = 64;
-/// `zfs_special_class_metadata_reserve_pct`.
-const SPECIAL_RESERVE_PERCENT: u64 = 25;
 
 /// The space of a pool.
 #[derive(Debug, Default)]
@@ -137,12 +135,14 @@ pub struct BlockUse {
 }
 
 impl BlockUse {
-    /// The class that suits the block in a pool with or without special and dedup vdevs.
+    /// The class that suits the block in a pool with or without special and dedup vdevs. Small blocks of data
+    /// leave the reserve of special vdevs to metadata (`zfs_special_class_metadata_reserve_pct`).
     pub fn class(
         &self,
         has_special: bool,
         has_dedup: bool,
         special_used_percent: impl FnOnce() -> u64,
+        reserve_percent: u64,
     ) -> AllocClass {
         let metadata = if has_special { AllocClass::Special } else { AllocClass::Normal };
         if self.object_type == ObjectType::DDT_ZAP {
@@ -152,7 +152,7 @@ impl BlockUse {
             return metadata;
         }
         let small = self.psize.0 <= self.special_small_blocks;
-        if small && special_used_percent() < 100 - SPECIAL_RESERVE_PERCENT {
+        if small && special_used_percent() < 100 - reserve_percent.min(100) {
             metadata
         } else {
             AllocClass::Normal
@@ -241,12 +241,7 @@ impl Allocator {
 
     /// Adds a top-level vdev, which accepts blocks unless its configuration forbids it.
     pub fn add_vdev(&self, config: &VdevConfig, mut metaslabs: Vec<NewMetaslab>) {
-        let main = match config.class {
-            VdevClass::Normal => AllocClass::Normal,
-            VdevClass::Log => AllocClass::Log,
-            VdevClass::Special => AllocClass::Special,
-            VdevClass::Dedup => AllocClass::Dedup,
-        };
+        let main = AllocClass::from(config.class);
         let used = |new: &NewMetaslab| new.allocated.total_bytes();
         let emptiest = (0..metaslabs.len()).min_by_key(|&index| used(&metaslabs[index]));
         let for_log = emptiest.filter(|_| has_embedded_log(config)).map(|index| metaslabs.remove(index));
@@ -308,12 +303,12 @@ impl Allocator {
     }
 
     /// The class for a block (`spa_preferred_class`); intent logs request [`AllocClass::Log`].
-    pub fn preferred_class(&self, block: &BlockUse) -> AllocClass {
+    pub fn preferred_class(&self, block: &BlockUse, reserve_percent: u64) -> AllocClass {
         let vdevs = self.vdevs.read();
         let class = |class: AllocClass| &vdevs.classes[class as usize];
         let has = |of: AllocClass| !class(of).groups.is_empty();
         let used_percent = || class(AllocClass::Special).used_percent();
-        block.class(has(AllocClass::Special), has(AllocClass::Dedup), used_percent)
+        block.class(has(AllocClass::Special), has(AllocClass::Dedup), used_percent, reserve_percent)
     }
 
     /// Undoes an allocation of an unsynced txg.

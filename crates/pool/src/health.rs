@@ -147,6 +147,9 @@ pub struct VdevStatus {
     pub expandable_bytes: u64,
     /// Errors so far.
     pub errors: ErrorCounts,
+    /// Slow operations so far of a leaf with a device in an open pool.
+    #[serde(default)]
+    pub slow_ios: Option<u64>,
     /// Child vdevs.
     pub children: Vec<VdevStatus>,
 }

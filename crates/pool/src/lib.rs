@@ -56,7 +56,7 @@ pub mod zbookmark;
 pub use as_stored::AsStored;
 pub use by_range::{
     ByRange,
-    unused::{Pass, Stuck},
+    unused::{INITIALIZE_PATTERN, Pass, Stuck, Treatment},
 };
 pub use config::{PoolConfig, PoolState, VdevClass, VdevConfig, VdevKind, least_leaf_bytes};
 pub use context::{Form, InLog, ReadContext};

@@ -51,7 +51,9 @@ impl Pool {
     pub fn status(&self) -> PoolHealth {
         let tree = self.tree();
         let errors = self.counters().errors().into_iter().collect();
-        let now = Now { errors, hung: self.devices().hung(), refused: tree.refused_devices() };
+        let slow_ios = self.counters().slow_ios().into_iter().collect();
+        let (hung, refused) = (self.devices().hung(), tree.refused_devices());
+        let now = Now { errors, slow_ios, hung, refused };
         PoolHealth {
             standstill: self.suspension().standstill(),
             ..health(&tree.config(), &tree.found(), now)
@@ -63,6 +65,7 @@ impl Pool {
 #[derive(Default)]
 struct Now {
     errors: BTreeMap<Guid, ErrorCounts>,
+    slow_ios: BTreeMap<Guid, u64>,
     hung: Vec<Guid>,
     refused: BTreeMap<Guid, Trouble>,
 }
@@ -142,6 +145,7 @@ impl Examiner<'_> {
             status.size_bytes = smallest_device(self.found);
         }
         status.errors = self.now.errors.get(&config.guid).copied().unwrap_or_default();
+        status.slow_ios = self.now.slow_ios.get(&config.guid).copied().filter(|_| config.is_leaf());
         status.expandable_bytes = expandable(config, &status);
         VdevStatus { class, state, trouble, ..status }
     }
@@ -182,6 +186,7 @@ fn bare(config: &VdevConfig, name: String, children: Vec<VdevStatus>) -> VdevSta
         size_bytes: None,
         expandable_bytes: 0,
         errors: ErrorCounts::default(),
+        slow_ios: None,
         children,
     }
 }

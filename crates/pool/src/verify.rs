@@ -134,6 +134,11 @@ impl Repair<'_> {
     pub async fn scrub(&self, blocks: Vec<VerifyItem>) -> (Vec<Finding>, Healed) {
         self.0.examine(blocks, true).await
     }
+
+    /// Notes a block as lost that matches its checksum but cannot be decoded.
+    pub fn note_undecodable(&self, block: &VerifyItem) {
+        self.0.note_lost(&block.bp, block.place, Mismatch::Damage);
+    }
 }
 
 #[derive(Default)]

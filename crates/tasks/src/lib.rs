@@ -83,7 +83,7 @@ pub use pool::removal::{
 };
 pub use pool::remove_log::remove_log;
 pub use pool::scan::{
-    ScanProgress, Scanned, cancel_scrub, keep_scanning, pause_scrub, run_scan, start_error_scrub,
+    ScanProgress, Scanned, ScrubDepth, cancel_scrub, keep_scanning, pause_scrub, run_scan, start_error_scrub,
     start_scrub, start_scrub_between,
 };
 pub use pool::settings::{PoolSetting, VdevSetting, obey_failmode, set_pool, set_vdev};

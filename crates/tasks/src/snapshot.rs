@@ -145,13 +145,14 @@ pub(crate) async fn note_ivset(context: &mut SyncContext, head: &Dataset, snapsh
     ZapEdit::new(&context.edit(), snapshot).add(dataset_field::IVSET_GUID, ivset.0).await
 }
 
-/// Property `snapshots_changed` (`dsl_dir_snap_cmtime_update`).
+/// Properties `snapshots_changed` and `snapshots_changed_nsecs` (`dsl_dir_snap_cmtime_update`).
 pub(crate) async fn note_snapshots_changed(context: &mut SyncContext, dir: ObjectId) -> Result<()> {
     let is_extended = context.edit().view().head(dir).await?.object_type.is_zap();
     if !is_extended && FeatureCounts::of(&context.edit()).count("extensible_dataset").await?.is_none() {
         return Ok(());
     }
     context.zapify(dir).await?;
-    let now = ZapValue::from_words(&[context.now_s(), 0]);
+    let now = context.now_ns();
+    let now = ZapValue::from_words(&[now / 1_000_000_000, now % 1_000_000_000]);
     ZapEdit::new(&context.edit(), dir).update(dir_field::SNAPSHOTS_CHANGED, &now).await
 }

@@ -4,6 +4,7 @@
 //! prevent the others from being shown.
 
 mod checkpoint;
+mod condense;
 mod create;
 mod ddtprune;
 mod devices;
@@ -87,6 +88,8 @@ pub enum Zpool {
     Initialize(Deferred<passes::Initialize>),
     /// Discard free space on devices
     Trim(Deferred<passes::Trim>),
+    /// Write out the log of space maps
+    Condense(Deferred<condense::Condense>),
     /// Set a property or enable a feature
     Set(Deferred<set::Set>),
     /// Load the deduplication and block-cloning tables into memory
@@ -223,7 +226,7 @@ pub struct Status {
     /// Show deduplicated blocks by reference count
     #[arg(short = 'D')]
     pub dedup: bool,
-    /// Accepted for compatibility: adds a column of slow I/O, which is not recorded on disk
+    /// Add a column of slow operations since the daemon opened the pool
     #[arg(short = 's')]
     pub slow: bool,
     /// Accepted for compatibility: adds a column of direct I/O checksum errors, which are not recorded on
@@ -401,6 +404,7 @@ impl Zpool {
             Zpool::Initialize(Deferred(initialize)) => initialize.run(session).await,
             Zpool::Trim(Deferred(trim)) => trim.run(session).await,
             Zpool::Set(Deferred(set)) => set.run(session).await,
+            Zpool::Condense(Deferred(condense)) => condense.run(session).await,
             Zpool::Prefetch(Deferred(prefetch)) => prefetch.run(session).await,
             Zpool::Ddtprune(Deferred(ddtprune)) => ddtprune.run(session).await,
             Zpool::Reguid(Deferred(reguid)) => reguid.run(session).await,

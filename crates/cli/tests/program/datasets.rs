@@ -523,3 +523,19 @@ fn snapshots_of_a_name_are_bookmarked_together() {
     assert_eq!(names(&disks, "-t bookmark -r tank"), ["tank/a#m", "tank/a/b/c#m", "tank/a/d#m"]);
     disks.zdb_is_content();
 }
+
+#[test]
+fn the_last_change_of_snapshots_is_known_to_the_nanosecond() {
+    let disks = pool();
+    assert_eq!(disks.cenote("zfs get -Hp -o value snapshots_changed_nsecs tank", &[]).trim(), "-");
+    let mut last = 0;
+    for name in ["one", "two"] {
+        disks.cenote(&format!("zfs snapshot tank@{name}"), &[]);
+        let seconds = number(&disks, "zfs get -Hp -o value snapshots_changed tank");
+        let exact = number(&disks, "zfs get -Hp -o value snapshots_changed_nsecs tank");
+        assert_eq!(exact / 1_000_000_000, seconds);
+        assert!(exact > last && exact % 1_000_000_000 != 0, "{exact}");
+        last = exact;
+    }
+    assert_eq!(number(&disks, "zfs list -Hp -o snapshots_changed_nsecs tank"), last);
+}

@@ -45,6 +45,7 @@ const LINES: &str = "\
     zpool initialize tank a
     ! zpool initialize -c tank a
     zpool initialize -u tank a
+    zpool initialize -z tank a
     zpool trim tank
     zpool trim -a
     zpool scrub -S 2000-01-01 -E 2100-01-01 tank
@@ -53,6 +54,9 @@ const LINES: &str = "\
     zpool sync
     zpool reguid tank
     ! zpool reguid -g 0 tank
+    zpool condense tank
+    ! zpool condense -c -w tank
+    zpool scrub -t tank
     ! zpool prefetch tank
     ! zpool ddtprune -p 0 tank
     zpool split -n tank half

@@ -59,6 +59,21 @@ fn free_space_is_initialized_and_given_up_and_nothing_else_is() {
 }
 
 #[test]
+fn free_space_is_filled_with_zeros_on_request() {
+    let disks = Disks::new(&[128]);
+    disks.cenote("zpool create tank a", &[]);
+    fill(&disks, 1, 5_000_000);
+    disks.cenote("zpool initialize tank", &[]);
+    assert!(initialized(&disks, "a") > 72 << 20);
+    disks.fails("zpool initialize -z -c tank", "--cancel");
+    disks.cenote("zpool initialize -z tank", &[]);
+    assert!(initialized(&disks, "a") < 2 << 20, "{}", initialized(&disks, "a"));
+    assert!(disks.cenote("zpool status -i tank", &[]).contains("(100% initialized, completed at"));
+    assert!(disks.run("cat tank:/1", &[]).stdout == noise(1, 5_000_000));
+    disks.zdb_is_content();
+}
+
+#[test]
 fn what_can_not_be_is_refused() {
     let disks = Disks::new(&[128; 3]);
     disks.cenote("zpool create tank draid1:1d:3c a b c", &[]);

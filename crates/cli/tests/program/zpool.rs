@@ -207,6 +207,16 @@ fn json_has_the_shape_of_openzfs() {
     assert_eq!(found["l2cache"]["disk10.img"]["state"], "ONLINE");
     let list = json(&cenote(&pool, "zpool list -j --json-int", &[]));
     assert_eq!(list["pools"]["gspecial"]["properties"]["size"]["value"], 620_756_992);
+    // Net of parity: two of six disks of the RAID-Z, and the log is not counted.
+    let (usable, used) = ("class_normal_usable", "class_special_used");
+    let command = format!("zpool list -j --json-int -o usable,avail,used,{usable},{used},class_log_size");
+    let list = json(&cenote(&pool, &command, &[]));
+    let shown = |name: &str| list["pools"]["gspecial"]["properties"][name]["value"].as_u64().unwrap();
+    assert_eq!(shown("usable"), shown(usable) + (80 << 20));
+    assert_eq!(shown("usable"), shown("available") + shown("used"));
+    assert!(shown(usable) < 352 << 20 && shown(used) > 3 << 20 && shown("class_log_size") == 80 << 20);
+    let text = cenote(&pool, "zpool get -H -o property,value,source used,dedupused,dedupsaved", &[]);
+    assert!(text.ends_with("dedupused\t0\t-\ndedupsaved\t0\t-\n"), "{text}");
     let get = json(&cenote(&pool, "zpool get -j ashift", &[]));
     assert_eq!(get["pools"]["gspecial"]["properties"]["ashift"]["source"]["type"], "LOCAL");
 }

@@ -30,6 +30,8 @@ fn a_vdev_has_the_properties_of_openzfs() {
     assert_eq!((&leaf["state"], &leaf["allocating"]), (&is("OFFLINE", "-"), &is("-", "-")));
     assert!(leaf["path"].0.ends_with("/disk1.img") && !leaf.contains_key("raidz_expanding"));
     assert_eq!(leaf["checksum_n"], is("-", "default"));
+    assert_eq!((&raidz["alloc_bias"], leaf.get("alloc_bias")), (&is("none", "-"), None));
+    assert_eq!((&raidz["rotational"], &leaf["slow_io_events"]), (&is("off", "-"), &is("on", "default")));
     assert_eq!(get("root")["children"], is("raidz-0,mirror-1", "-"));
     // Without parity, as OpenZFS counts it.
     assert_eq!((&get("root")["size"], &raidz["size"]), (&is("192M", "-"), &is("128M", "-")));
@@ -51,6 +53,8 @@ fn vdevs_go_by_names_guids_and_all_at_once() {
     cenote_fails(&pool, "zpool get all gspares nosuch", 1, "neither a pool nor a vdev of 'gspares'");
     cenote_fails(&pool, "zpool get colour gspares root-0", 2, "invalid vdev property 'colour'");
     cenote_fails(&pool, "zpool set guid=1 gspares root-0", 1, "'guid' can't be set here");
+    cenote_fails(&pool, "zpool set rotational=on gspares root-0", 1, "'rotational' can't be set here");
+    cenote_fails(&pool, "zpool set slow_io_events=1 gspares mirror-1", 1, "must be 'on' or 'off'");
     cenote_fails(&pool, "zpool set autosit=on gspares mirror-1", 1, "only the disks of a RAID-Z or dRAID");
     cenote_fails(&pool, "zpool set sit_out=on gspares disk0.img", 1, "while a daemon");
     let found = json(&cenote(&pool, "zpool get -j state gspares raidz1-0", &[]));

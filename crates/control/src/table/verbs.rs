@@ -4,7 +4,7 @@ use super::Row;
 use crate::{files, inspect, running, stream, volume, zfs, zpool};
 
 /// All of them, by name.
-pub static VERBS: [Row; 87] = [
+pub static VERBS: [Row; 88] = [
     Row::of::<running::arcstat::Arcstat>(),
     Row::of::<files::cat::Cat>(),
     Row::of::<files::copy::Cp>(),
@@ -62,6 +62,7 @@ pub static VERBS: [Row; 87] = [
     Row::of::<zpool::joining::attach::Attach>(),
     Row::of::<zpool::whole::checkpoint::Checkpoint>(),
     Row::of::<zpool::leaves::clear::Clear>(),
+    Row::of::<zpool::activity::condense::Condense>(),
     Row::of::<zpool::whole::create::Create>(),
     Row::of::<zpool::activity::ddtprune::Ddtprune>(),
     Row::of::<zpool::whole::destroy::Destroy>(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::error::{ControlError, Outcome};
 use crate::session::Session;
 
+pub mod condense;
 pub mod ddtprune;
 pub mod initialize;
 mod passes;

@@ -175,12 +175,19 @@ impl Facts {
         let fields = [
             ("filesystem_count", dir_field::FILESYSTEM_COUNT),
             ("snapshot_count", dir_field::SNAPSHOT_COUNT),
-            ("snapshots_changed", dir_field::SNAPSHOTS_CHANGED),
         ];
         for (property, field) in fields {
             if let Some(number) = dir.field(field).await? {
                 self.number(property, number);
             }
+        }
+        // Seconds and nanoseconds.
+        let changed = dir.field_words(dir_field::SNAPSHOTS_CHANGED).await?;
+        if let [seconds, rest @ ..] = &changed[..] {
+            let nanoseconds = rest.first().copied().unwrap_or(0);
+            self.number("snapshots_changed", *seconds);
+            let all = seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds);
+            self.number("snapshots_changed_nsecs", all);
         }
         Ok(())
     }

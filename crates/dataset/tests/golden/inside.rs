@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use cenote_dataset::usage::{ClassUsage, PoolUsage};
 use cenote_format::dsl::names::pool as names;
 use cenote_format::history::key;
 use cenote_format::units::{Psize, Txg, VdevId};
 use cenote_object::deadlist::Deadlist;
+use cenote_pool::VdevClass;
 use cenote_pool::alloc::{AllocClass, AllocRequest};
 use cenote_runtime::Runtime;
 use cenote_testkit::{golden, golden_pools, needs};
@@ -147,6 +149,52 @@ fn the_allocator_takes_up_where_the_kernel_module_stopped() {
             }
         });
     }
+}
+
+/// The figures of all classes but logs sum up to those of `zpool list`; only parity separates raw from net.
+#[test]
+fn classes_share_the_space_of_the_pool() {
+    let rt = Runtime::real(Some(2));
+    let mut with_parity = 0;
+    for pool in golden_pools() {
+        let name = pool.name();
+        rt.block_on(async {
+            let mos = open(&rt, &pool).await;
+            let vdevs = mos.usage().await.unwrap();
+            let (classes, sum) = (mos.class_usage(&vdevs).await.unwrap(), PoolUsage::sum(&vdevs));
+            let net = ClassUsage::of_pool(&classes);
+            assert_eq!(
+                (net.size_bytes, net.allocated_bytes),
+                (sum.size_bytes, sum.allocated_bytes),
+                "{name}"
+            );
+            let logs: u64 = vdevs.iter().filter(|v| v.class == VdevClass::Log).map(|v| v.size_bytes).sum();
+            assert_eq!(classes[&AllocClass::Log].size_bytes, logs, "{name}");
+            let has_parity = mos.pool_config().vdevs.iter().any(|top| top.parity > 0);
+            assert_eq!(net.usable_bytes < net.size_bytes, has_parity, "{name}: {net:?}");
+            assert!(0 < net.used_bytes && net.used_bytes < net.usable_bytes, "{name}: {net:?}");
+            assert_eq!(net.used_bytes + net.available_bytes(), net.usable_bytes, "{name}");
+            let (normal, fragmentation) = (classes[&AllocClass::Normal], sum.fragmentation_percent);
+            assert_eq!(normal.fragmentation_percent, fragmentation, "{name}");
+            with_parity += u32::from(has_parity);
+        });
+    }
+    assert!(with_parity > 1);
+}
+
+/// A 128 KiB block on three disks with one parity column takes 384 sectors of 512 bytes, so OpenZFS counts 341
+/// usable bytes per sector of 512.
+#[needs("raidz1")]
+#[test]
+fn usable_space_excludes_parity_as_openzfs_counts_it() {
+    let rt = Runtime::real(Some(2));
+    rt.block_on(async {
+        let mos = open(&rt, &golden("raidz1")).await;
+        let classes = mos.class_usage(&mos.usage().await.unwrap()).await.unwrap();
+        let normal = classes[&AllocClass::Normal];
+        assert_eq!((normal.size_bytes, normal.usable_bytes), (448 << 20, (448 << 11) * 341));
+        assert_eq!(normal.used_bytes, normal.allocated_bytes / 512 * 341);
+    });
 }
 
 #[test]

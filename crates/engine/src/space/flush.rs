@@ -2,6 +2,7 @@
 //!
 //! Source: OpenZFS `spa_log_spacemap.c`, `metaslab.c` (`metaslab_flush`, `metaslab_unflushed_bump`).
 
+use cenote_boxed::boxed;
 use cenote_dataset::spacemaps::{LOG_SHIFT, LogMap, SpaceMapHead};
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::deadlist::deadlist_key;
@@ -14,6 +15,7 @@ use cenote_object::{NewObject, Result, ZapEdit};
 use cenote_pool::alloc::MetaslabChanges;
 
 use crate::context::SyncContext;
+use crate::engine::Engine;
 use crate::space::checkpoint::top_zap;
 use crate::space::log::{BLOCK_BYTES, MetaslabId, SpaceLog, Unflushed};
 use crate::space::map_edit::{SpaceMapChange, SpaceMapEdit};
@@ -21,6 +23,27 @@ use crate::space::maps::{SpaceMaps, changes};
 use crate::space::write::flush_metaslab;
 
 const FEATURE: &str = "log_spacemap";
+
+impl Engine {
+    /// Writes all logged changes to the metaslabs' own maps in one txg (`zpool condense`). Returns whether the
+    /// pool keeps such a log.
+    ///
+    /// # Errors
+    /// The txg could not be written.
+    #[boxed]
+    pub async fn condense_space_log(&self) -> Result<bool> {
+        let flush = async |context: &mut SyncContext| {
+            if FeatureCounts::of(&context.edit()).count(FEATURE).await?.unwrap_or(0) == 0 {
+                return Ok(false);
+            }
+            context.flush_space_log().await;
+            // Space maps are written only in a txg with changes.
+            context.log_event("condense", FEATURE).await?;
+            Ok(true)
+        };
+        self.run(move |context| Box::pin(flush(context))).await
+    }
+}
 
 /// Makes this txg's log map, unless it exists. Returns whether the pool keeps a log.
 pub(crate) async fn begin_space_log(context: &mut SyncContext, log: &mut SpaceLog) -> Result<bool> {
@@ -76,13 +99,14 @@ pub(crate) async fn log_changes(
 pub(crate) async fn flush_metaslabs(context: &mut SyncContext, maps: &mut SpaceMaps) -> Result<()> {
     let txg = context.txg();
     let memory_bytes = context.engine.runtime.memory_bytes();
+    let bounds = context.scan_settings().log_bounds();
     let is_all = std::mem::take(&mut maps.log.is_to_be_flushed);
-    let mut turns = if is_all { u64::MAX } else { maps.log.turns() };
+    let mut turns = if is_all { u64::MAX } else { maps.log.turns(&bounds) };
     let mut waiting: Vec<(Txg, MetaslabId)> =
         maps.log.metaslabs.iter().map(|(&id, metaslab)| (metaslab.since, id)).collect();
     waiting.sort_unstable();
     for (_, id) in waiting {
-        if turns == 0 && !maps.log.is_too_long(memory_bytes) {
+        if turns == 0 && !maps.log.is_too_long(&bounds, memory_bytes) {
             break;
         }
         let Some(metaslab) = maps.log.metaslabs.get_mut(&id) else { continue };

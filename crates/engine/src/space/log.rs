@@ -27,22 +27,39 @@ use cenote_pool::ranges::Ranges;
 
 /// `zfs_log_sm_blksz`, and the block size of an array of txgs.
 pub(crate) const BLOCK_BYTES: u32 = SPA_OLD_MAXBLOCKSIZE as u32;
-/// `zfs_unflushed_log_block_pct`, as a factor: log blocks per unflushed metaslab...
-const BLOCKS_PER_METASLAB: u64 = 4;
-/// ...but at least `zfs_unflushed_log_block_min`...
-const BLOCKS_MIN: u64 = 1000;
-/// ...and at most `zfs_unflushed_log_block_max`.
-const BLOCKS_MAX: u64 = 1 << 17;
-/// `zfs_unflushed_log_txg_max`.
-const TXGS_MAX: u64 = 1000;
 /// `zfs_max_log_walking`: txgs that determine the present rate.
 const RATE_TXGS: usize = 5;
-/// `zfs_unflushed_max_mem_ppm`: unflushed changes may take a thousandth of memory...
-const MEMORY_SHARE: u64 = 1000;
-/// ...and at most `zfs_unflushed_max_mem_amt`.
-const MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// Memory of a range, about.
 const RANGE_BYTES: u64 = 32;
+
+/// Bounds of the log, from tunables.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogBounds {
+    /// `zfs_unflushed_log_txg_max`.
+    pub(crate) txgs: u64,
+    /// `zfs_unflushed_log_block_pct`: log blocks per unflushed metaslab...
+    pub(crate) blocks_percent: u64,
+    /// ...but at least `zfs_unflushed_log_block_min`...
+    pub(crate) blocks_min: u64,
+    /// ...and at most `zfs_unflushed_log_block_max`.
+    pub(crate) blocks_max: u64,
+    /// `zfs_unflushed_max_mem_ppm`: memory that unflushed changes may take, in millionths...
+    pub(crate) memory_ppm: u64,
+    /// ...and at most `zfs_unflushed_max_mem_amt`.
+    pub(crate) memory_bytes_max: u64,
+}
+
+impl LogBounds {
+    fn blocks(&self, metaslabs: usize) -> u64 {
+        let blocks = (metaslabs as u64).saturating_mul(self.blocks_percent) / 100;
+        blocks.max(self.blocks_min).min(self.blocks_max)
+    }
+
+    fn memory(&self, all_bytes: u64) -> u64 {
+        let share = u128::from(all_bytes) * u128::from(self.memory_ppm) / 1_000_000;
+        u64::try_from(share).unwrap_or(u64::MAX).min(self.memory_bytes_max)
+    }
+}
 
 pub(crate) type MetaslabId = (VdevId, u64);
 
@@ -136,26 +153,22 @@ impl SpaceLog {
     }
 
     /// All metaslabs have their turn before the log is full.
-    pub(crate) fn turns(&self) -> u64 {
+    pub(crate) fn turns(&self, bounds: &LogBounds) -> u64 {
         let behind = self.metaslabs.values().filter(|metaslab| !metaslab.is_clean()).count() as u64;
         let recent = self.maps.values().rev().take(RATE_TXGS).map(|map| map.blocks);
         let blocks_per_txg = recent.max().unwrap_or(0).max(1);
-        let txgs = (self.blocks_max() / blocks_per_txg).clamp(1, TXGS_MAX);
+        let txgs = (bounds.blocks(self.metaslabs.len()) / blocks_per_txg).clamp(1, bounds.txgs.max(1));
         behind.div_ceil(txgs)
     }
 
-    fn blocks_max(&self) -> u64 {
-        (self.metaslabs.len() as u64 * BLOCKS_PER_METASLAB).clamp(BLOCKS_MIN, BLOCKS_MAX)
-    }
-
     /// Whether the maps still needed have too many blocks or txgs, or unflushed changes take too much memory.
-    pub(crate) fn is_too_long(&self, memory_bytes: u64) -> bool {
+    pub(crate) fn is_too_long(&self, bounds: &LogBounds, memory_bytes: u64) -> bool {
         let oldest = self.oldest();
         let needed = || self.maps.range(oldest..).map(|(_, map)| map.blocks);
         let memory: u64 = self.metaslabs.values().map(Unflushed::bytes).sum();
-        needed().sum::<u64>() > self.blocks_max()
-            || needed().count() as u64 > TXGS_MAX
-            || memory > (memory_bytes / MEMORY_SHARE).min(MEMORY_BYTES_MAX)
+        needed().sum::<u64>() > bounds.blocks(self.metaslabs.len())
+            || needed().count() as u64 > bounds.txgs
+            || memory > bounds.memory(memory_bytes)
     }
 
     /// Maps of earlier txgs are obsolete.
@@ -206,6 +219,16 @@ mod tests {
         assert_eq!(log.metaslabs[&id].since, Txg(20));
     }
 
+    /// The defaults.
+    const BOUNDS: LogBounds = LogBounds {
+        txgs: 1000,
+        blocks_percent: 400,
+        blocks_min: 1000,
+        blocks_max: 1 << 17,
+        memory_ppm: 1000,
+        memory_bytes_max: 1 << 30,
+    };
+
     /// A log in which one metaslab is unflushed since each of the first txgs.
     fn log(txgs: u64, blocks: u64, metaslabs: u64) -> SpaceLog {
         let mut log = SpaceLog::default();
@@ -220,23 +243,23 @@ mod tests {
 
     #[test]
     fn all_have_their_turn_before_the_log_is_full() {
-        assert_eq!(log(10, 1, 1).turns(), 1, "one at least, so that a small pool's log stays short");
+        assert_eq!(log(10, 1, 1).turns(&BOUNDS), 1, "one at least, so that a small pool's log stays short");
         // Room for 4,000 blocks, which 10 a txg fill in 400 txgs.
-        assert_eq!(log(10, 10, 1000).turns(), 3);
-        assert_eq!(log(10, 2000, 200).turns(), 200, "each txg fills it");
-        assert_eq!(log(10, 1, 0).turns(), 0);
+        assert_eq!(log(10, 10, 1000).turns(&BOUNDS), 3);
+        assert_eq!(log(10, 2000, 200).turns(&BOUNDS), 200, "each txg fills it");
+        assert_eq!(log(10, 1, 0).turns(&BOUNDS), 0);
     }
 
     #[test]
     fn the_log_is_bounded_in_blocks_groups_and_memory() {
         let memory_bytes = 1 << 30;
-        assert!(!log(1000, 1, 1000).is_too_long(memory_bytes));
-        assert!(log(1001, 1, 1001).is_too_long(memory_bytes), "txgs");
-        assert!(log(3, 400, 3).is_too_long(memory_bytes), "blocks");
-        assert!(log(3, 1, 3).is_too_long(90_000), "memory");
+        assert!(!log(1000, 1, 1000).is_too_long(&BOUNDS, memory_bytes));
+        assert!(log(1001, 1, 1001).is_too_long(&BOUNDS, memory_bytes), "txgs");
+        assert!(log(3, 400, 3).is_too_long(&BOUNDS, memory_bytes), "blocks");
+        assert!(log(3, 1, 3).is_too_long(&BOUNDS, 90_000), "memory");
         // Maps needed only by flushed metaslabs do not count.
         let mut caught_up = log(3, 400, 3);
         caught_up.metaslabs.values_mut().for_each(|metaslab| metaslab.since = Txg(3));
-        assert!(!caught_up.is_too_long(memory_bytes));
+        assert!(!caught_up.is_too_long(&BOUNDS, memory_bytes));
     }
 }

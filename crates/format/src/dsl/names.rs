@@ -184,6 +184,8 @@ pub mod vdev_zap {
     pub const INITIALIZE_STATE: &str = "com.delphix:vdev_initialize_state";
     /// Last change, seconds since 1970.
     pub const INITIALIZE_ACTION_TIME: &str = "com.delphix:vdev_initialize_action_time";
+    /// Word that `zpool initialize` writes; of OpenZFS after 2.4, the default without it.
+    pub const INITIALIZE_VALUE: &str = "org.openzfs:vdev_initialize_value";
     /// Offset reached by `zpool trim`.
     pub const TRIM_LAST_OFFSET: &str = "org.zfsonlinux:next_offset_to_trim";
     /// `vdev_trim_state_t`.

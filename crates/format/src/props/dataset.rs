@@ -6,7 +6,7 @@ use super::row::*;
 
 /// OpenZFS 2.4's dataset properties, in its order.
 #[rustfmt::skip]
-pub static ZFS_PROPS: [Prop; 106] = [
+pub static ZFS_PROPS: [Prop; 107] = [
     string("type", "TYPE", ReadOnly, ALL | MARK, None),
     number("creation", "CREATION", ReadOnly, ALL | MARK, 0),
     number("used", "USED", ReadOnly, ALL, 0),
@@ -113,4 +113,5 @@ pub static ZFS_PROPS: [Prop; 106] = [
     number("defaultuserobjquota", "DEFAULTUSEROBJQUOTA", Default, FS | SNAP, 0),
     number("defaultgroupobjquota", "DEFAULTGROUPOBJQUOTA", Default, FS | SNAP, 0),
     number("defaultprojectobjquota", "DEFAULTPROJECTOBJQUOTA", Default, FS | SNAP, 0),
+    number("snapshots_changed_nsecs", "SNAPSHOTS_CHANGED_NSECS", ReadOnly, FS | VOL, 0),
 ];

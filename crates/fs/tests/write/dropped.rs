@@ -162,7 +162,7 @@ fn abort_a_pass(pass: Pass, slow: Slow) {
         let engine = reopened(&rt, &device).await;
         let fs = opened(&engine).await;
         let leaf = engine.pool().tree().vdevs().top(VdevId(0)).unwrap().guid;
-        order_pass(&engine, leaf, pass, PassOrder::Start { rate: 0 }).await.unwrap();
+        order_pass(&engine, leaf, pass, PassOrder::Start { rate: 0, fill: None }).await.unwrap();
         let passing: AbortOnDrop<_> = {
             let engine = engine.clone();
             rt.spawn(async move { run_passes(&engine, &|_| {}).await.is_ok() }).abort_on_drop()

@@ -137,7 +137,12 @@ impl Choice {
         let (object_type, level, psize) = (bp.object_type(), bp.level(), bp.psize());
         let special_small_blocks = self.special_small_blocks;
         let block = BlockUse { object_type, level, psize, special_small_blocks };
-        block.class(true, false, || used_percent) == AllocClass::Special
+        block.class(
+            true,
+            false,
+            || used_percent,
+            self.pool.devices().queue_settings().special_reserve_percent(),
+        ) == AllocClass::Special
     }
 
     fn lies_on_normal(&self, bp: &Blkptr) -> bool {

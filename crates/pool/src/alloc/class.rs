@@ -13,6 +13,7 @@
 
 use super::AllocRequest;
 use super::group::{MetaslabGroup, Spread};
+use crate::config::VdevClass;
 use cenote_format::blkptr::Dva;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -62,6 +63,18 @@ impl AllocClass {
             EmbeddedLog => &[EmbeddedLog, Normal],
             Special => &[Special, Normal],
             Dedup => &[Dedup, Normal],
+        }
+    }
+}
+
+/// The class of a vdev's metaslabs that are not set aside.
+impl From<VdevClass> for AllocClass {
+    fn from(class: VdevClass) -> AllocClass {
+        match class {
+            VdevClass::Normal => AllocClass::Normal,
+            VdevClass::Log => AllocClass::Log,
+            VdevClass::Special => AllocClass::Special,
+            VdevClass::Dedup => AllocClass::Dedup,
         }
     }
 }

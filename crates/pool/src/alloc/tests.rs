@@ -261,7 +261,7 @@ fn blocks_ask_for_the_class_that_suits_them() {
         block(ObjectType::DDT_ZAP, 1, 128),
         block(ObjectType::ZVOL, 0, 16),
     ];
-    let of = |allocator: &Allocator| blocks.map(|block| allocator.preferred_class(&block));
+    let of = |allocator: &Allocator| blocks.map(|block| allocator.preferred_class(&block, 25));
     use AllocClass::{Dedup, Normal, Special};
     let normal = disk(0, VdevClass::Normal, 4);
     assert_eq!(of(&pool(std::slice::from_ref(&normal))), [Normal; 6]);
@@ -269,6 +269,7 @@ fn blocks_ask_for_the_class_that_suits_them() {
     assert_eq!(of(&special), [Special, Normal, Special, Special, Special, Special]);
     (0..3).for_each(|_| drop(special.allocate(&request(Special, MIB, 1)).unwrap()));
     assert_eq!(of(&special)[..4], [Normal, Normal, Special, Special], "a quarter is kept for metadata");
+    assert_eq!(special.preferred_class(&blocks[0], 20), Special, "less is kept");
     let dedup = pool(&[normal, disk(1, VdevClass::Special, 4), disk(2, VdevClass::Dedup, 4)]);
     assert_eq!(of(&dedup)[4], Dedup);
 }

@@ -29,10 +29,19 @@ use std::sync::Arc;
 /// A pass over free space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
-    /// Writes a pattern (`zpool initialize`).
+    /// Fills it with a word (`zpool initialize`).
     Initialize,
     /// Discards it (`zpool trim`).
     Trim,
+}
+
+/// The treatment of a free range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Treatment {
+    /// Fill it with a word.
+    Fill(u64),
+    /// Discard it.
+    Discard,
 }
 
 /// Why a pass can't go on.
@@ -44,12 +53,8 @@ pub enum Stuck {
     Fails,
 }
 
-/// `zfs_initialize_value`.
-const PATTERN: u64 = 0xdead_beef_dead_beee;
-/// `zfs_initialize_chunk_size`.
-const CHUNK_BYTES: u64 = 1 << 20;
-/// `zfs_trim_extent_bytes_max`.
-const MOST_TRIM_BYTES: u64 = 128 << 20;
+/// `zfs_initialize_value`: the word that [`Pass::Initialize`] writes by default.
+pub const INITIALIZE_PATTERN: u64 = 0xdead_beef_dead_beee;
 
 impl ByRange<'_> {
     /// The top-level vdev of a leaf in use, unless a distributed spare or below an expanding RAID-Z.
@@ -75,15 +80,16 @@ impl ByRange<'_> {
         &self,
         leaf: Guid,
         (start, end): (u64, u64),
-        pass: Pass,
+        treatment: Treatment,
         space: &BorrowedSpace,
     ) -> Result<u64, Stuck> {
         let vdevs = self.0.tree().vdevs();
         let leaf = vdevs.leaves().iter().find(|one| one.guid == leaf && !one.is_out_of_use());
         let leaf = leaf.ok_or(Stuck::Fails)?;
-        let step_bytes = match pass {
-            Pass::Initialize => CHUNK_BYTES,
-            Pass::Trim => MOST_TRIM_BYTES,
+        let settings = self.0.devices().queue_settings();
+        let step_bytes = match treatment {
+            Treatment::Fill(_) => settings.initialize_chunk_bytes(),
+            Treatment::Discard => settings.trim_bytes_max(),
         };
         let mut at = start;
         while at < end {
@@ -91,7 +97,7 @@ impl ByRange<'_> {
             let (leaf, space) = (leaf.clone(), space.clone());
             let step = async move {
                 let _space = space;
-                step(&leaf, at + VDEV_LABEL_START_SIZE, len, pass).await
+                step(&leaf, at + VDEV_LABEL_START_SIZE, len, treatment).await
             };
             self.0.runtime().to_end(step).await.map_err(|error| match error {
                 DeviceError::Unsupported { .. } => Stuck::Unsupported,
@@ -103,13 +109,18 @@ impl ByRange<'_> {
     }
 }
 
-async fn step(leaf: &Arc<Leaf>, offset_bytes: u64, len: u64, pass: Pass) -> Result<(), DeviceError> {
-    match pass {
-        Pass::Initialize => {
-            let pattern = PATTERN.to_ne_bytes().repeat((len / 8) as usize);
+async fn step(
+    leaf: &Arc<Leaf>,
+    offset_bytes: u64,
+    len: u64,
+    treatment: Treatment,
+) -> Result<(), DeviceError> {
+    match treatment {
+        Treatment::Fill(word) => {
+            let pattern = word.to_ne_bytes().repeat((len / 8) as usize);
             leaf.write(IoClass::Initializing, Stake::NOTHING, offset_bytes, Bytes::from(pattern)).await
         }
-        Pass::Trim => leaf.discard(offset_bytes, len).await,
+        Treatment::Discard => leaf.discard(offset_bytes, len).await,
     }
 }
 

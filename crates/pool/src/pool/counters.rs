@@ -19,6 +19,11 @@ impl Counters<'_> {
         self.0.vdevs().leaves().iter().map(|leaf| (leaf.guid, leaf.errors())).collect()
     }
 
+    /// Slow operations of each leaf with a device (`zio_slow_io_ms`).
+    pub fn slow_ios(&self) -> Vec<(Guid, u64)> {
+        self.0.vdevs().leaves().iter().map(|leaf| (leaf.guid, leaf.slow_ios())).collect()
+    }
+
     /// Resets the errors of one leaf, or of all.
     pub fn clear(&self, only: Option<Guid>) {
         let vdevs = self.0.vdevs();

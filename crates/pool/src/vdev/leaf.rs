@@ -25,13 +25,9 @@ use cenote_runtime::{Instant, Runtime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// In operations (`zfs_vdev_mirror_rotating_seek_inc`).
-const SEEK_COST: u64 = 5;
 /// A nearer device is read first, unless this many more operations are waiting for it.
 const NETWORK_COST: u64 = 16;
 const PROBE_SIZE: u64 = 4 << 10;
-/// Within it, a seek costs half (`zfs_vdev_mirror_rotating_seek_offset`).
-const SEEK_OFFSET_BYTES: u64 = 1 << 20;
 
 /// The result of probing a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +100,7 @@ impl Leaf {
         device: Arc<dyn Device>,
         settings: &Arc<QueueSettings>,
     ) -> Leaf {
-        let patience = Arc::new(Patience::new(runtime, device.clone()));
+        let patience = Arc::new(Patience::new(runtime, device.clone(), settings));
         let queue = Arc::new(Queue::new(runtime, guid, settings, &patience));
         Leaf { guid, through: Vec::new(), device, queue, patience, state: Arc::default() }
     }
@@ -256,12 +252,7 @@ impl Leaf {
     /// Queue depth plus seek and way; the cheapest leaf is read (`vdev_mirror_load`).
     pub(crate) fn read_cost(&self, offset_bytes: u64) -> u64 {
         let distance = offset_bytes.abs_diff(self.queue.reached());
-        let seek = match self.device.info().rotational {
-            _ if distance == 0 => 0,
-            Some(true) if distance < SEEK_OFFSET_BYTES => SEEK_COST / 2,
-            Some(true) => SEEK_COST,
-            _ => 1,
-        };
+        let seek = self.patience.settings().seek_cost(self.device.info().rotational == Some(true), distance);
         let way = match self.device.info().nature.distance {
             Distance::Local => 0,
             Distance::Network => NETWORK_COST,
@@ -475,6 +466,11 @@ impl Leaf {
         self.state.is_suspect.store(true, Ordering::Relaxed);
     }
 
+    /// Operations that took `zio_slow_io_ms` or longer, since the errors were cleared.
+    pub(crate) fn slow_ios(&self) -> u64 {
+        self.patience.slow_ios()
+    }
+
     /// Whether reads or writes have failed since the last call. Clearing the counters does not change it: a
     /// device that is gone must be found even if its errors are cleared at once.
     pub(crate) fn take_suspicion(&self) -> bool {
@@ -505,6 +501,7 @@ impl Leaf {
             count.store(0, Ordering::Relaxed);
         }
         self.sit_out_until(0);
+        self.patience.forget_slow_ios();
         self.patience.forgive();
     }
 

@@ -26,11 +26,14 @@ use cenote_device::{Device, DeviceError, Io, Op};
 use cenote_runtime::{Instant, Runtime};
 use tokio::sync::Notify;
 
+use super::queue::QueueSettings;
+
 pub(crate) const SLOW: Duration = Duration::from_secs(5);
 
 pub(crate) struct Patience {
     pub(crate) device: Arc<dyn Device>,
     runtime: Runtime,
+    settings: Arc<QueueSettings>,
     /// Shared with the same device before it grew.
     state: Arc<State>,
 }
@@ -47,6 +50,8 @@ struct State {
     slow: AtomicU64,
     slow_since_ns: AtomicU64,
     given_up: Notify,
+    /// Operations that took `zio_slow_io_ms` or longer.
+    slow_ios: AtomicU64,
 }
 
 /// A change, or a series of them.
@@ -64,12 +69,18 @@ pub(crate) enum Haste {
 }
 
 impl Patience {
-    pub(crate) fn new(runtime: &Runtime, device: Arc<dyn Device>) -> Patience {
-        Patience { device, runtime: runtime.clone(), state: Arc::default() }
+    pub(crate) fn new(runtime: &Runtime, device: Arc<dyn Device>, settings: &Arc<QueueSettings>) -> Patience {
+        let (runtime, settings) = (runtime.clone(), settings.clone());
+        Patience { device, runtime, settings, state: Arc::default() }
     }
 
     pub(crate) fn on(&self, grown: Arc<dyn Device>) -> Patience {
-        Patience { device: grown, runtime: self.runtime.clone(), state: self.state.clone() }
+        let (runtime, settings) = (self.runtime.clone(), self.settings.clone());
+        Patience { device: grown, runtime, settings, state: self.state.clone() }
+    }
+
+    pub(crate) fn settings(&self) -> &QueueSettings {
+        &self.settings
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {
@@ -95,6 +106,15 @@ impl Patience {
 
     pub(crate) fn is_slow(&self) -> bool {
         self.state.slow.load(Ordering::Relaxed) > 0
+    }
+
+    /// Operations that took `zio_slow_io_ms` or longer.
+    pub(crate) fn slow_ios(&self) -> u64 {
+        self.state.slow_ios.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn forget_slow_ios(&self) {
+        self.state.slow_ios.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn give_up(&self) {
@@ -160,9 +180,11 @@ impl Patience {
         let owed = is_change(op).then(|| Owed::new(&state));
         let late_answer = no_answer(&*device, op, offset_bytes, len);
         let deadline = device.info().nature.deadline;
+        let (begun, settings) = (runtime.now(), self.settings.clone());
         let answer = async move {
             let mut io = io;
             if let Ok(answer) = runtime.timeout(SLOW, &mut io).await {
+                state.judge(op, runtime.now() - begun, &settings);
                 drop((owed, kept));
                 return answer;
             }
@@ -172,6 +194,7 @@ impl Patience {
                 let _kept = kept;
                 let answer =
                     state.unless_given_up(time.timeout(deadline.saturating_sub(SLOW), &mut io)).await;
+                state.judge(op, time.now() - begun, &settings);
                 drop(slow);
                 if let Some(Ok(answer)) = answer {
                     drop(owed);
@@ -209,6 +232,13 @@ impl Patience {
 }
 
 impl State {
+    /// Counts an operation that was slow (`zio_done`). Flushes have no usual time.
+    fn judge(&self, op: Op, took: Duration, settings: &QueueSettings) {
+        if op != Op::Flush && took >= settings.slow_io() {
+            self.slow_ios.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// `None` if the device is given up first.
     async fn unless_given_up<T>(&self, answer: impl Future<Output = T>) -> Option<T> {
         let mut given_up = std::pin::pin!(self.given_up.notified());

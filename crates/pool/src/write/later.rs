@@ -66,7 +66,7 @@ impl TxgWrites<'_> {
             self.0.keep(&bp, stored, props.place, txg).await?;
             return Ok(Written { bp, keeps_place: true });
         }
-        let mut placing = Placing::new(space, props, (&bp, Psize(stored.len() as u64)), txg);
+        let mut placing = Placing::new(self.0, space, props, (&bp, Psize(stored.len() as u64)), txg);
         placing.avoid_all(self.0.tree().vdevs().unwritable());
         match placing.allocate(stored.len(), placing.copies) {
             Ok(dvas) => {

@@ -74,7 +74,7 @@ impl LogBlocks<'_> {
             Some(key) => bp.with_crypt(&crypt::fresh_params(self.0.runtime(), key)),
             None => bp,
         };
-        let dvas = Placing::new(space, props, (&bp, Psize(len)), txg)
+        let dvas = Placing::new(self.0, space, props, (&bp, Psize(len)), txg)
             .allocate(len as usize, props.copies_of(&bp))?;
         Ok(bp.with_checksum(&chain).with_dvas(&dvas))
     }

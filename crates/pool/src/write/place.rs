@@ -29,6 +29,7 @@ pub(super) struct Placing<'a> {
 impl<'a> Placing<'a> {
     /// For a block of this stored size; its pointer has no addresses yet.
     pub(super) fn new(
+        pool: &Pool,
         space: &'a Allocator,
         props: &'a WriteProps,
         (bp, psize): (&Blkptr, Psize),
@@ -42,7 +43,10 @@ impl<'a> Placing<'a> {
         };
         Placing {
             space,
-            class: props.class.unwrap_or_else(|| space.preferred_class(&block_use)),
+            class: props.class.unwrap_or_else(|| {
+                let reserve_percent = pool.devices().queue_settings().special_reserve_percent();
+                space.preferred_class(&block_use, reserve_percent)
+            }),
             props,
             txg,
             copies: props.copies_of(bp),

@@ -95,7 +95,7 @@ impl TxgWrites<'_> {
         }
         let mut tries = self.0.begin_tries();
         let bp = loop {
-            let mut placing = Placing::new(space, props, (&bp, psize), txg);
+            let mut placing = Placing::new(self.0, space, props, (&bp, psize), txg);
             let error = match self.0.place(&mut placing, bp, stored).await {
                 Ok(bp) => break bp,
                 Err(error) => error,

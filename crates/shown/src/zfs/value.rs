@@ -30,7 +30,11 @@ pub fn least_width(wanted: &Wanted) -> usize {
 
 fn align(prop: &Prop) -> Align {
     match prop.value {
-        PropType::Number { .. } if !matches!(prop.name, "creation" | "snapshots_changed") => Align::Right,
+        PropType::Number { .. }
+            if !matches!(prop.name, "creation" | "snapshots_changed" | "snapshots_changed_nsecs") =>
+        {
+            Align::Right
+        }
         _ => Align::Left,
     }
 }
@@ -64,7 +68,13 @@ fn human(property: &Property, number: u64) -> String {
             "none".into()
         }
         "compressratio" | "refcompressratio" => property.literal() + "x",
-        "guid" | "keyguid" | "ivsetguid" | "createtxg" | "objsetid" | "pbkdf2iters" => number.to_string(),
+        "guid"
+        | "keyguid"
+        | "ivsetguid"
+        | "createtxg"
+        | "objsetid"
+        | "pbkdf2iters"
+        | "snapshots_changed_nsecs" => number.to_string(),
         "referenced"
         | "available"
         | "used"
@@ -100,6 +110,7 @@ mod tests {
             ("guid", 14959957466432596274, "14959957466432596274", "14959957466432596274"),
             ("creation", 1795245622, "Sat Nov 21  7:20 2026", "1795245622"),
             ("snapshot_limit", u64::MAX, "none", "none"),
+            ("snapshots_changed_nsecs", 1795245622000000007, "1795245622000000007", "1795245622000000007"),
             ("mounted", 0, "no", "no"),
             ("compression", 10, "gzip", "gzip"),
         ] {

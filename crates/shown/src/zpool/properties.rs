@@ -13,7 +13,7 @@ pub fn text(property: &Property, exact: bool) -> String {
         Value::Number(number) => *number,
     };
     let ratio = || format!("{}.{:02}", number / 100, number % 100);
-    match property.name.as_str() {
+    match figure(&property.name) {
         "version" if number >= SPA_VERSION_FEATURES => "-".into(),
         "expandsize" | "checkpoint" if number == 0 => "-".into(),
         "dedup_table_quota" if number == u64::MAX => "auto".into(),
@@ -23,7 +23,8 @@ pub fn text(property: &Property, exact: bool) -> String {
         "capacity" | "fragmentation" if !exact => format!("{number}%"),
         "checkpoint" | "expandsize" if !exact => nice_bytes(number),
         "size" | "allocated" | "free" | "freeing" | "leaked" | "bclonesaved" | "bcloneused"
-        | "dedup_table_size" | "dedup_table_quota" | "ashift"
+        | "dedupsaved" | "dedupused" | "available" | "usable" | "used" | "dedup_table_size"
+        | "dedup_table_quota" | "ashift"
             if !exact =>
         {
             nice_number(number)
@@ -33,6 +34,12 @@ pub fn text(property: &Property, exact: bool) -> String {
             None => number.to_string(),
         },
     }
+}
+
+/// The property that has the same form: `size` for `class_normal_size`.
+fn figure(name: &str) -> &str {
+    let of_class = name.strip_prefix("class_").and_then(|name| name.rsplit_once('_'));
+    of_class.map_or(name, |(_, figure)| figure)
 }
 
 const STATES: [VdevState; 6] = [

@@ -123,6 +123,13 @@ fn is_well(vdev: &VdevStatus) -> bool {
     well
 }
 
+/// Whether it or anything below it had slow operations.
+fn is_slow(vdev: &VdevStatus) -> bool {
+    let mut slow = false;
+    vdev.walk(&mut |vdev| slow |= vdev.slow_ios.is_some_and(|count| count > 0));
+    slow
+}
+
 struct Tree<'a> {
     style: Style,
     notes: &'a Notes,
@@ -133,7 +140,8 @@ struct Tree<'a> {
 impl Tree<'_> {
     fn is_drawn(&self, vdev: &VdevStatus) -> bool {
         let is_there = !matches!(vdev.kind, VdevKind::Hole | VdevKind::Indirect);
-        let is_left_out = self.style.only_unhealthy && vdev.kind != VdevKind::Root && is_well(vdev);
+        let is_well = is_well(vdev) && !(self.style.slow && is_slow(vdev));
+        let is_left_out = self.style.only_unhealthy && vdev.kind != VdevKind::Root && is_well;
         is_there && !is_left_out
     }
 
@@ -168,9 +176,11 @@ impl Tree<'_> {
             for count in [vdev.errors.read, vdev.errors.write, vdev.errors.checksum] {
                 let _ = write!(line, " {:>5}", self.style.numbers.count(count));
             }
-            // These counts are not on disk.
-            for _ in [self.style.slow, self.style.direct].iter().filter(|asked| **asked) {
-                line.push_str("     -");
+            // These counts are not on disk. Direct I/O is not counted.
+            let counts = [(self.style.slow, vdev.slow_ios), (self.style.direct, None)];
+            for (_, count) in counts.into_iter().filter(|(is_asked, _)| *is_asked) {
+                let count = count.map_or_else(|| "-".into(), |count| self.style.numbers.count(count));
+                let _ = write!(line, " {count:>5}");
             }
         }
         if let Some(why) = self.why(vdev) {

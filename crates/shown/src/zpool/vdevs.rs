@@ -110,6 +110,10 @@ impl Report<'_> {
             let numbers = self.style.numbers;
             entry.insert(name.into(), numbers.value(&numbers.count(count)));
         }
+        if let Some(count) = vdev.slow_ios {
+            let numbers = self.style.numbers;
+            entry.insert("slow_ios".into(), numbers.value(&numbers.count(count)));
+        }
         if let Some(trouble) = &vdev.trouble {
             entry.insert("aux".into(), json!(trouble.to_string()));
         }

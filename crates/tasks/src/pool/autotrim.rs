@@ -26,7 +26,7 @@ use cenote_format::label::VdevConfig;
 use cenote_format::units::{Guid, Txg, VdevId};
 use cenote_object::Result;
 use cenote_pool::alloc::{BorrowedSpace, TXG_DEFER_SIZE};
-use cenote_pool::{Pass, Stuck};
+use cenote_pool::{Stuck, Treatment};
 
 /// `zfs_txg_timeout`.
 const ROUND: Duration = Duration::from_secs(5);
@@ -143,7 +143,7 @@ impl Rounds {
                 if !engine.background().settings().is_worth_trimming(on_leaf.1 - on_leaf.0) {
                     continue;
                 }
-                let trimmed = pool.by_range().pass_over(leaf.guid, on_leaf, Pass::Trim, space).await;
+                let trimmed = pool.by_range().pass_over(leaf.guid, on_leaf, Treatment::Discard, space).await;
                 if let Err(Stuck::Unsupported) = trimmed {
                     self.unable.insert(leaf.guid);
                 }

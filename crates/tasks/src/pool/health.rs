@@ -5,6 +5,7 @@
 //!     any              labels of another leaf or pool -> UNAVAIL (`validate`)
 //!     reads, writes    probe it, even if its errors were cleared meanwhile
 //!                      gone -> REMOVED   fails -> FAULTED   works -> counted
+//!     slow operations  events (`slow_io_events`); DEGRADED if more than `slow_io_n` in `slow_io_t`, if set
 //!     far too slow     sits out reads of its RAID-Z or dRAID, with `autosit=on` (`sitting`)
 //!     no answer        for 30 seconds, if the pool is complete without it, or for DEADMAN: FAULTED
 //!     wrong content    rewritten (`mend`)
@@ -54,6 +55,9 @@ const LOOKS_FOR_REMOVED: u64 = 5;
 /// `DEFAULT_IO_N`, `DEFAULT_IO_T`, `DEFAULT_CHECKSUM_N`, `DEFAULT_CHECKSUM_T`
 const DEFAULT_LIMIT: Limit = Limit { errors: 10, within: Duration::from_secs(600) };
 /// Times of errors kept for a leaf.
+/// The vdev property that silences events of slow operations.
+const SLOW_IO_EVENTS: &str = "slow_io_events";
+/// Times of errors that are kept for a leaf.
 const ERRORS_KEPT: u64 = 10_000;
 
 /// Time to wait for a device that the pool can do without (`zio_slow_io_ms`).
@@ -70,6 +74,8 @@ pub enum Symptom {
     Checksum(u64),
     /// Its reads take so much longer than others' that it sits them out.
     Slow,
+    /// Operations that took `zio_slow_io_ms` or longer, with their number.
+    Delays(u64),
 }
 
 /// The pool's host.
@@ -209,6 +215,8 @@ struct Record {
     counts: ErrorCounts,
     io: Recent,
     checksum: Recent,
+    slow_ios: u64,
+    slow: Recent,
 }
 
 /// Times of the last errors.
@@ -235,23 +243,32 @@ impl Recent {
     }
 }
 
-/// A leaf's limits, or the nearest ancestor's, or the default.
-async fn limit(engine: &Engine, leaf: Guid, [errors, within]: [&str; 2]) -> Result<Limit> {
-    let mos = engine.mos().await?;
+/// Numeric properties of a leaf, else those of its nearest ancestor with them.
+async fn properties<const N: usize>(
+    engine: &Engine,
+    leaf: Guid,
+    names: [&str; N],
+) -> Result<[Option<u64>; N]> {
+    let (mos, mut found) = (engine.mos().await?, [None; N]);
     let config = mos.pool_config();
     let Some(top) = config.vdevs.iter().find(|top| top.leaves().any(|one| one.guid == leaf)) else {
-        return Ok(DEFAULT_LIMIT);
+        return Ok(found);
     };
     let own = top.leaves().find(|one| one.guid == leaf).map_or(ObjectId(0), |leaf| leaf.leaf_zap);
-    let (mut most, mut seconds) = (None, None);
     for id in [own, top.top_zap, config.root_zap].into_iter().filter(|id| *id != ObjectId(0)) {
         let zap = Zap::open_id(mos.objset(), id).await?;
-        let is_set = |number: &u64| *number != u64::MAX;
-        most = most.or(zap.get_u64(errors).await?.filter(is_set));
-        seconds = seconds.or(zap.get_u64(within).await?.filter(is_set));
+        for (name, found) in names.iter().zip(&mut found) {
+            *found = found.or(zap.get_u64(name).await?.filter(|number| *number != u64::MAX));
+        }
     }
+    Ok(found)
+}
+
+/// A leaf's limit, or the default.
+async fn limit(engine: &Engine, leaf: Guid, names: [&str; 2]) -> Result<Limit> {
+    let [errors, seconds] = properties(engine, leaf, names).await?;
     Ok(Limit {
-        errors: most.unwrap_or(DEFAULT_LIMIT.errors),
+        errors: errors.unwrap_or(DEFAULT_LIMIT.errors),
         within: seconds.map_or(DEFAULT_LIMIT.within, Duration::from_secs),
     })
 }
@@ -264,6 +281,38 @@ impl Watch {
         for (leaf, counts) in engine.pool().counters().errors() {
             self.leaves.entry(leaf).or_default().counts = counts;
         }
+        for (leaf, slow_ios) in engine.pool().counters().slow_ios() {
+            self.leaves.entry(leaf).or_default().slow_ios = slow_ios;
+        }
+    }
+
+    /// Reports slow operations, unless property `slow_io_events` is off. They degrade a leaf only at limits
+    /// that were set.
+    async fn look_for_delays(&mut self, engine: &Engine, surroundings: &impl Surroundings) -> Result<()> {
+        let (pool, now) = (engine.pool(), engine.runtime().now());
+        for (leaf, slow_ios) in pool.counters().slow_ios() {
+            let record = self.leaves.entry(leaf).or_default();
+            let before = std::mem::replace(&mut record.slow_ios, slow_ios);
+            if slow_ios < before {
+                record.slow = Recent::default();
+            }
+            let more = if slow_ios < before { slow_ios } else { slow_ios - before };
+            if more == 0 {
+                continue;
+            }
+            let names = [SLOW_IO_EVENTS, "slow_io_n", "slow_io_t"];
+            let [reports, errors, seconds] = properties(engine, leaf, names).await?;
+            if reports == Some(0) {
+                continue;
+            }
+            surroundings.noticed(engine, leaf, Symptom::Delays(more));
+            let (Some(errors), Some(seconds)) = (errors, seconds) else { continue };
+            let limit = Limit { errors, within: Duration::from_secs(seconds) };
+            if record.slow.add(more, now, limit) && pool.tree().device(leaf).is_some() {
+                degrade(engine, leaf).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn look(&mut self, engine: &Engine, surroundings: &impl Surroundings) -> Result<()> {
@@ -302,7 +351,7 @@ impl Watch {
                 put_away(engine, &pool, leaf, Away::Failed).await?;
             }
         }
-        Ok(())
+        self.look_for_delays(engine, surroundings).await
     }
 }
 

@@ -31,7 +31,7 @@ use cenote_format::scan::VdevWorkState;
 use cenote_format::units::{Guid, ObjectId, VdevId};
 use cenote_object::{DatasetError, Result, Zap, ZapEdit};
 use cenote_pool::alloc::BorrowedSpace;
-use cenote_pool::{Pass, Pool, Stuck};
+use cenote_pool::{INITIALIZE_PATTERN, Pass, Pool, Stuck, Treatment};
 use cenote_runtime::{Instant, Watcher};
 
 use crate::pool::take_tree::path_of;
@@ -49,10 +49,12 @@ const LITTLE_BYTES: u64 = 512 << 20;
 /// A command for a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassOrder {
-    /// Starts or resumes; `rate` limits a trim.
+    /// Starts or resumes; `rate` limits a trim, `fill` is for initializing.
     Start {
         /// Bytes per second, 0 for no limit.
         rate: u64,
+        /// Word to write. `None` keeps that of a suspended pass, or takes the default.
+        fill: Option<u64>,
     },
     /// Suspends; can be resumed.
     Suspend,
@@ -122,10 +124,16 @@ async fn order_sync(context: &mut SyncContext, leaf: Guid, pass: Pass, order: Pa
         (PassOrder::Start { .. }, _) if context.pool().by_range().top_with_free_space(leaf).is_none() => {
             return refused("it is not in use, a distributed spare, or its RAID-Z is being expanded");
         }
-        (PassOrder::Start { rate }, _) => {
+        (PassOrder::Start { rate, fill }, _) => {
             if state != VdevWorkState::Suspended {
                 fields.update(names.offset, 0).await?;
                 fields.update(names.time, context.now_s()).await?;
+            }
+            if pass == Pass::Initialize {
+                let recorded = fields.get(vdev_zap::INITIALIZE_VALUE).await?.and_then(|word| word.as_u64());
+                let kept = recorded.filter(|_| state == VdevWorkState::Suspended);
+                let word = fill.or(kept).unwrap_or_else(|| context.scan_settings().initialize_word());
+                fields.update(vdev_zap::INITIALIZE_VALUE, word).await?;
             }
             if pass == Pass::Trim {
                 fields.update(vdev_zap::TRIM_RATE, rate).await?;
@@ -147,7 +155,8 @@ async fn order_sync(context: &mut SyncContext, leaf: Guid, pass: Pass, order: Pa
         (PassOrder::Forget, VdevWorkState::Active) => return refused(names.is_active),
         (PassOrder::Forget, VdevWorkState::None) => return refused("it is uninitialized"),
         (PassOrder::Forget, _) => {
-            for name in [names.state, names.offset, names.time] {
+            let word = (pass == Pass::Initialize).then_some(vdev_zap::INITIALIZE_VALUE);
+            for name in [names.state, names.offset, names.time].into_iter().chain(word) {
                 match fields.remove(name).await {
                     Err(DatasetError::NoEntry { .. }) => {}
                     removed => removed?,
@@ -181,6 +190,7 @@ struct Active {
     offset_bytes: u64,
     /// Bytes per second, 0 for no limit.
     rate: u64,
+    treatment: Treatment,
 }
 
 /// Runs all active passes to their ends, reporting each increment in bytes. A pass is suspended if its device
@@ -247,11 +257,14 @@ async fn active(engine: &Engine) -> Result<Vec<Active>> {
             let state = zap.get_u64(names.state).await?.map(VdevWorkState::of_leaf);
             if state == Some(VdevWorkState::Active) {
                 let offset_bytes = zap.get_u64(names.offset).await?.unwrap_or(0);
-                let rate = match pass {
-                    Pass::Trim => zap.get_u64(vdev_zap::TRIM_RATE).await?.unwrap_or(0),
-                    Pass::Initialize => 0,
+                let (rate, treatment) = match pass {
+                    Pass::Trim => (zap.get_u64(vdev_zap::TRIM_RATE).await?.unwrap_or(0), Treatment::Discard),
+                    Pass::Initialize => {
+                        let word = zap.get_u64(vdev_zap::INITIALIZE_VALUE).await?;
+                        (0, Treatment::Fill(word.unwrap_or(INITIALIZE_PATTERN)))
+                    }
                 };
-                found.push(Active { leaf: leaf.guid, pass, offset_bytes, rate });
+                found.push(Active { leaf: leaf.guid, pass, offset_bytes, rate, treatment });
             }
         }
     }
@@ -371,12 +384,12 @@ impl Slice<'_> {
     }
 
     async fn over_range(&mut self, range: (u64, u64), space: &BorrowedSpace) -> Result<(), Noted> {
-        let Active { leaf, pass, .. } = self.work;
+        let Active { leaf, pass, treatment, .. } = self.work;
         for (first, last) in self.pool.by_range().ranges_on(self.top, leaf, range) {
             let first = first.max(self.at);
             let len_bytes = last.saturating_sub(first);
             if pass == Pass::Initialize || self.engine.background().settings().is_worth_trimming(len_bytes) {
-                match self.pool.by_range().pass_over(leaf, (first, last), pass, space).await {
+                match self.pool.by_range().pass_over(leaf, (first, last), treatment, space).await {
                     Ok(bytes) => self.done_bytes += bytes,
                     Err(Stuck::Unsupported) => return Err(Noted::Unsupported),
                     Err(Stuck::Fails)

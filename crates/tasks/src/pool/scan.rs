@@ -13,6 +13,8 @@
 //! continues in either after an export or power cut. [`run_scan`] only follows that state: tasks that begin,
 //! pause or cancel scans change it in a txg.
 //!
+//! A thorough scrub also decodes blocks (`thorough`).
+//!
 //! Known errors may be scrubbed alone ([`start_error_scrub`]): see `error_scrub`.
 //!
 //! A resilver has priority. A leaf lacks the blocks born in the txgs of its dirty time log (DTL), so a
@@ -29,6 +31,7 @@
 mod error_scrub;
 mod plan;
 pub(crate) mod state;
+mod thorough;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +51,8 @@ use crate::pool::rebuild::active as rebuilding;
 use crate::pool::validate::validate;
 use state::{Noted, goes_on, is_at_the_beginning};
 use walk::Slice;
+
+pub use state::ScrubDepth;
 
 /// Progress of a scan.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -78,18 +83,25 @@ pub struct Scanned {
 /// A scan is running.
 #[boxed]
 pub async fn start_scrub(engine: &Engine, after: Txg) -> Result<()> {
-    start_scrub_between(engine, after, None).await
+    start_scrub_between(engine, after, None, ScrubDepth::Normal).await
 }
 
 /// The same, of blocks born up to another txg; `None`: the present.
 ///
 /// # Errors
-/// A scan is running.
+/// A scan is running, or a scrub of another depth is paused.
 #[boxed]
-pub async fn start_scrub_between(engine: &Engine, after: Txg, upto: Option<Txg>) -> Result<()> {
+pub async fn start_scrub_between(
+    engine: &Engine,
+    after: Txg,
+    upto: Option<Txg>,
+    depth: ScrubDepth,
+) -> Result<()> {
     validate(engine, None).await?;
-    order(engine, move |context| Box::pin(async move { state::start_scrub(context, after, upto).await }))
-        .await
+    order(engine, move |context| {
+        Box::pin(async move { state::start_scrub(context, after, upto, depth).await })
+    })
+    .await
 }
 
 /// Starts a scrub of the blocks in the error log, or resumes a paused one, for [`run_scan`]. Returns `false`

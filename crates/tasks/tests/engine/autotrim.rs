@@ -1,5 +1,7 @@
 //! With `autotrim=on`, devices discard freed space and nothing else.
 
+mod passes;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,6 +1,8 @@
 //! Devices that fail, hang, disappear and return, under a watch.
 
+mod delays;
 mod sitting;
+mod thorough;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

@@ -82,6 +82,34 @@ fn metaslabs_take_turns_and_logs_go_that_serve_none() {
 }
 
 #[test]
+fn a_log_is_condensed_in_one_txg_on_request() {
+    let rt = Runtime::real(Some(2));
+    let mut rng = Rng::new(seed(&rt, "condensed"));
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    rt.block_on(async {
+        let engine = create_with(&rt, folder, &DISK, SPA_FEATURES[..FEATURES_OF_2_3].iter().collect()).await;
+        let mut model = Model::new();
+        for _ in 0..10 {
+            work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+            engine.sync_all().await.unwrap();
+        }
+        assert!(metaslabs(&rt, folder).await.1.len() > 1);
+        let before = engine.pool().uberblock().txg;
+        assert!(engine.condense_space_log().await.unwrap());
+        assert_eq!(engine.pool().uberblock().txg, Txg(before.0 + 1));
+        let (all, txgs) = metaslabs(&rt, folder).await;
+        assert_eq!(txgs, [Txg(before.0 + 1)], "only its own changes are in the log");
+        assert_eq!(unflushed(&all), txgs.iter().copied().collect());
+        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+        engine.sync_all().await.unwrap();
+        drop(engine);
+        assert_equal(&reopen(&rt, folder).await, POOL, &model, "condensed").await;
+        assert_zdb_is_content(folder, "condensed");
+    });
+}
+
+#[test]
 fn a_pool_without_the_feature_keeps_every_map_up_to_date() {
     let rt = Runtime::real(Some(2));
     let mut rng = Rng::new(seed(&rt, "no log"));
@@ -96,6 +124,7 @@ fn a_pool_without_the_feature_keeps_every_map_up_to_date() {
             work(&engine, POOL, &mut model, &mut rng, LOAD).await;
             engine.sync_all().await.unwrap();
         }
+        assert!(!engine.condense_space_log().await.unwrap(), "there is none");
         drop(engine);
         let (all, txgs) = metaslabs(&rt, folder).await;
         assert_eq!((behind(&all), txgs.len()), (0, 0));

@@ -255,8 +255,9 @@ fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
             let pools = vec![POOL.to_owned()];
             match &*verb {
                 "scrub" => {
-                    let (order, dates) = Default::default();
-                    run(stage, zpool::activity::scrub::Scrub { pools, order, dates, wait: false })
+                    let (order, dates, thorough) = Default::default();
+                    let wait = false;
+                    run(stage, zpool::activity::scrub::Scrub { pools, order, dates, wait, thorough })
                 }
                 _ => run(stage, zpool::whole::sync::Sync { pools }),
             }

@@ -191,6 +191,7 @@ fn scrub(stage: &Stage, order: Order) -> Work<'_> {
             order,
             dates: Default::default(),
             wait: false,
+            thorough: false,
         },
     )
 }

@@ -160,6 +160,7 @@ pub async fn repair(stage: &Stage, pace: Pace) -> Result<bool, Violation> {
             order,
             dates: Default::default(),
             wait: false,
+            thorough: false,
         };
         if !run_verb(stage, scrub).await || !is_well_soon(stage, engine, pace).await? {
             if pace == Pace::OfClients && stage.is_over() {

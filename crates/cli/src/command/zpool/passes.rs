@@ -16,6 +16,8 @@ use crate::session::Session;
         The daemon works in the background: `cenote zpool status -i` shows its progress. Without a daemon, \
         the command ends when all is done. If interrupted, the pass resumes in the daemon, or in OpenZFS at \
         import.\n\n\
+        -z writes zeros, which thin storage without trim can give up; otherwise a pattern is written that is \
+        not zero. A resumed pass writes what it wrote before.\n\n\
         Example: cenote zpool initialize tank"
 )]
 pub struct Initialize {
@@ -31,6 +33,9 @@ pub struct Initialize {
     /// Wait for the end, as without a daemon
     #[arg(short = 'w', long = "wait")]
     pub wait: bool,
+    /// Write zeros
+    #[arg(short = 'z', long = "zero", conflicts_with_all = ["cancel", "suspend", "uninit"])]
+    pub zero: bool,
     /// All pools
     #[arg(short = 'a', long = "all")]
     pub all: bool,
@@ -88,11 +93,11 @@ impl Initialize {
             () if self.uninit => initialize::Order::Forget,
             () => initialize::Order::Start,
         };
-        let Initialize { all, pool, devices, wait, .. } = self;
+        let Initialize { all, pool, devices, wait, zero, .. } = self;
         if all && pool.is_some() {
             return Err(CliError::Usage("-a cannot be combined with individual pools or vdevs".into()));
         }
-        let request = initialize::Initialize { pool, devices, order, wait };
+        let request = initialize::Initialize { pool, devices, order, wait, zero };
         Ok(session.control().run(request).await?.outcome)
     }
 }

@@ -16,6 +16,8 @@ use crate::session::Session;
     daemon, with the same command, or in OpenZFS at import.\n\n\
     -e reads only blocks listed by `cenote zpool status -v`; those that are whole again or freed leave the \
     list. If paused, `zpool scrub -e` resumes. Needs the feature head_errlog.\n\n\
+    -t finds blocks that match their checksums but do not decrypt or decompress; nothing repairs these. \
+    Blocks without a loaded key are verified as usual.\n\n\
     -S and -E verify blocks by the dates of their births. DATE is YYYY-MM-DD or 'YYYY-MM-DD HH:MM', in \
     UTC; -E includes that day or minute. The pool notes the txg of every tenth minute, for about two days, \
     then of each day and month; the scrub begins and ends at the nearest noted txgs outside the range.\n\n\
@@ -40,6 +42,9 @@ pub struct Scrub {
     /// Only blocks in the error log
     #[arg(short = 'e', conflicts_with_all = ["pause", "stop"])]
     pub errors: bool,
+    /// Also decrypt, where keys are loaded, and decompress
+    #[arg(short = 't', conflicts_with_all = ["pause", "stop", "errors"])]
+    pub thorough: bool,
     /// Only blocks born at this date or later
     #[arg(short = 'S', value_name = "DATE")]
     pub from: Option<String>,
@@ -88,7 +93,8 @@ impl Scrub {
         let dates =
             Dates { from_s: from.map(|(start, _)| start), until_s: until.map(|(start, long)| start + long) };
         dates.check(order)?;
-        let request = scrub::Scrub { pools: self.pools, order, dates, wait: self.wait };
+        let request =
+            scrub::Scrub { pools: self.pools, order, dates, wait: self.wait, thorough: self.thorough };
         Ok(session.control().run(request).await?.outcome)
     }
 }

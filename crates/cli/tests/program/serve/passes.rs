@@ -171,3 +171,27 @@ fn with_autotrim_an_image_file_gives_up_what_is_removed_from_then_on() {
     bench.signal(rustix::process::Signal::TERM);
     zdb_finds_nothing(&bench.path("d"), "tank");
 }
+
+#[test]
+fn thorough_scrubs_and_condensing_are_one_command_each() {
+    let mut bench = Bench::new(&["a", "b"]);
+    bench.done("zpool create -m none tank a");
+    bench.fill(1);
+    bench.done("zpool scrub -w -t tank");
+    let status = bench.done("zpool status tank");
+    assert!(status.contains("  scan: thorough scrub repaired 0B in "), "{status}");
+    bench.done("zpool scrub -w tank");
+    assert!(bench.done("zpool status tank").contains("  scan: scrub repaired 0B in "));
+    assert_eq!(bench.done("zpool condense --types"), "log_spacemap\n");
+    for options in ["-t log_spacemap", "-w", "-c"] {
+        bench.done(&format!("zpool condense {options} tank"));
+    }
+    bench.done("zpool condense -a");
+    bench.done("zpool wait -t condense tank");
+    assert!(bench.done("zpool history -i tank").contains("condense log_spacemap"));
+    bench.done("zpool create -m none -d other b");
+    assert!(bench.fails("zpool condense -t log_spacemap other").contains("keeps no log of space maps"));
+    bench.done("zpool condense other");
+    bench.signal(rustix::process::Signal::TERM);
+    zdb_finds_nothing(&bench.path("d"), "tank");
+}

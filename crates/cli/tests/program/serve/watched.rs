@@ -119,3 +119,37 @@ fn a_device_that_fails_often_is_faulted_and_one_with_wrong_data_degraded() {
     wait_for(&bench, "state: ONLINE");
     bench.signal(Signal::TERM);
 }
+
+#[test]
+fn slow_operations_are_counted_and_reported_unless_silenced() {
+    let bench = Bench::new(&["a"]);
+    bench.done("tunable zio_slow_io_ms=50");
+    bench.done("zpool create -m none tank a");
+    let slow_ios = || -> u64 {
+        let shown = bench.done("zpool get -Hp -o value slow_ios tank a");
+        shown.trim().parse().unwrap_or_else(|_| panic!("{shown}"))
+    };
+    let delays = || bench.done("zpool events -H tank").matches("ereport.fs.zfs.delay").count();
+    bench.done("inject tank a --delay 100 --times 5");
+    bench.done("zpool sync tank");
+    let counted = slow_ios();
+    assert!(counted > 0, "{counted}");
+    bench.until("zpool events -H tank", |events| events.contains("ereport.fs.zfs.delay"));
+    let status = bench.done("zpool status -sp tank");
+    let line = status.lines().find(|line| line.trim_start().starts_with("a ")).unwrap();
+    assert!(line.trim_end().ends_with(&format!(" {}", slow_ios())), "{status}");
+
+    bench.done("zpool set slow_io_events=off tank a");
+    assert_eq!(bench.done("zpool get -Hp -o value,source slow_io_events tank a"), "off\tlocal\n");
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let reported = delays();
+    bench.done("inject --clear");
+    bench.done("inject tank a --delay 100 --times 5");
+    bench.done("zpool sync tank");
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert!(slow_ios() > counted);
+    assert_eq!(delays(), reported, "in silence");
+    bench.done("inject --clear");
+    bench.done("zpool clear tank");
+    assert_eq!(slow_ios(), 0);
+}

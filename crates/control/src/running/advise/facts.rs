@@ -206,7 +206,7 @@ impl Vdevs<'_> {
             class,
             state: vdev.shown_state(class == Class::Spare).into(),
             errors: [vdev.errors.read, vdev.errors.write, vdev.errors.checksum],
-            slow_ios: 0,
+            slow_ios: vdev.slow_ios.unwrap_or(0),
             ashift: property("ashift").filter(|ashift| *ashift > 0).map(|ashift| ashift as u32),
             physical_ashift: None,
             size_bytes: usage.map(|usage| usage.raw.size_bytes),

@@ -25,6 +25,9 @@ pub struct Initialize {
     /// Wait for the end, as without a daemon.
     #[serde(default)]
     pub wait: bool,
+    /// Write zeros instead of a pattern; only to start.
+    #[serde(default)]
+    pub zero: bool,
 }
 
 /// An operation on the pass.
@@ -51,8 +54,11 @@ impl Verb for Initialize {
     /// # Errors
     /// No such device; none accepts the order.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
+        if self.zero && self.order != Order::Start {
+            return Err(ControlError::Usage("-z cannot be used with -c, -s or -u".into()));
+        }
         let order = match self.order {
-            Order::Start => PassOrder::Start { rate: 0 },
+            Order::Start => PassOrder::Start { rate: 0, fill: self.zero.then_some(0) },
             Order::Suspend => PassOrder::Suspend,
             Order::Cancel => PassOrder::Cancel,
             Order::Forget => PassOrder::Forget,

@@ -8,7 +8,7 @@
 use cenote_engine::Engine;
 use cenote_format::dsl::names::pool as names;
 use cenote_format::units::Txg;
-use cenote_tasks::{cancel_scrub, pause_scrub, start_error_scrub, start_scrub_between};
+use cenote_tasks::{ScrubDepth, cancel_scrub, pause_scrub, start_error_scrub, start_scrub_between};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,9 @@ pub struct Scrub {
     /// Wait for the end, as without a daemon.
     #[serde(default)]
     pub wait: bool,
+    /// With `start` or `start_since_last`: also decrypt, where keys are loaded, and decompress.
+    #[serde(default)]
+    pub thorough: bool,
 }
 
 /// A range of dates, in seconds since 1970.
@@ -97,6 +100,10 @@ impl Verb for Scrub {
     /// Missing pools are reported. Unrepaired blocks are an outcome.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         self.dates.check(self.order)?;
+        if self.thorough && !matches!(self.order, Order::Start | Order::StartSinceLast) {
+            let why = "invalid option combination: -t is available only with normal scrub";
+            return Err(ControlError::Usage(why.into()));
+        }
         let (pools, listed) = named_or_all(session, &self.pools, "scan").await?;
         let work = async |engine: &Engine, pool: &String| self.order(session, engine, pool).await;
         let ordered = session.change_each(&pools, |pool| pool.as_str(), work).await?;
@@ -134,7 +141,8 @@ impl Scrub {
                         Order::StartErrors => start_error_scrub(engine).await.map(drop),
                         _ => {
                             let (after, upto) = self.births(engine).await?;
-                            start_scrub_between(engine, after, upto).await
+                            let depth = if self.thorough { ScrubDepth::Thorough } else { ScrubDepth::Normal };
+                            start_scrub_between(engine, after, upto, depth).await
                         }
                     };
                     started.map_err(cannot(format!("scrub {pool}")))?;

@@ -53,7 +53,7 @@ impl Verb for Trim {
     /// No such device; none accepts the order.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let order = match self.order {
-            Order::Start => PassOrder::Start { rate: self.rate_bytes },
+            Order::Start => PassOrder::Start { rate: self.rate_bytes, fill: None },
             Order::Suspend => PassOrder::Suspend,
             Order::Cancel => PassOrder::Cancel,
         };

@@ -57,11 +57,13 @@ pub enum Activity {
     Trim,
     /// A RAID-Z vdev is being expanded.
     RaidzExpand,
+    /// Metadata is being condensed.
+    Condense,
 }
 
 impl Activity {
     /// All, with names and descriptions.
-    pub const ALL: [(&str, Activity, &str); 9] = [
+    pub const ALL: [(&str, Activity, &str); 10] = [
         ("discard", Activity::Discard, "A checkpoint is being discarded"),
         ("free", Activity::Free, "Space of destroyed datasets is being freed"),
         ("initialize", Activity::Initialize, "Devices are being initialized"),
@@ -71,6 +73,7 @@ impl Activity {
         ("scrub", Activity::Scrub, "A scrub runs"),
         ("trim", Activity::Trim, "Devices are being trimmed"),
         ("raidz_expand", Activity::RaidzExpand, "A RAID-Z vdev is being expanded"),
+        ("condense", Activity::Condense, "Metadata is being condensed"),
     ];
 }
 
@@ -143,7 +146,7 @@ async fn left(engine: &Engine, wanted: &[Activity]) -> Result<Vec<Left>, Control
                 expansion(engine, mos).await?.map(left)
             }
             // The engine does not do that in the background.
-            Activity::Discard => None,
+            Activity::Discard | Activity::Condense => None,
         };
         all.push(Left { activity, bytes });
     }

@@ -13,7 +13,7 @@ use crate::error::{ControlError, Outcome};
 use crate::refusal::cannot;
 use crate::session::Session;
 use crate::zfs::properties::settings::Setting;
-use crate::zpool::shown::vdev_properties::{LIMITS, named};
+use crate::zpool::shown::vdev_properties::{LIMITS, SWITCHES, named};
 
 /// Longest text.
 const MOST_TEXT_BYTES: usize = 4096;
@@ -82,7 +82,7 @@ fn change(name: &str, value: &str) -> Result<Change, String> {
     let number = |number: u64| Change::Setting(VdevSetting::Number(name.into(), number));
     match name {
         "sit_out" => switch().map(Change::SitOut),
-        "autosit" | "failfast" => switch().map(|is_on| number(is_on.into())),
+        _ if SWITCHES.contains(&name) => switch().map(|is_on| number(is_on.into())),
         "comment" => text(name),
         _ if name.contains(':') => text(name),
         _ if LIMITS.contains(&name) => match value {
@@ -104,12 +104,18 @@ mod tests {
     fn values_are_read_as_their_properties_demand() {
         let stored = |name: &str, number| Ok(Change::Setting(VdevSetting::Number(name.into(), number)));
         assert_eq!(change("autosit", "on"), stored("autosit", 1));
+        assert_eq!(change("slow_io_events", "off"), stored("slow_io_events", 0));
         assert_eq!(change("io_n", "25"), stored("io_n", 25));
         assert_eq!(change("io_n", "none"), stored("io_n", u64::MAX));
         assert_eq!(change("sit_out", "off"), Ok(Change::SitOut(false)));
-        for (name, value) in
-            [("autosit", "1"), ("io_n", "-1"), ("guid", "1"), ("nonsense", "1"), ("path", "/x")]
-        {
+        for (name, value) in [
+            ("autosit", "1"),
+            ("io_n", "-1"),
+            ("guid", "1"),
+            ("nonsense", "1"),
+            ("path", "/x"),
+            ("rotational", "on"),
+        ] {
             change(name, value).unwrap_err();
         }
         assert!(change("a:b", &"x".repeat(5000)).is_err());

@@ -8,14 +8,15 @@
 use std::collections::BTreeMap;
 
 use cenote_dataset::mos::LEAK_DIR_NAME;
-use cenote_dataset::usage::{PoolUsage, VdevUsage};
+use cenote_dataset::usage::{ClassUsage, PoolUsage, VdevUsage};
 use cenote_dataset::{Mos, Property, Source, Value};
 use cenote_format::dsl::names::pool::LAST_SCRUBBED_TXG;
 use cenote_format::features::Feature;
 use cenote_format::props::{Prop, PropType, ZPOOL_PROPS};
 use cenote_format::units::DatasetId;
 use cenote_host::pools::OpenPool;
-use cenote_pool::{PoolHealth, VdevClass};
+use cenote_pool::PoolHealth;
+use cenote_pool::alloc::AllocClass;
 
 use crate::error::ControlError;
 
@@ -143,8 +144,9 @@ async fn facts(
     let (pool, sum) = (mos.pool(), PoolUsage::sum(usage));
     let number = Value::Number;
     let text = |text: &str| Value::Text(text.to_owned());
-    let cloned = mos.cloned_summary().await?;
-    let growth = health.root.children.iter().filter(|top| top.class == VdevClass::Normal);
+    let (cloned, dedup) = (mos.cloned_summary().await?, mos.dedup_summary().await?);
+    let classes = mos.class_usage(usage).await?;
+    let net = ClassUsage::of_pool(&classes);
     let mut facts = BTreeMap::from([
         ("name", text(pool.name())),
         ("size", number(sum.size_bytes)),
@@ -152,10 +154,15 @@ async fn facts(
         ("health", text(health.shown_state())),
         ("guid", number(pool.tree().guid().0)),
         ("version", number(pool.uberblock().version)),
-        ("dedupratio", number(mos.dedup_summary().await?.ratio_percent())),
+        ("dedupratio", number(dedup.ratio_percent())),
+        ("dedupused", number(dedup.stored_bytes)),
+        ("dedupsaved", number(dedup.saved_bytes())),
         ("free", number(sum.free_bytes())),
         ("allocated", number(sum.allocated_bytes)),
-        ("expandsize", number(growth.map(|top| top.expandable_bytes).sum())),
+        ("available", number(net.available_bytes())),
+        ("usable", number(net.usable_bytes)),
+        ("used", number(net.used_bytes)),
+        ("expandsize", number(growth(health, AllocClass::Normal))),
         ("freeing", number(mos.freeing_bytes().await?)),
         ("leaked", number(used_by(mos, LEAK_DIR_NAME).await?)),
         ("fragmentation", sum.fragmentation_percent.map_or_else(|| text("-"), number)),
@@ -167,6 +174,11 @@ async fn facts(
         ("dedup_table_size", number(mos.dedup_table_bytes().await?)),
         ("last_scrubbed_txg", number(mos.directory_u64(LAST_SCRUBBED_TXG).await?.unwrap_or(0))),
     ]);
+    for prop in &ZPOOL_PROPS {
+        if let Some(value) = of_class(prop.name, &classes, health) {
+            facts.insert(prop.name, value);
+        }
+    }
     if let Some(comment) = &pool.tree().config().comment {
         facts.insert("comment", text(comment));
     }
@@ -179,6 +191,41 @@ async fn facts(
         facts.insert("bootfs", Value::Text(name.unwrap_or_else(|_| "-".into())));
     }
     Ok(facts)
+}
+
+/// A figure of an allocation class, `class_CLASS_FIGURE`. Special vdevs set nothing aside for logs here, so
+/// that class is empty.
+fn of_class(name: &str, classes: &BTreeMap<AllocClass, ClassUsage>, health: &PoolHealth) -> Option<Value> {
+    let (class, figure) = name.strip_prefix("class_")?.rsplit_once('_')?;
+    let class = match class {
+        "normal" => Some(AllocClass::Normal),
+        "special" => Some(AllocClass::Special),
+        "dedup" => Some(AllocClass::Dedup),
+        "log" => Some(AllocClass::Log),
+        "elog" => Some(AllocClass::EmbeddedLog),
+        _ => None,
+    };
+    let usage = class.and_then(|class| classes.get(&class)).copied().unwrap_or_default();
+    Some(Value::Number(match figure {
+        "size" => usage.size_bytes,
+        "capacity" => usage.capacity_percent(),
+        "free" => usage.free_bytes(),
+        "allocated" => usage.allocated_bytes,
+        "available" => usage.available_bytes(),
+        "usable" => usage.usable_bytes,
+        "used" => usage.used_bytes,
+        "expandsize" => class.map_or(0, |class| growth(health, class)),
+        _ => match usage.fragmentation_percent {
+            Some(percent) => percent,
+            None => return Some(Value::Text("-".into())),
+        },
+    }))
+}
+
+/// Bytes by which the vdevs of a class could grow.
+fn growth(health: &PoolHealth, class: AllocClass) -> u64 {
+    let tops = health.root.children.iter().filter(|top| AllocClass::from(top.class) == class);
+    tops.map(|top| top.expandable_bytes).sum()
 }
 
 /// Space used by one of OpenZFS's internal directories below the root.

@@ -12,19 +12,22 @@ use cenote_device::{Counts, Op};
 use cenote_format::label::VDEV_LABELS_BYTES;
 use cenote_format::units::{ObjectId, VdevId};
 use cenote_object::{Zap, ZapEntry};
-use cenote_pool::{PoolHealth, VdevConfig, VdevKind, VdevState, VdevStatus};
+use cenote_pool::{PoolHealth, VdevClass, VdevConfig, VdevKind, VdevState, VdevStatus};
 
 use crate::error::ControlError;
 
 /// Settable numbers; a dash if unset.
 pub const LIMITS: [&str; 6] = ["checksum_n", "checksum_t", "io_n", "io_t", "slow_io_n", "slow_io_t"];
+/// Settable switches.
+pub const SWITCHES: [&str; 3] = ["autosit", "failfast", "slow_io_events"];
 /// All properties, in the order of `zpool get all`.
 const ALL: &str = "capacity state guid asize psize ashift size free allocated comment expandsize \
     fragmentation bootsize parity path devid physpath encpath fru parent children numchildren read_errors \
     write_errors checksum_errors initialize_errors null_ops read_ops write_ops free_ops claim_ops trim_ops \
     null_bytes read_bytes write_bytes free_bytes claim_bytes trim_bytes removing allocating failfast \
     checksum_n checksum_t io_n io_t \
-    raidz_expanding sit_out slow_io_n slow_io_t trim_support trim_errors slow_ios autosit";
+    raidz_expanding sit_out slow_io_n slow_io_t trim_support trim_errors slow_ios autosit \
+    slow_io_events alloc_bias rotational";
 
 /// A vdev of a pool, with the name used in `zpool get`.
 pub struct Named<'a> {
@@ -42,8 +45,13 @@ impl Named<'_> {
 
     /// Whether it allocates space: only top-level vdevs and the root do.
     fn allocates(&self) -> bool {
+        self.parent.is_none() || self.is_top()
+    }
+
+    /// Spares and cache devices are below the root, too, but no top-level vdevs.
+    fn is_top(&self) -> bool {
         let is_child = |root: &VdevStatus| root.children.iter().any(|top| std::ptr::eq(top, self.vdev));
-        self.parent.is_none_or(|parent| parent.kind == VdevKind::Root && is_child(parent))
+        self.parent.is_some_and(|parent| parent.kind == VdevKind::Root && is_child(parent))
     }
 }
 
@@ -122,6 +130,7 @@ impl Vdevs<'_> {
             let is_there = match name {
                 "raidz_expanding" => named.vdev.kind == VdevKind::Raidz,
                 "autosit" => is_redundant,
+                "alloc_bias" => named.is_top(),
                 "sit_out" => self.mos.pool().tree().sits_out(named.vdev.guid).is_some(),
                 _ => true,
             };
@@ -178,7 +187,15 @@ impl Vdevs<'_> {
             "sit_out" => on(self.mos.pool().tree().sits_out(vdev.guid) == Some(true)),
             "raidz_expanding" => on(config.is_some_and(|config| config.raidz_expanding)),
             // Only the kernel knows whether a device supports trim.
-            "trim_support" | "slow_ios" => Some(word("-")),
+            "trim_support" => Some(word("-")),
+            "slow_ios" => Some(slow_ios(vdev).map_or_else(|| word("-"), Value::Number)),
+            "alloc_bias" => Some(word(match vdev.class {
+                VdevClass::Normal => "none",
+                class => class.name(),
+            })),
+            "rotational" => Some(
+                rotates(self.mos, vdev).map_or_else(|| word("-"), |is| word(if is { "on" } else { "off" })),
+            ),
             // Failed passes suspend and show there.
             "initialize_errors" | "trim_errors" => number(0),
             _ if name.ends_with("_ops") || name.ends_with("_bytes") => {
@@ -270,6 +287,29 @@ impl Vdevs<'_> {
     }
 }
 
+/// Slow operations at a vdev's leaves, if its pool is open.
+fn slow_ios(vdev: &VdevStatus) -> Option<u64> {
+    let mut sum = vdev.slow_ios;
+    vdev.walk(&mut |below| {
+        sum = match (sum, below.slow_ios.filter(|_| !std::ptr::eq(below, vdev))) {
+            (Some(sum), Some(more)) => Some(sum.saturating_add(more)),
+            (sum, more) => sum.or(more),
+        }
+    });
+    sum
+}
+
+/// Whether any of a vdev's devices rotates, of those that are present. Files do not, as in OpenZFS.
+fn rotates(mos: &Mos, vdev: &VdevStatus) -> Option<bool> {
+    let mut rotates = None;
+    vdev.walk(&mut |below| {
+        if let Some(device) = mos.pool().tree().device(below.guid) {
+            rotates = Some(rotates == Some(true) || device.device.info().rotational == Some(true));
+        }
+    });
+    rotates
+}
+
 fn word(text: &str) -> Value {
     Value::Text(text.into())
 }
@@ -304,9 +344,7 @@ fn below<'a>(config: &'a VdevConfig, vdev: &VdevStatus) -> Option<&'a VdevConfig
 
 async fn setting(zap: Option<&Zap>, named: &Named<'_>, name: &str) -> Result<(Value, Source), ControlError> {
     let number = match zap {
-        Some(zap) if LIMITS.contains(&name) || ["failfast", "autosit"].contains(&name) => {
-            zap.get_u64(name).await?
-        }
+        Some(zap) if LIMITS.contains(&name) || SWITCHES.contains(&name) => zap.get_u64(name).await?,
         _ => None,
     };
     Ok(match name {
@@ -315,8 +353,8 @@ async fn setting(zap: Option<&Zap>, named: &Named<'_>, name: &str) -> Result<(Va
         "allocating" => (word("on"), Source::Default),
         "autosit" if number == Some(1) => (word("on"), Source::Local),
         "autosit" => (word("off"), if number.is_some() { Source::Local } else { Source::Default }),
-        "failfast" if number == Some(0) => (word("off"), Source::Local),
-        "failfast" => (word("on"), Source::Default),
+        "failfast" | "slow_io_events" if number == Some(0) => (word("off"), Source::Local),
+        "failfast" | "slow_io_events" => (word("on"), Source::Default),
         "bootsize" => (Value::Number(0), Source::Default),
         _ if LIMITS.contains(&name) => match number.filter(|&number| number != u64::MAX) {
             Some(number) => (Value::Number(number), Source::Local),

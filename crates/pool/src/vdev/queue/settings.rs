@@ -1,9 +1,10 @@
-//! Settings shared by all leaf queues of a pool: tunables with OpenZFS's names, which apply to the next
+//! Settings of a pool and its leaf queues: tunables with OpenZFS's names, which apply to the next
 //! operation; and the recorder of transfers.
 //!
 //! Source: OpenZFS `vdev_queue.c`, zfs(4).
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use cenote_format::units::Guid;
 
@@ -14,7 +15,7 @@ use crate::tunables::{BadSetting, Tunable, Tunables};
 
 const CLASSES: usize = IoClass::ALL.len();
 /// Minimum and maximum of each class, in the order of [`IoClass::ALL`]; then the others.
-const TABLE: [Tunable; 2 * CLASSES + 9] = [
+const TABLE: [Tunable; 2 * CLASSES + 18] = [
     ("zfs_vdev_sync_read_min_active", 10, 1, 1000),
     ("zfs_vdev_sync_read_max_active", 10, 1, 1000),
     ("zfs_vdev_sync_write_min_active", 10, 1, 1000),
@@ -42,6 +43,15 @@ const TABLE: [Tunable; 2 * CLASSES + 9] = [
     ("zfs_vdev_aggregation_limit_non_rotating", 128 << 10, 0, MOST_JOINED),
     ("zfs_vdev_read_gap_limit", 32 << 10, 0, MOST_JOINED),
     ("zfs_vdev_write_gap_limit", 4 << 10, 0, MOST_JOINED),
+    ("zio_slow_io_ms", 30_000, 1, u32::MAX as u64),
+    ("zfs_vdev_mirror_rotating_inc", 0, 0, 1 << 20),
+    ("zfs_vdev_mirror_rotating_seek_inc", 5, 0, 1 << 20),
+    ("zfs_vdev_mirror_rotating_seek_offset", 1 << 20, 0, u32::MAX as u64),
+    ("zfs_vdev_mirror_non_rotating_inc", 0, 0, 1 << 20),
+    ("zfs_vdev_mirror_non_rotating_seek_inc", 1, 0, 1 << 20),
+    ("zfs_special_class_metadata_reserve_pct", 25, 0, 100),
+    ("zfs_initialize_chunk_size", 1 << 20, LARGEST_SECTOR, 16 << 20),
+    ("zfs_trim_extent_bytes_max", 128 << 20, LARGEST_SECTOR, u32::MAX as u64),
 ];
 /// `SPA_MAXBLOCKSIZE`.
 const MOST_JOINED: u64 = 16 << 20;
@@ -54,6 +64,13 @@ const JOINED_ROTATING: usize = MAX_ACTIVE + 5;
 const JOINED: usize = MAX_ACTIVE + 6;
 const READ_GAP: usize = MAX_ACTIVE + 7;
 const WRITE_GAP: usize = MAX_ACTIVE + 8;
+const SLOW_IO: usize = MAX_ACTIVE + 9;
+const MIRROR: usize = MAX_ACTIVE + 10;
+const SPECIAL_RESERVE: usize = MAX_ACTIVE + 15;
+const INITIALIZE_CHUNK: usize = MAX_ACTIVE + 16;
+const TRIM_MAX: usize = MAX_ACTIVE + 17;
+/// Lengths are rounded down to it.
+const LARGEST_SECTOR: u64 = 64 << 10;
 
 /// Settings of all queues of a pool.
 #[derive(Debug)]
@@ -117,6 +134,38 @@ impl QueueSettings {
         &self.transfers
     }
 
+    /// Operations that take so long count as slow.
+    pub(crate) fn slow_io(&self) -> Duration {
+        Duration::from_millis(self.tunables.get(SLOW_IO))
+    }
+
+    /// Cost of a read so far from the last one, in operations (`vdev_mirror_load`).
+    pub(crate) fn seek_cost(&self, rotates: bool, distance_bytes: u64) -> u64 {
+        let [turning, seek, near, still, jump] = [0, 1, 2, 3, 4].map(|at| self.tunables.get(MIRROR + at));
+        match (rotates, distance_bytes) {
+            (true, 0) => turning,
+            (true, distance) if distance < near => turning + seek / 2,
+            (true, _) => turning + seek,
+            (false, 0) => still,
+            (false, _) => still + jump,
+        }
+    }
+
+    /// Share of special vdevs that is kept for metadata, in percent.
+    pub fn special_reserve_percent(&self) -> u64 {
+        self.tunables.get(SPECIAL_RESERVE)
+    }
+
+    /// Length of the writes of `zpool initialize`.
+    pub(crate) fn initialize_chunk_bytes(&self) -> u64 {
+        self.tunables.get(INITIALIZE_CHUNK) / LARGEST_SECTOR * LARGEST_SECTOR
+    }
+
+    /// The longest discard.
+    pub(crate) fn trim_bytes_max(&self) -> u64 {
+        self.tunables.get(TRIM_MAX) / LARGEST_SECTOR * LARGEST_SECTOR
+    }
+
     pub(super) fn min_active(&self, class: IoClass) -> u32 {
         self.number(2 * class as usize)
     }
@@ -176,6 +225,20 @@ mod tests {
     }
 
     #[test]
+    fn near_reads_cost_less_than_far_ones() {
+        let settings = QueueSettings::default();
+        let costs = |rotates| [0, 4096, 2 << 20].map(|distance| settings.seek_cost(rotates, distance));
+        assert_eq!((costs(true), costs(false)), ([0, 2, 5], [0, 1, 1]));
+        settings.set("zfs_vdev_mirror_rotating_inc", 10).unwrap();
+        settings.set("zfs_vdev_mirror_rotating_seek_offset", 4 << 20).unwrap();
+        settings.set("zfs_vdev_mirror_non_rotating_seek_inc", 3).unwrap();
+        assert_eq!((costs(true), costs(false)), ([10, 12, 12], [0, 3, 3]));
+        assert_eq!((settings.special_reserve_percent(), settings.trim_bytes_max()), (25, 128 << 20));
+        settings.set("zfs_initialize_chunk_size", 100_000).unwrap();
+        assert_eq!(settings.initialize_chunk_bytes(), 64 << 10, "in whole sectors");
+    }
+
+    #[test]
     fn the_table_is_in_the_order_of_classes() {
         for class in IoClass::ALL {
             let name = TABLE[2 * class as usize].0;
@@ -186,11 +249,13 @@ mod tests {
     #[test]
     fn all_tunables_can_be_set_by_name_within_bounds() {
         let settings = QueueSettings::default();
-        for (name, _) in settings.all() {
-            settings.set(&name, 7).unwrap_or_else(|error| panic!("{error}"));
-            assert!(matches!(settings.set(&name, 1 << 40), Err(BadSetting::OutOfRange { .. })));
+        for (name, _, least, _) in TABLE {
+            settings.set(name, least.max(7)).unwrap_or_else(|error| panic!("{error}"));
+            assert!(matches!(settings.set(name, 1 << 40), Err(BadSetting::OutOfRange { .. })));
         }
-        assert!(settings.all().iter().all(|(_, value)| *value == 7));
+        assert!(
+            settings.all().iter().zip(TABLE).all(|((_, value), (_, _, least, _))| *value == least.max(7))
+        );
         assert!(matches!(settings.set("zfs_vdev_magic", 7), Err(BadSetting::Unknown { .. })));
     }
 }

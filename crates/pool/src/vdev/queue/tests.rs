@@ -14,8 +14,9 @@ const MS: Duration = Duration::from_millis(1);
 
 fn queue(runtime: &Runtime) -> Arc<Queue> {
     let device = Arc::new(MemoryDevice::new("disk", 4096));
-    let patience = Arc::new(Patience::new(runtime, device));
-    Arc::new(Queue::new(runtime, Guid(1), &Arc::default(), &patience))
+    let settings = Arc::default();
+    let patience = Arc::new(Patience::new(runtime, device, &settings));
+    Arc::new(Queue::new(runtime, Guid(1), &settings, &patience))
 }
 
 /// Enters for an operation that joins no other.

@@ -58,6 +58,9 @@ fn scan_lines(
     let newest_rebuild = rebuilds.iter().map(|it| it.recorded.end_time_s).max().unwrap_or(0);
     let mut out = String::new();
     match (func, scan) {
+        (ScanFunc::Scrub, Some(scan)) if scan.is_thorough() => {
+            out += &scan_line(scan, "thorough scrub", pace);
+        }
         (ScanFunc::Scrub, Some(scan)) => out += &scan_line(scan, "scrub", pace),
         (ScanFunc::Resilver, Some(scan)) if scan.is_running() || scan.end_time_s > newest_rebuild => {
             return scan_line(scan, "resilver", pace);
@@ -99,6 +102,7 @@ fn scan_line(scan: &ScanPhys, what: &str, pace: Option<Pace>) -> String {
     let processed = nice_bytes(scan.processed_bytes);
     let (done, verb) = match what {
         "scrub" => ("scrub repaired", "repaired"),
+        "thorough scrub" => ("thorough scrub repaired", "repaired"),
         _ => ("resilvered", "resilvered"),
     };
     match ScanState::from(scan.state) {

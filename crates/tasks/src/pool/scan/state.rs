@@ -17,8 +17,8 @@ use cenote_format::dsl::names::{DMU_POOL_DIRECTORY_OBJECT, pool as names};
 use cenote_format::errlog::BlockBookmark;
 use cenote_format::label::VdevConfig;
 use cenote_format::scan::{
-    DSF_SCRUB_PAUSED, DSF_VISIT_DS_AGAIN, DSS_CANCELED, DSS_FINISHED, DSS_SCANNING, POOL_SCAN_RESILVER,
-    POOL_SCAN_SCRUB, ScanPhys,
+    DSF_SCRUB_PAUSED, DSF_SCRUB_THOROUGH, DSF_VISIT_DS_AGAIN, DSS_CANCELED, DSS_FINISHED, DSS_SCANNING,
+    POOL_SCAN_RESILVER, POOL_SCAN_SCRUB, ScanPhys,
 };
 use cenote_format::units::{DatasetId, Guid, ObjectId, Txg, VdevId};
 use cenote_format::words::Phys;
@@ -33,8 +33,6 @@ use crate::pool::rebuild::refuse_while_rebuilding;
 use crate::pool::take_tree::take_tree;
 
 const RESILVER_DEFER: &str = "resilver_defer";
-/// `zfs_resilver_defer_percent`: below this a resilver restarts for a new device.
-const DEFER_PERCENT: u64 = 10;
 
 /// A slice's changes.
 pub(super) struct Noted {
@@ -104,15 +102,16 @@ pub(crate) async fn begin_resilver(context: &mut SyncContext, (first, last): (Tx
         rotate(context).await?;
     }
     undefer(context).await?;
-    begin(context, POOL_SCAN_RESILVER, txgs).await
+    begin(context, POOL_SCAN_RESILVER, txgs, 0).await
 }
 
 /// Whether a resilver is too far along to restart for a new device.
 pub(crate) async fn defers(context: &SyncContext) -> Result<bool> {
     let is_enabled = FeatureCounts::of(&context.edit()).count(RESILVER_DEFER).await?.is_some();
     let running = scan(context).await?.filter(|scan| goes_on(scan) && scan.is_resilver());
+    let percent = context.scan_settings().resilver_defer_percent();
     let is_far = |scan: ScanPhys| {
-        scan.examined_bytes >= scan.to_examine_bytes.saturating_sub(scan.skipped_bytes) * DEFER_PERCENT / 100
+        scan.examined_bytes >= scan.to_examine_bytes.saturating_sub(scan.skipped_bytes) / 100 * percent
     };
     Ok(is_enabled && running.is_some_and(is_far))
 }
@@ -147,11 +146,21 @@ pub(super) fn deferred(root: &VdevConfig) -> impl Iterator<Item = Guid> + '_ {
     root.leaves().filter(|leaf| leaf.resilver_defer).map(|leaf| leaf.guid)
 }
 
+/// How far a scrub looks into blocks.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum ScrubDepth {
+    /// Checksums and parity.
+    #[default]
+    Normal,
+    /// It also decrypts, where keys are loaded, and decompresses.
+    Thorough,
+}
+
 /// Starts a full scrub, unless a scan is in progress.
 pub(crate) async fn begin_scrub(context: &mut SyncContext) -> Result<()> {
     match scan(context).await?.filter(goes_on) {
         Some(_) => Ok(()),
-        None => begin(context, POOL_SCAN_SCRUB, (Txg(0), context.txg())).await,
+        None => begin(context, POOL_SCAN_SCRUB, (Txg(0), context.txg()), 0).await,
     }
 }
 
@@ -168,9 +177,18 @@ pub(crate) async fn is_resilvering(context: &SyncContext) -> Result<bool> {
     Ok(scan(context).await?.is_some_and(|scan| goes_on(&scan) && scan.is_resilver()))
 }
 
-/// Starts or resumes a scrub.
-pub(super) async fn start_scrub(context: &mut SyncContext, after: Txg, upto: Option<Txg>) -> Result<()> {
+/// Starts a scrub, or resumes one, which stays as thorough as it began.
+pub(super) async fn start_scrub(
+    context: &mut SyncContext,
+    after: Txg,
+    upto: Option<Txg>,
+    depth: ScrubDepth,
+) -> Result<()> {
     match scan(context).await?.filter(goes_on) {
+        Some(before) if before.is_paused() && depth == ScrubDepth::Thorough && !before.is_thorough() => {
+            let why = "the paused scrub is no thorough one; use 'zpool scrub' to resume it";
+            return Err(DatasetError::unsuitable(context.pool().name(), why));
+        }
         Some(before) if before.is_paused() => {
             return put(context, &ScanPhys { flags: before.flags & !DSF_SCRUB_PAUSED, ..before }).await;
         }
@@ -179,7 +197,8 @@ pub(super) async fn start_scrub(context: &mut SyncContext, after: Txg, upto: Opt
     }
     refuse_while_rebuilding(context, "currently resilvering").await?;
     let upto = upto.map_or(context.txg(), |upto| upto.min(context.txg()));
-    begin(context, POOL_SCAN_SCRUB, (after, upto)).await
+    let flags = if depth == ScrubDepth::Thorough { DSF_SCRUB_THOROUGH } else { 0 };
+    begin(context, POOL_SCAN_SCRUB, (after, upto), flags).await
 }
 
 /// Starts or resumes an error scrub. Returns whether there are errors.
@@ -417,7 +436,12 @@ fn key(dataset: DatasetId) -> String {
     format!("{:x}", dataset.0)
 }
 
-async fn begin(context: &mut SyncContext, func: u64, (min_txg, max_txg): (Txg, Txg)) -> Result<()> {
+async fn begin(
+    context: &mut SyncContext,
+    func: u64,
+    (min_txg, max_txg): (Txg, Txg),
+    flags: u64,
+) -> Result<()> {
     error_scrub::give_way(context).await?;
     let before = scan(context).await?;
     let edit = context.edit();
@@ -436,6 +460,7 @@ async fn begin(context: &mut SyncContext, func: u64, (min_txg, max_txg): (Txg, T
         cur_min_txg: min_txg,
         cur_max_txg: max_txg,
         start_time_s: context.now_s(),
+        flags,
         to_examine_bytes: spaces.map(|space| space.allocated_bytes).sum(),
         ..empty(context)?
     };

@@ -30,6 +30,7 @@ use cenote_runtime::Instant;
 
 use super::plan::Plan;
 use super::state::queue_of;
+use super::thorough::{Keys, undecodable};
 
 /// Blocks read together: enough to follow disk order.
 const WINDOW_BLOCKS: usize = 16 << 10;
@@ -45,6 +46,7 @@ pub(super) struct Slice<'a> {
     /// The rest of the scan.
     pub(super) plan: Plan,
     window: Vec<VerifyItem>,
+    keys: Keys,
     pub(super) healed: Healed,
     pub(super) examined_bytes: u64,
     /// Lost blocks.
@@ -63,6 +65,7 @@ impl<'a> Slice<'a> {
             plan: Plan::of(scan, queue_of(&mos, scan).await?),
             mos,
             window: Vec::new(),
+            keys: Keys::default(),
             healed: Healed::default(),
             examined_bytes: 0,
             lost: 0,
@@ -185,10 +188,25 @@ impl<'a> Slice<'a> {
             self.lost += healed.lost_copies;
             return self.healed.add(healed);
         }
-        let (findings, healed) = self.pool.repair().scrub(blocks).await;
+        let (findings, healed) = self.pool.repair().scrub(blocks.clone()).await;
         let lost = findings.iter().filter(|finding| finding.fault == Fault::Lost);
-        self.lost += lost.map(|finding| finding.item).collect::<BTreeSet<_>>().len() as u64;
+        let lost: BTreeSet<usize> = lost.map(|finding| finding.item).collect();
+        self.lost += lost.len() as u64;
         self.healed.add(healed);
+        if self.scan.is_thorough() {
+            self.decode(&blocks, &lost).await;
+        }
+    }
+
+    /// Decodes blocks that are not lost anyway.
+    async fn decode(&mut self, blocks: &[VerifyItem], lost: &BTreeSet<usize>) {
+        let blocks = blocks.iter().enumerate().filter(|(index, _)| !lost.contains(index));
+        let blocks: Vec<VerifyItem> = blocks.map(|(_, block)| *block).collect();
+        let (pool, mos) = (self.pool.clone(), self.mos.clone());
+        for index in undecodable(&pool, &mos, &mut self.keys, &blocks).await {
+            pool.repair().note_undecodable(&blocks[index]);
+            self.lost += 1;
+        }
     }
 
     /// Visits only logs awaiting replay: blocks of others are in a txg soon, and their next block is

@@ -16,7 +16,7 @@ use cenote_object::NewObject;
 use cenote_pool::VdevKind;
 use cenote_pool::create::NewDevice;
 use cenote_runtime::{Rng, Runtime, SimConfig};
-use cenote_tasks::{run_scan, start_scrub, start_scrub_between};
+use cenote_tasks::{ScrubDepth, run_scan, start_scrub, start_scrub_between};
 
 use crate::common::{POOL, assert_zdb_is_content, create, create_on, reopen, reopen_to_write};
 
@@ -133,7 +133,7 @@ fn a_scrub_of_a_range_reads_only_blocks_that_were_born_in_it() {
             let noted = engine.txg_log().await.unwrap();
             let after = from_s.and_then(|time_s| noted.floor(time_s)).unwrap_or(Txg(0));
             let upto = until_s.and_then(|time_s| noted.ceiling(time_s));
-            start_scrub_between(&engine, after, upto).await.unwrap();
+            start_scrub_between(&engine, after, upto, ScrubDepth::Normal).await.unwrap();
             let scanned = run_scan(&engine, &|_| {}).await.unwrap();
             let mos = engine.mos().await.unwrap();
             let scan = mos.scan_status().await.unwrap().unwrap();
