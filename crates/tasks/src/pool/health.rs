@@ -54,10 +54,9 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const LOOKS_FOR_REMOVED: u64 = 5;
 /// `DEFAULT_IO_N`, `DEFAULT_IO_T`, `DEFAULT_CHECKSUM_N`, `DEFAULT_CHECKSUM_T`
 const DEFAULT_LIMIT: Limit = Limit { errors: 10, within: Duration::from_secs(600) };
-/// Times of errors kept for a leaf.
 /// The vdev property that silences events of slow operations.
 const SLOW_IO_EVENTS: &str = "slow_io_events";
-/// Times of errors that are kept for a leaf.
+/// Times of errors kept for a leaf.
 const ERRORS_KEPT: u64 = 10_000;
 
 /// Time to wait for a device that the pool can do without (`zio_slow_io_ms`).
