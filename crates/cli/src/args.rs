@@ -17,6 +17,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use common::Common;
 pub use deferred::Deferred;
+pub(crate) use deferred::run_typed;
 pub use noted::as_noted;
 
 use crate::command;

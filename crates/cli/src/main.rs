@@ -16,7 +16,7 @@ mod streams;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use args::{Cli, Command, Deferred};
+use args::{Cli, Command, Deferred, run_typed};
 use cenote_serve::sandbox;
 use clap::CommandFactory;
 use outcome::{CliError, Outcome, Say};
@@ -76,35 +76,10 @@ fn main() -> ExitCode {
 
 async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
     limits::survive_file_size().map_err(CliError::io("signals"))?;
-    match command {
-        Command::Zpool(Deferred(zpool)) => zpool.run(session).await,
-        Command::Zfs(Deferred(zfs)) => zfs.run(session).await,
-        Command::Ls(Deferred(ls)) => ls.run(session).await,
-        Command::Stat(Deferred(stat)) => stat.run(session).await,
-        Command::Cat(Deferred(cat)) => cat.run(session).await,
-        Command::Cp(Deferred(cp)) => cp.run(session).await,
-        Command::Mkdir(Deferred(mkdir)) => mkdir.run(session).await,
-        Command::Rm(Deferred(rm)) => rm.run(session).await,
-        Command::Find(Deferred(find)) => find.run(session).await,
-        Command::Du(Deferred(du)) => du.run(session).await,
-        Command::Mount(Deferred(mount)) => mount.run(session).await,
-        Command::Serve(Deferred(serve)) => serve.run(session).await,
-        Command::Volume(Deferred(volume)) => volume.run(session).await,
-        Command::Scan(Deferred(scan)) => scan.run(session).await,
-        Command::Verify(Deferred(verify)) => verify.run(session).await,
-        Command::Rebalance(Deferred(rebalance)) => rebalance.run(session).await,
-        Command::Rescue(Deferred(rescue)) => rescue.run(session).await,
-        Command::Stream(Deferred(stream)) => stream.run(session).await,
-        Command::Replicate(Deferred(replicate)) => replicate.run(session).await,
-        Command::Lab(Deferred(lab)) => lab.run(session).await,
-        Command::Trace(Deferred(trace)) => trace.run(session).await,
-        Command::Arcstat(Deferred(arcstat)) => arcstat.run(session).await,
-        Command::Inject(Deferred(inject)) => inject.run(session).await,
-        Command::Top(Deferred(top)) => top.run(session).await,
-        Command::Kstat(Deferred(kstat)) => kstat.run(session).await,
-        Command::Tunable(Deferred(tunable)) => tunable.run(session).await,
-        Command::Dump(Deferred(dump)) => dump.run(session).await,
-        Command::Demo(Deferred(demo)) => demo.run(session).await,
+    run_typed! {
+        Command, command, session;
+        Zpool Zfs Ls Stat Cat Cp Mkdir Rm Find Du Mount Serve Volume Scan Verify Rebalance Rescue Stream
+        Replicate Lab Trace Arcstat Inject Top Kstat Tunable Dump Demo;
         Command::Guard(Deferred(guard)) => guard.run(),
         Command::Completions(Deferred(completions)) => completions.run(Cli::command()),
         Command::Man(Deferred(man)) => man.run(Cli::command()),

@@ -28,8 +28,8 @@ use tokio::sync::Notify;
 const DIRTY_MAX_PERCENT: u64 = 10;
 /// `zfs_dirty_data_max_max`: ...but at most this.
 const DIRTY_BYTES_MAX_MAX: u64 = 4 << 30;
-/// A txg is written at `zfs_dirty_data_sync_percent`, or at this size of blocks written from start to end, as in a copied file: disks then work while more
-/// comes. OpenZFS waits.
+/// A txg is written at `zfs_dirty_data_sync_percent`, or at this size of blocks written from start to end, as
+/// in a copied file: disks then work while more comes. OpenZFS waits.
 pub(crate) const SYNC_FINISHED_BYTES: u64 = 64 << 20;
 /// `zfs_delay_max_ns`.
 const DELAY_MAX: Duration = Duration::from_millis(100);

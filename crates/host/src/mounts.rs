@@ -459,8 +459,8 @@ impl Mounts {
         table.places(ids).into_iter().filter_map(former).collect()
     }
 
-    /// Mounts again those that are gone, at their former mount points: properties may name others by now, set by
-    /// users not allowed to mount. Returns the failures.
+    /// Mounts again those that are gone, at their former mount points: properties may name others by now, set
+    /// by users not allowed to mount. Returns the failures.
     async fn put_back(&self, former: Vec<Former>) -> Result<Vec<MountsError>, MountsError> {
         let mos = self.engine.mos().await?;
         let mut failures = Vec::new();

@@ -54,3 +54,14 @@ impl<T: Subcommand> Subcommand for Deferred<T> {
         T::has_subcommand(name)
     }
 }
+
+/// Runs the command that was typed, one of those named or of the match arms after them.
+macro_rules! run_typed {
+    ($commands:ident, $typed:expr, $session:ident; $($verb:ident)*; $($other:tt)*) => {
+        match $typed {
+            $($commands::$verb($crate::args::Deferred(verb)) => verb.run($session).await,)*
+            $($other)*
+        }
+    };
+}
+pub(crate) use run_typed;

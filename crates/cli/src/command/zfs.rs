@@ -32,7 +32,7 @@ use self::shown::userspace;
 use super::form::TableForm;
 use super::not_yet;
 use super::running::version::Version;
-use crate::args::Deferred;
+use crate::args::{Deferred, run_typed};
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 
@@ -223,41 +223,13 @@ pub struct Holds {
 impl Zfs {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        match self {
-            Zfs::Create(Deferred(create)) => create.run(session).await,
-            Zfs::Destroy(Deferred(destroy)) => destroy.run(session).await,
-            Zfs::Snapshot(Deferred(snapshot)) => snapshot.run(session).await,
-            Zfs::Rollback(Deferred(rollback)) => rollback.run(session).await,
-            Zfs::Clone(Deferred(clone)) => clone.run(session).await,
-            Zfs::Promote(Deferred(promote)) => promote.run(session).await,
-            Zfs::Rename(Deferred(rename)) => rename.run(session).await,
-            Zfs::Bookmark(Deferred(bookmark)) => bookmark.run(session).await,
-            Zfs::Redact(Deferred(redact)) => redact.run(session).await,
-            Zfs::Set(Deferred(set)) => set.run(session).await,
-            Zfs::Inherit(Deferred(inherit)) => inherit.run(session).await,
-            Zfs::Allow(Deferred(allow)) => allow.run(session).await,
-            Zfs::Unallow(Deferred(unallow)) => unallow.run(session).await,
-            Zfs::Hold(Deferred(hold)) => hold.run(session).await,
-            Zfs::Release(Deferred(release)) => release.run(session).await,
-            Zfs::ChangeKey(Deferred(change)) => change.run(session).await,
-            Zfs::LoadKey(Deferred(load)) => load.run(session).await,
-            Zfs::UnloadKey(Deferred(unload)) => unload.run(session).await,
-            Zfs::Mount(Deferred(mount)) => mount.run(session).await,
-            Zfs::Unmount(Deferred(unmount)) => unmount.run(session).await,
-            Zfs::List(Deferred(list)) => list.run(session).await,
-            Zfs::Get(Deferred(get)) => get.run(session).await,
-            Zfs::Diff(Deferred(diff)) => diff.run(session).await,
-            Zfs::Send(Deferred(send)) => send.run(session).await,
-            Zfs::Receive(Deferred(receive)) => receive.run(session).await,
-            Zfs::Holds(Deferred(holds)) => holds.run(session).await,
+        run_typed! {
+            Zfs, self, session;
+            Create Destroy Snapshot Rollback Clone Promote Rename Bookmark Redact Set Inherit Allow Unallow
+            Hold Release ChangeKey LoadKey UnloadKey Mount Unmount List Get Diff Send Receive Holds
+            Projectspace Project Rewrite Program Upgrade Wait;
             Zfs::Userspace(Deferred(owners)) => owners.run(session, userspace::By::User).await,
             Zfs::Groupspace(Deferred(owners)) => owners.run(session, userspace::By::Group).await,
-            Zfs::Projectspace(Deferred(owners)) => owners.run(session).await,
-            Zfs::Project(Deferred(project)) => project.run(session).await,
-            Zfs::Rewrite(Deferred(rewrite)) => rewrite.run(session).await,
-            Zfs::Program(Deferred(program)) => program.run(session).await,
-            Zfs::Upgrade(Deferred(upgrade)) => upgrade.run(session).await,
-            Zfs::Wait(Deferred(wait)) => wait.run(session).await,
             Zfs::Version(Deferred(version)) => version.run(session, OfZfs {}).await,
             Zfs::Other(words) => Err(not_yet::verb::<Zfs>("zfs", &words)),
         }

@@ -33,7 +33,7 @@ use clap::{Args, Subcommand};
 use super::form::{Form, TableForm};
 use super::not_yet;
 use super::running::version::Version;
-use crate::args::Deferred;
+use crate::args::{Deferred, run_typed};
 use crate::outcome::{CliError, Outcome};
 use crate::session::Session;
 use shown::{iostat, repeat};
@@ -381,42 +381,11 @@ pub struct Events {
 impl Zpool {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
-        match self {
-            Zpool::Create(Deferred(create)) => create.run(session).await,
-            Zpool::Export(Deferred(export)) => export.run(session).await,
-            Zpool::Destroy(Deferred(destroy)) => destroy.run(session).await,
-            Zpool::Checkpoint(Deferred(checkpoint)) => checkpoint.run(session).await,
-            Zpool::Sync(Deferred(sync)) => sync.run(session).await,
-            Zpool::Labelclear(Deferred(clear)) => clear.run(session).await,
-            Zpool::Add(Deferred(add)) => add.run(session).await,
-            Zpool::Attach(Deferred(attach)) => attach.run(session).await,
-            Zpool::Detach(Deferred(detach)) => detach.run(session).await,
-            Zpool::Replace(Deferred(replace)) => replace.run(session).await,
-            Zpool::Evacuate(Deferred(evacuate)) => evacuate.run(session).await,
-            Zpool::Remove(Deferred(remove)) => remove.run(session).await,
-            Zpool::Split(Deferred(split)) => split.run(session).await,
-            Zpool::Offline(Deferred(offline)) => offline.run(session).await,
-            Zpool::Online(Deferred(online)) => online.run(session).await,
-            Zpool::Clear(Deferred(clear)) => clear.run(session).await,
-            Zpool::Reopen(Deferred(reopen)) => reopen.run(session).await,
-            Zpool::Scrub(Deferred(scrub)) => scrub.run(session).await,
-            Zpool::Resilver(Deferred(resilver)) => resilver.run(session).await,
-            Zpool::Initialize(Deferred(initialize)) => initialize.run(session).await,
-            Zpool::Trim(Deferred(trim)) => trim.run(session).await,
-            Zpool::Set(Deferred(set)) => set.run(session).await,
-            Zpool::Condense(Deferred(condense)) => condense.run(session).await,
-            Zpool::Prefetch(Deferred(prefetch)) => prefetch.run(session).await,
-            Zpool::Ddtprune(Deferred(ddtprune)) => ddtprune.run(session).await,
-            Zpool::Reguid(Deferred(reguid)) => reguid.run(session).await,
-            Zpool::Upgrade(Deferred(upgrade)) => upgrade.run(session).await,
-            Zpool::Import(Deferred(import)) => import.run(session).await,
-            Zpool::Status(Deferred(status)) => status.run(session).await,
-            Zpool::List(Deferred(list)) => list.run(session).await,
-            Zpool::Get(Deferred(get)) => get.run(session).await,
-            Zpool::History(Deferred(history)) => history.run(session).await,
-            Zpool::Events(Deferred(events)) => events.run(session).await,
-            Zpool::Iostat(Deferred(iostat)) => iostat.run(session).await,
-            Zpool::Wait(Deferred(wait)) => wait.run(session).await,
+        run_typed! {
+            Zpool, self, session;
+            Create Export Destroy Checkpoint Sync Labelclear Add Attach Detach Replace Evacuate Remove Split
+            Offline Online Clear Reopen Scrub Resilver Initialize Trim Set Condense Prefetch Ddtprune Reguid
+            Upgrade Import Status List Get History Events Iostat Wait;
             Zpool::Version(Deferred(version)) => version.run(session, OfZpool {}).await,
             Zpool::Other(words) => Err(not_yet::verb::<Zpool>("zpool", &words)),
         }

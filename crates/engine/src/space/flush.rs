@@ -25,8 +25,8 @@ use crate::space::write::flush_metaslab;
 const FEATURE: &str = "log_spacemap";
 
 impl Engine {
-    /// Writes all logged changes to the metaslabs' own maps in one txg (`zpool condense`). Returns whether the
-    /// pool keeps such a log.
+    /// Writes all logged changes to the metaslabs' own maps in one txg (`zpool condense`). Returns whether
+    /// the pool keeps such a log.
     ///
     /// # Errors
     /// The txg could not be written.
