@@ -289,11 +289,10 @@ impl Vdevs<'_> {
 
 /// Slow operations at a vdev's leaves, if its pool is open.
 fn slow_ios(vdev: &VdevStatus) -> Option<u64> {
-    let mut sum = vdev.slow_ios;
+    let mut sum = None;
     vdev.walk(&mut |below| {
-        sum = match (sum, below.slow_ios.filter(|_| !std::ptr::eq(below, vdev))) {
-            (Some(sum), Some(more)) => Some(sum.saturating_add(more)),
-            (sum, more) => sum.or(more),
+        if let Some(count) = below.slow_ios {
+            sum = Some(sum.unwrap_or(0u64).saturating_add(count));
         }
     });
     sum

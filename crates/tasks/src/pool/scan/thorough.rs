@@ -2,7 +2,7 @@
 //!
 //! Idea: a checksum covers the stored bytes, so it does not show that a faulty writer stored nonsense. Blocks
 //! that verification found intact are read once more and decoded. Nothing can repair one that fails: it
-//! counts as lost. Blocks of datasets whose keys are not loaded are decrypted by nobody, as in OpenZFS.
+//! counts as lost. Blocks without a loaded key are only verified, as in OpenZFS.
 //!
 //! Source: OpenZFS `dsl_scan.c` (`scan_exec_io`, `dsl_scan_scrub_done`).
 
