@@ -182,8 +182,8 @@ fn classes_share_the_space_of_the_pool() {
     assert!(with_parity > 1);
 }
 
-/// A 128 KiB block on three disks with one parity column takes 384 sectors of 512 bytes, so OpenZFS counts 341
-/// usable bytes per sector of 512.
+/// A 128 KiB block on three disks with one parity column takes 384 sectors of 512 bytes, so OpenZFS counts
+/// 341 usable bytes per sector of 512.
 #[needs("raidz1")]
 #[test]
 fn usable_space_excludes_parity_as_openzfs_counts_it() {
