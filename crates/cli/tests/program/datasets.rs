@@ -534,7 +534,7 @@ fn the_last_change_of_snapshots_is_known_to_the_nanosecond() {
         let seconds = number(&disks, "zfs get -Hp -o value snapshots_changed tank");
         let exact = number(&disks, "zfs get -Hp -o value snapshots_changed_nsecs tank");
         assert_eq!(exact / 1_000_000_000, seconds);
-        assert!(exact > last && exact % 1_000_000_000 != 0, "{exact}");
+        assert!(exact > last && !exact.is_multiple_of(1_000_000_000), "{exact}");
         last = exact;
     }
     assert_eq!(number(&disks, "zfs list -Hp -o snapshots_changed_nsecs tank"), last);
