@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod circles;
+mod mutants;
 mod prose;
 
 use std::collections::BTreeMap;
