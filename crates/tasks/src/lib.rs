@@ -101,7 +101,9 @@ pub use receive::{NewReceive, Receiving, abort_receive, begin_receive};
 pub use redact::{RedactedRun, Redaction, redact};
 pub use rename::{check_outside, rename, rename_snapshots};
 pub use rollback::rollback;
-pub use set::{Instead, SIZES, check_changes, check_settings, inherit, is_of_owner, set_property};
+pub use set::{
+    Instead, SIZES, check_changes, check_settings, inherit, is_of_owner, is_user_property, set_property,
+};
 pub use snapshot::{snapshot, snapshot_with};
 pub use step::Step;
 pub use zpl_version::note_upgrade;

@@ -29,7 +29,7 @@ use crate::touch::touch_setting;
 use crate::whole::readable;
 
 pub(crate) use check::{SetAt, check_setting};
-pub use check::{check_changes, check_settings, is_of_owner};
+pub use check::{check_changes, check_settings, is_of_owner, is_user_property};
 
 /// The value after a setting is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

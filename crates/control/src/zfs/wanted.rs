@@ -1,6 +1,7 @@
 //! Names of requested properties.
 
 use cenote_format::props::{Prop, ZFS_PROPS};
+use cenote_tasks::is_user_property;
 
 use super::owner::OwnerProp;
 use crate::error::ControlError;
@@ -56,7 +57,7 @@ impl Wanted {
         if let Some(since) = name.strip_prefix("written").filter(|since| since.starts_with(['@', '#'])) {
             return Ok(Wanted::WrittenSince(since.into()));
         }
-        if name.contains(':') {
+        if is_user_property(name) {
             return Ok(Wanted::User(name.into()));
         }
         if let Some(owner_prop) = OwnerProp::parse(name)? {
@@ -90,5 +91,6 @@ mod tests {
         assert_eq!(Wanted::parse("refer").unwrap().name(), "referenced");
         assert_eq!(Wanted::parse("com.example:x").unwrap().name(), "com.example:x");
         assert!(Wanted::parse("colour").is_err());
+        assert!(Wanted::parse("com.example:x y").is_err());
     }
 }

@@ -114,14 +114,16 @@ fn check_user_property(property: &str, value: &Value) -> Result<(), String> {
         Value::Text(_) if property.len() > MAX_PROPERTY_BYTES => {
             Err(format!("property name '{property}' is too long"))
         }
-        // `zfs_prop_user`: lower-case letters, digits, and these.
-        Value::Text(_)
-            if !property.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_' | '.' | ':')) =>
-        {
-            Err(format!("invalid property '{property}'"))
-        }
+        Value::Text(_) if !is_user_property(property) => Err(format!("invalid property '{property}'")),
         Value::Text(_) => Ok(()),
     }
+}
+
+/// Whether a user property may have this name: a colon, lower-case letters, digits and some signs
+/// (`zfs_prop_user`).
+pub fn is_user_property(name: &str) -> bool {
+    let is_valid = |c| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_' | '.' | ':');
+    name.contains(':') && name.chars().all(is_valid)
 }
 
 fn check_value(prop: &Prop, value: &Value) -> Result<(), String> {

@@ -207,7 +207,8 @@ fn choices(values: &[IndexValue]) -> String {
 
 /// A size or another number.
 pub fn size(text: &str) -> Result<u64, String> {
-    parse_bytes(text).ok_or_else(|| format!("bad numeric value '{text}'"))
+    let bytes = if text.trim() == text { parse_bytes(text) } else { None };
+    bytes.ok_or_else(|| format!("bad numeric value '{text}'"))
 }
 
 /// The number set for a property.
@@ -303,6 +304,7 @@ mod tests {
             ("quota=auto", "use 'none'"),
             ("reservation=auto", "'auto' is invalid"),
             ("quota=big", "bad numeric value"),
+            ("quota= 5M", "bad numeric value ' 5M'"),
             ("atime=maybe", "must be one of 'on | off'"),
         ] {
             let said = one(wrong).unwrap_err();
