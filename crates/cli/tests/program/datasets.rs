@@ -272,6 +272,22 @@ fn what_depends_on_something_keeps_it() {
 }
 
 /// A deferred snapshot is destroyed with its last clone.
+/// Clones by whichever name: before and after their origins, and of one another.
+#[test]
+fn a_tree_goes_with_the_clones_in_it() {
+    let disks = pool();
+    disks.cenote("zfs create -p tank/m/x", &[]);
+    disks.cenote("zfs snapshot tank/m/x@s", &[]);
+    for clone in ["tank/c", "tank/z", "tank/m/x/below"] {
+        disks.cenote(&format!("zfs clone tank/m/x@s {clone}"), &[]);
+    }
+    disks.cenote("zfs snapshot tank/z@t", &[]);
+    disks.cenote("zfs clone tank/z@t tank/b", &[]);
+    disks.cenote("zfs destroy -r tank", &[]);
+    assert_eq!(names(&disks, "-t all"), ["tank"]);
+    disks.zdb_is_content();
+}
+
 #[test]
 fn snapshots_that_wait_for_their_clones_are_no_hindrance() {
     let disks = pool();

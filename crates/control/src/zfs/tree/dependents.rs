@@ -15,7 +15,7 @@ pub async fn of(dataset: &Dataset) -> Result<Vec<Dataset>, ControlError> {
         Enter(Dataset),
         Leave(Dataset),
     }
-    let mut seen: HashSet<DatasetId> = HashSet::from([dataset.id()]);
+    let mut entered: HashSet<DatasetId> = HashSet::new();
     let (mut found, mut pending) = (Vec::new(), vec![Step::Enter(dataset.clone())]);
     while let Some(step) = pending.pop() {
         let here = match step {
@@ -25,6 +25,8 @@ pub async fn of(dataset: &Dataset) -> Result<Vec<Dataset>, ControlError> {
                 }
                 continue;
             }
+            // A clone below the dataset is met twice: by its name, and from its origin.
+            Step::Enter(here) if !entered.insert(here.id()) => continue,
             Step::Enter(here) => here,
         };
         let mut direct = match here.is_snapshot() {
@@ -35,7 +37,6 @@ pub async fn of(dataset: &Dataset) -> Result<Vec<Dataset>, ControlError> {
             direct.extend(here.snapshots().await?);
         }
         pending.push(Step::Leave(here));
-        direct.retain(|dependent| seen.insert(dependent.id()));
         pending.extend(direct.into_iter().rev().map(Step::Enter));
     }
     Ok(found)
