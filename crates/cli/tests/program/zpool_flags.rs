@@ -47,7 +47,7 @@ fn i_and_t_tell_of_each_device_and_s_has_a_column() {
     assert_eq!(disks.len(), 11);
     // Cache devices are not part of the pool and have no notes.
     for line in disks.iter().filter(|line| !line.contains("disk10")) {
-        assert!(line.ends_with("0     -  (uninitialized)  (untrimmed)"), "{line}");
+        assert!(line.ends_with("0     0  (uninitialized)  (untrimmed)"), "{line}");
     }
     assert!(!cenote(&pool, "zpool status", &[]).contains("trimmed"));
 }
