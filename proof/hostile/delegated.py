@@ -69,6 +69,7 @@ class Walk:
         for uid in UIDS:
             one.root(f"zfs create tank/home/u{uid}")
             os.chown(one.path("mnt", "home", f"u{uid}"), uid, uid)
+        self.is_key_known = self.was_key_known = False
         self.make_keyed()
         self.workers = {uid: As(uid, gids) for uid, gids in UIDS.items()}
         self.done, self.refused, self.stricter, self.epochs = {}, 0, {}, 0
@@ -80,7 +81,8 @@ class Walk:
         self.mounted = self.mounts()
 
     def make_keyed(self):
-        # Whether a user has set a key that users know.
+        # Whether a user has set a key that users know; an older dataset may still have one, under another name.
+        self.was_key_known |= self.is_key_known
         self.is_key_known = False
         self.one.root("zfs create -o encryption=on -o keyformat=passphrase "
                       f"-o keylocation=file://{self.file} tank/home/k")
@@ -493,7 +495,8 @@ class Walk:
         # With -r there may be no key to load; `inspect` sees whether one was.
         if words[-1] != "-r" and (words[0] == "load-key" or takes_file) or "org.cenote:serve=on" in words:
             # The key lies in a file that users can't read, unless one of them has changed it.
-            is_known = self.is_key_known and words[0] == "load-key" and head.startswith("tank/home")
+            is_set = self.is_key_known or self.was_key_known and head != "tank/home/k"
+            is_known = is_set and words[0] == "load-key" and head.startswith("tank/home")
             needs = [(head, "head", "load-key" if is_known and "pass:" in " ".join(place) else NEVER)]
         note = ("key",) if words[0] == "change-key" and "pass:" in " ".join(place) else None
         return ["zfs", *words, *[word for word in place if words[0] == "load-key" or word != "-L"], head], needs, note
