@@ -27,6 +27,7 @@ mod wire;
 pub use counts::{Counts, Kind, Requests};
 pub use log::{LogDevice, OpenError, Options};
 pub use patient::Patience;
+pub use probe::probe_store as probe;
 pub use s3::{S3, S3Error, S3Target};
 pub use sim::{Behaviour, SimClient, SimStore};
 pub use store::{Body, Call, Created, Page, Store, StoreError};

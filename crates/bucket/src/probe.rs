@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cenote_runtime::Runtime;
 use futures::future::join_all;
 
-use crate::patient::Patient;
-use crate::store::{Created, StoreError};
+use crate::patient::{Patience, Patient};
+use crate::store::{Created, Store, StoreError};
 
 /// Requests of a round.
 const RACERS: usize = 8;
@@ -26,6 +27,14 @@ const AT_ONCE: usize = 4;
 const TRIES: usize = 20;
 /// Before the second try of a round; longer before later ones.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Checks a store for registers, which other machines replace.
+///
+/// # Errors
+/// As `probe`, or the store does not answer.
+pub async fn probe_store(store: Arc<dyn Store>, runtime: &Runtime) -> Result<(), StoreError> {
+    probe(&Arc::new(Patient::new(store, Patience::USUAL, Arc::default(), runtime)), ROUNDS).await
+}
 
 /// # Errors
 /// The store carries out conditional requests whose condition does not hold.

@@ -40,6 +40,9 @@ const PAGE_KEYS: &str = "1000";
 /// Largest answer that is no range: a segment with its table, or a list.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
+/// Largest content of a register.
+const REGISTER_BYTES_MAX: usize = 1 << 20;
+
 /// Why a store can't be used.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum S3Error {
@@ -245,6 +248,16 @@ impl Store for S3 {
             (StatusCode::OK, Some(range)) if range.end <= answer.body.len() as u64 => {
                 Ok(answer.body.slice(range.start as usize..range.end as usize))
             }
+            _ => Err(answers::error(&answer, &key)),
+        })
+    }
+
+    fn read_tagged(&self, key: &str) -> Call<(Bytes, String)> {
+        let wanted = Wanted { most: REGISTER_BYTES_MAX, ..Wanted::of(Method::GET, key) };
+        let key = key.to_owned();
+        self.ask(wanted, move |_, answer| match answer.status {
+            StatusCode::OK if !answer.tag.is_empty() => Ok((answer.body, answer.tag)),
+            StatusCode::OK => Err(StoreError::Malformed(format!("{key}: no ETag came").into())),
             _ => Err(answers::error(&answer, &key)),
         })
     }

@@ -204,6 +204,15 @@ impl Store for SimClient {
         self.ask(move |store| store.read(&key, range))
     }
 
+    fn read_tagged(&self, key: &str) -> Call<(Bytes, String)> {
+        let key = key.to_owned();
+        self.ask(move |store| {
+            let objects = store.objects.lock();
+            let (body, tag) = objects.get(&key).ok_or_else(|| StoreError::Missing(key.as_str().into()))?;
+            Ok((body.clone(), tag.to_string()))
+        })
+    }
+
     fn list(&self, prefix: &str, after: &str) -> Call<Page> {
         let (prefix, after) = (prefix.to_owned(), after.to_owned());
         self.ask(move |store| {

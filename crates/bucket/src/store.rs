@@ -23,8 +23,11 @@ pub trait Store: Send + Sync {
     /// Creates an object if there is none of this name.
     fn create(&self, key: &str, body: Body) -> Call<Created>;
 
-    /// Replaces an object if it still has this tag. Only the probe asks for it.
+    /// Replaces an object if it still has this tag. For registers (leases of pools); disks have none.
     fn replace(&self, key: &str, tag: &str, body: Body) -> Call<Created>;
+
+    /// Reads an object with its tag.
+    fn read_tagged(&self, key: &str) -> Call<(Bytes, String)>;
 
     /// Reads an object, or a range of it that lies within it.
     fn read(&self, key: &str, range: Option<Range<u64>>) -> Call<Bytes>;

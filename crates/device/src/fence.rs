@@ -7,6 +7,9 @@
 //!
 //! A write that began in time may still be under way in the kernel. The importer waits for twice the lease.
 //!
+//! Two grant leases, each for its own reason: heartbeats on the disks (multihost), and a witness that all
+//! machines ask ([`Tenure`]). A write passes while both last.
+//!
 //! Storage with its own locks ([`StorageLock`]), and an object store, refuse writes by themselves once
 //! another machine has taken the disk. The first sign of it shuts the fence over all devices of the pool, so
 //! that no operation succeeds on the others, and the engine is told. A change that ends later does not count
@@ -23,10 +26,12 @@ use parking_lot::Mutex;
 
 use crate::error::Op;
 use crate::io::Io;
-use crate::{Device, DeviceError, DeviceInfo, Distance, StorageLock};
+use crate::{Device, DeviceError, DeviceInfo, Distance, StorageLock, Tenure};
 
 /// Why writes are refused without a sign of life of this machine.
 const NO_HEARTBEAT: &str = "no multihost heartbeat of this machine has landed in time";
+/// The same with a witness.
+const NO_TENURE: &str = "this machine could not renew its lease of the pool at the witness in time";
 
 /// Stands before all devices of a pool. Clones share one state.
 #[derive(Clone)]
@@ -36,25 +41,31 @@ struct Shared {
     runtime: Runtime,
     /// `u64::MAX`: without end.
     until_ns: AtomicU64,
+    tenure: Option<Tenure>,
     is_shut: AtomicBool,
     loss: Mutex<Loss>,
 }
 
-/// The loss of a storage's lock.
+/// The loss of a pool to another machine.
 #[derive(Default)]
 struct Loss {
     why: Option<Arc<str>>,
     tell: Option<TellLoss>,
 }
 
-/// Is told why a storage's lock is lost.
+/// Is told why the pool is lost.
 type TellLoss = Box<dyn Fn(&Arc<str>) + Send + Sync>;
 
 impl Fence {
     /// Without a lease everything passes.
     pub fn new(runtime: &Runtime) -> Fence {
+        Fence::under(runtime, None)
+    }
+
+    /// A fence that a witness keeps open.
+    pub fn under(runtime: &Runtime, tenure: Option<Tenure>) -> Fence {
         let (until_ns, is_shut) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
-        Fence(Arc::new(Shared { runtime: runtime.clone(), until_ns, is_shut, loss: Mutex::default() }))
+        Fence(Arc::new(Shared { runtime: runtime.clone(), until_ns, tenure, is_shut, loss: Mutex::default() }))
     }
 
     /// Puts a device behind this fence.
@@ -66,8 +77,8 @@ impl Fence {
         Arc::new(Fenced { inner: device, fence: self.clone(), may_be_taken })
     }
 
-    /// Shuts the fence because the storage has given a device to another machine.
-    fn lose(&self, why: &str) {
+    /// Shuts the fence because another machine has, or may have, the pool: the storage or a witness says so.
+    pub fn lose(&self, why: &str) {
         self.shut();
         let mut loss = self.0.loss.lock();
         if loss.why.is_none() {
@@ -76,14 +87,14 @@ impl Fence {
         }
     }
 
-    /// Has `tell` called when a storage's lock is lost; at once, if one is. It must not block.
+    /// Has `tell` called when the pool is lost ([`Fence::lose`]); at once, if it is. It must not block.
     pub fn on_loss(&self, tell: impl Fn(&Arc<str>) + Send + Sync + 'static) {
         let mut loss = self.0.loss.lock();
         loss.why.iter().for_each(&tell);
         loss.tell = Some(Box::new(tell));
     }
 
-    /// Why a storage's lock is lost, if one is.
+    /// Why the pool is lost, if it is.
     pub fn loss(&self) -> Option<Arc<str>> {
         if self.is_shut() { self.0.loss.lock().why.clone() } else { None }
     }
@@ -106,7 +117,18 @@ impl Fence {
     /// Whether writes are refused.
     pub fn refuses_writes(&self) -> bool {
         let until_ns = self.0.until_ns.load(Ordering::Acquire);
-        self.is_shut() || until_ns != u64::MAX && self.0.runtime.now().as_ns() > until_ns
+        self.is_shut()
+            || until_ns != u64::MAX && self.0.runtime.now().as_ns() > until_ns
+            || self.tenure_has_ended()
+    }
+
+    fn tenure_has_ended(&self) -> bool {
+        self.0.tenure.as_ref().is_some_and(|tenure| tenure.has_ended(self.0.runtime.now()))
+    }
+
+    /// The witness's grant, if the pool has a witness.
+    pub fn tenure(&self) -> Option<&Tenure> {
+        self.0.tenure.as_ref()
     }
 }
 
@@ -145,7 +167,8 @@ impl Fenced {
     }
 
     fn refusal(&self, op: Op) -> DeviceError {
-        let why = self.fence.loss().unwrap_or_else(|| NO_HEARTBEAT.into());
+        let no_sign = || if self.fence.tenure_has_ended() { NO_TENURE } else { NO_HEARTBEAT };
+        let why = self.fence.loss().unwrap_or_else(|| no_sign().into());
         DeviceError::Fenced { path: self.info().path.clone(), op, why }
     }
 }
@@ -243,6 +266,29 @@ mod tests {
             fence.lease(None);
             assert!(write(5).await.is_err() && device.read_at(0, 1).await.is_err());
             assert_eq!(below.live_image()[0], 4);
+        });
+    }
+
+    #[test]
+    fn a_witness_grants_a_lease_beside_heartbeats() {
+        Runtime::simulate(SimConfig::default(), |rt| async move {
+            let tenure = Tenure::new(|_| Box::pin(std::future::ready(Ok(()))));
+            let fence = Fence::under(&rt, Some(tenure.clone()));
+            let device = fence.over(Arc::new(MemoryDevice::new("disk", 4096)));
+            let write = || device.write_at(0, Bytes::from_static(b"x"));
+            rt.sleep(Duration::from_secs(1)).await;
+            assert!(write().await.unwrap_err().to_string().contains("witness"), "none was granted yet");
+            tenure.extend(Some(rt.now() + Duration::from_secs(1)));
+            fence.lease(Some(rt.now() + Duration::from_millis(500)));
+            write().await.unwrap();
+            rt.sleep(Duration::from_millis(501)).await;
+            assert!(write().await.unwrap_err().to_string().contains("heartbeat"));
+            fence.lease(None);
+            write().await.unwrap();
+            rt.sleep(Duration::from_millis(500)).await;
+            assert!(write().await.is_err() && device.read_at(0, 1).await.is_ok());
+            tenure.extend(None);
+            write().await.unwrap();
         });
     }
 

@@ -31,6 +31,7 @@ mod order;
 mod pieces;
 pub mod place;
 mod rack;
+mod tenure;
 mod traced;
 
 pub use buffer_pool::BufferPool;
@@ -47,6 +48,7 @@ pub use memory::MemoryDevice;
 pub use order::{Order, Position, Turn};
 pub use place::Place;
 pub use rack::{Rack, open};
+pub use tenure::{Agreed, Tenure};
 pub use traced::{Event, OpCount, Traced};
 
 use std::path::Path;

@@ -370,6 +370,7 @@ async fn write_labels(context: &mut SyncContext) -> Result<()> {
     let dirty = if context.config_changed { &all[..] } else { &[] };
     let began = context.engine.runtime.now();
     pool.labels().write(&LabelUpdate { config: &config, uberblock: &uberblock, dirty }).await?;
+    pool.lacking().witnessed().await?;
     if context.config_changed {
         pool.tree().learn_objects(&config.vdev_tree.children);
     }

@@ -9,10 +9,10 @@ use crate::config::VdevClass;
 use crate::error::{PoolError, Result};
 use crate::pool::Pool;
 use crate::vdev::leaf::Leaf;
-use cenote_device::DeviceError;
+use cenote_device::{DeviceError, Fence, Op};
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use cenote_format::units::{Guid, TXG_INITIAL, Txg, VdevId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Leaves that lack data.
@@ -86,6 +86,32 @@ impl<'a> Lacking<'a> {
     /// The DTLs' contents when the pool was opened.
     pub fn at_opening(&self) -> &'a BTreeMap<Guid, Vec<(Txg, Txg)>> {
         self.0.tree().noted()
+    }
+
+    /// Leaves that lack data, or did not take the newest uberblock; and those of `before` that have taken none
+    /// since the pool was opened.
+    pub fn guids(&self, before: &BTreeSet<Guid>) -> BTreeSet<Guid> {
+        let (vdevs, labelled) = (self.0.tree().vdevs(), self.0.beats().labelled());
+        let has_label = |leaf: &&Guid| labelled.get(leaf).is_some_and(|has_it| *has_it);
+        let unlabelled = labelled.iter().filter(|(_, has_it)| !**has_it).map(|(leaf, _)| *leaf);
+        let stale = vdevs.leaves().iter().filter(|leaf| leaf.is_stale()).map(|leaf| leaf.guid);
+        let old = before.iter().filter(|leaf| !has_label(leaf)).copied();
+        self.0.tree().missed().all().into_keys().chain(unlabelled).chain(stale).chain(old).collect()
+    }
+
+    /// Waits until the pool's witness, if it has one, knows all leaves that lack data. Nothing may count as
+    /// durable before: another machine could find only those leaves, and go on from their older state.
+    ///
+    /// # Errors
+    /// The pool is lost to another machine.
+    pub async fn witnessed(&self) -> Result<()> {
+        let found = self.0.tree().found();
+        let Some(tenure) = found.fence.as_ref().and_then(Fence::tenure) else { return Ok(()) };
+        let lacking = self.guids(&BTreeSet::new()).into_iter().map(|guid| guid.0).collect();
+        let agreed = tenure.agree(lacking).await;
+        agreed.map_err(|why| {
+            DeviceError::Fenced { path: self.0.name().into(), op: Op::Flush, why }.into()
+        })
     }
 
     /// Leaves formerly away, out of use or resilvering. Verification does not blame them.

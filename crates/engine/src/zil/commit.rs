@@ -47,7 +47,9 @@ impl Log {
         let served = self.0.asked.load(Ordering::Acquire);
         let written = self.write_out(engine, live, &mut turn).await;
         engine.0.kstats.log(Zil::Writers, 1);
-        if !matches!(written, Ok(true)) {
+        if matches!(written, Ok(true)) {
+            engine.pool().lacking().witnessed().await?;
+        } else {
             engine.0.kstats.log(if written.is_ok() { Zil::Stalls } else { Zil::Errors }, 1);
             engine.for_client(engine.sync_all()).await?;
         }

@@ -16,13 +16,15 @@ use cenote_format::label::VDEV_LABELS;
 use cenote_format::uberblock::Uberblock;
 use cenote_format::units::Guid;
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The newest uberblock written.
 #[derive(Default)]
 pub(crate) struct Beats {
     newest: Mutex<Option<Uberblock>>,
+    /// Leaves that should have it, and whether they do.
+    labelled: Mutex<BTreeMap<Guid, bool>>,
 }
 
 /// Why no leaf can take a heartbeat.
@@ -37,6 +39,14 @@ pub enum NoLeaf {
 impl Beats {
     pub(crate) fn note(&self, uberblock: &Uberblock) {
         *self.newest.lock() = Some(*uberblock);
+    }
+
+    pub(crate) fn note_labelled(&self, leaves: impl Iterator<Item = (Guid, bool)>) {
+        self.labelled.lock().extend(leaves);
+    }
+
+    pub(crate) fn labelled(&self) -> BTreeMap<Guid, bool> {
+        self.labelled.lock().clone()
     }
 
     fn newest(&self, last: &Uberblock) -> Uberblock {

@@ -34,8 +34,9 @@ use cenote_format::label::{
     uberblock_slot_bytes,
 };
 use cenote_format::uberblock::Uberblock;
-use cenote_format::units::{Txg, VdevId};
+use cenote_format::units::{Guid, Txg, VdevId};
 use futures::future::join_all;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// `SPA_SYNC_MIN_VDEVS`, for each txg's uberblock.
@@ -195,6 +196,12 @@ impl Labels<'_> {
         if !written.iter().any(Result::is_ok) {
             return Err(self.label_error(VdevId(0), "the uberblock could not be written to any device"));
         }
+        let writable = tops.iter().flat_map(|top| top.writable_leaves()).map(|leaf| leaf.guid);
+        let has_it: BTreeMap<Guid, bool> = writable.zip(written.iter().map(Result::is_ok)).collect();
+        let slots = tops.iter().flat_map(|top| top.slots());
+        let leaves = slots.flat_map(|slot| &slot.leaves);
+        let labelled = leaves.map(|leaf| (leaf.guid, has_it.get(&leaf.guid).is_some_and(|has_it| *has_it)));
+        self.0.beats().note_labelled(labelled);
         self.0.beats().note(uberblock);
         Ok(())
     }
