@@ -108,6 +108,9 @@ pub enum Command {
     Kstat(Deferred<command::running::kstat::Kstat>),
     /// Show or set tunables of open pools: memory, policies, queues
     Tunable(Deferred<command::running::tunable::TunableCommand>),
+    /// Pools that move among machines: show, switch, fence
+    #[command(subcommand)]
+    Ha(Deferred<command::running::ha::HaCommand>),
     /// Inject faults into devices of open pools, like zinject
     Inject(Deferred<command::running::inject::Inject>),
     /// Show any on-disk structure, like zdb

@@ -48,8 +48,10 @@ fn main() -> ExitCode {
         message::use_json();
     }
     if let Command::Serve(Deferred(serve)) = &mut cli.command {
-        let dropped = sandbox::drop_capabilities().map_err(CliError::io("capabilities"));
-        if let Err(error) = dropped.and_then(|()| serve.read_config(&mut cli.common)) {
+        let read = serve.read_config(&mut cli.common);
+        let moves_addresses = serve.ha.is_some();
+        let dropped = sandbox::drop_capabilities(moves_addresses).map_err(CliError::io("capabilities"));
+        if let Err(error) = read.and(dropped) {
             return report(&error);
         }
     }
@@ -79,7 +81,7 @@ async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
     run_typed! {
         Command, command, session;
         Zpool Zfs Ls Stat Cat Cp Mkdir Rm Find Du Mount Serve Volume Scan Verify Rebalance Rescue Stream
-        Replicate Lab Trace Arcstat Inject Top Kstat Tunable Dump Demo;
+        Replicate Lab Trace Arcstat Ha Inject Top Kstat Tunable Dump Demo;
         Command::Guard(Deferred(guard)) => guard.run(),
         Command::Completions(Deferred(completions)) => completions.run(Cli::command()),
         Command::Man(Deferred(man)) => man.run(Cli::command()),

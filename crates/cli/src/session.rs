@@ -161,7 +161,7 @@ fn options(
     };
     let keys = GivenKeys::parse(&common.keys, caller)?;
     let (replay, sees_all, takes_over) = (common.replay, true, false);
-    Ok(Options { disks, state, replay, cache, keys, command, sees_all, takes_over })
+    Ok(Options { disks, state, replay, cache, keys, command, sees_all, takes_over, tenure: None })
 }
 
 /// Copying a deep tree keeps a folder open per level: raises the file limit to the maximum.

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 
 use cenote_cache::CacheOptions;
 use cenote_dataset::{ImportOptions, KeySource, Mos, Rewind, import};
-use cenote_device::Place;
+use cenote_device::{Place, Tenure};
 use cenote_engine::Names;
 use cenote_format::units::{Guid, Txg};
 use cenote_host::pools::Pools;
@@ -82,6 +82,8 @@ pub struct Options {
     pub sees_all: bool,
     /// Fence machines that have locks in the storage, and take their pools.
     pub takes_over: bool,
+    /// A witness's grant of the pool to be opened.
+    pub tenure: Option<Tenure>,
 }
 
 /// The longest command in a pool's history.
@@ -96,7 +98,17 @@ impl Options {
         let command = for_history(command);
         let cache = CacheOptions { data: true, ..CacheOptions::metadata(CACHE_BYTES) };
         let (disks, state) = (Vec::new(), State::Newest);
-        Options { disks, state, replay: false, cache, keys, command, sees_all, takes_over: false }
+        Options {
+            disks,
+            state,
+            replay: false,
+            cache,
+            keys,
+            command,
+            sees_all,
+            takes_over: false,
+            tenure: None,
+        }
     }
 }
 
@@ -168,6 +180,12 @@ impl Session {
     /// The same session for a takeover.
     pub fn taking_over(&self) -> Session {
         self.with(Options { takes_over: true, ..self.options.clone() })
+    }
+
+    /// The same session for a pool that a witness grants to this machine; `takes_over`: an earlier user of it
+    /// has lost it.
+    pub fn under(&self, tenure: Tenure, takes_over: bool) -> Session {
+        self.with(Options { tenure: Some(tenure), takes_over, ..self.options.clone() })
     }
 
     fn with(&self, options: Options) -> Session {

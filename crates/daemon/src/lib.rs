@@ -13,11 +13,12 @@
 //! After `kill -9` the pools are still marked as in use by this machine, so the next start opens them again
 //! and replays their logs. Stale mounts are removed when their mount points are used again.
 //!
-//! Read in this order: `doors` (clients over the network), `opening` (pools), [`room_for_pools`] (memory),
-//! `agent`.
+//! Read in this order: `doors` (clients over the network), `opening` (pools), `ha` (pools that move among
+//! machines), [`room_for_pools`] (memory), `agent`.
 
 mod agent;
 mod doors;
+mod ha;
 mod opening;
 mod process;
 mod room;
@@ -43,6 +44,7 @@ pub use room::room_for_pools;
 
 use agent::Agent;
 use cenote_agent::Program;
+use ha::{Ha, How};
 use opening::Opening;
 use room::export_all;
 use systemd::{notify, watchdog_interval};
@@ -71,6 +73,8 @@ pub struct Daemon {
     pub doors: Doors,
     /// File with the agent's rules.
     pub agent: Option<PathBuf>,
+    /// File with the settings of pools that move among machines.
+    pub ha: Option<PathBuf>,
     /// Folder for counters as files.
     pub kstat: Option<PathBuf>,
 }
@@ -92,6 +96,7 @@ impl Daemon {
             memory_bytes,
             doors,
             agent,
+            ha,
             kstat,
         } = self;
         let say = process.say;
@@ -104,6 +109,10 @@ impl Daemon {
         let listener = Arc::new(listener);
         let listeners = doors::open(&doors, session.runtime(), &socket, say).await?;
         let agent = agent.as_deref().map(Agent::read).transpose()?;
+        let ha = match &ha {
+            Some(path) => Some(Ha::read(path, session).await?),
+            None => None,
+        };
         let program = std::env::current_exe().map_err(ControlError::io("this program"))?;
         // Applied before a byte of a pool is read.
         if let Err(error) = sandbox::forbid_calls() {
@@ -116,7 +125,10 @@ impl Daemon {
         let _noting = _noting.abort_on_drop();
         let opening =
             Opening { session: session.serving(&pools), pools: pools.clone(), load_keys, no_mount, say };
-        let outcome = opening.begin(&named).await;
+        let outcome = opening.begin(&named, |name| ha.as_ref().is_some_and(|ha| ha.manages(name))).await;
+        if let Some(ha) = &ha {
+            ha.start(&session, &pools, How { load_keys, no_mount, say });
+        }
         let verbs = Arc::new(Verbs { runtime: session.runtime().clone(), pools: pools.clone() });
         let open = listeners.let_in(session.runtime(), &pools, verbs.clone());
         let agent = agent.map(|agent| {
@@ -159,6 +171,10 @@ impl Daemon {
         drop((open, agent));
         if let Some(kstats) = kstats {
             kstats.await.ok();
+        }
+        if let Some(nodes) = pools.ha.get() {
+            // Pools not let go in time are exported with the others.
+            session.runtime().timeout(PATIENCE, nodes.end()).await.ok();
         }
         if let Err(error) = pools.end_record(session.runtime()).await {
             say(&format!("the record of pools can't be written: {error}"));

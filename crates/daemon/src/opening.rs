@@ -21,14 +21,15 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Tries each pool once that is named or that the last daemon had open. Those that fail wait.
-    pub async fn begin(&self, named: &[String]) -> Outcome {
+    /// Tries each pool once that is named or that the last daemon had open, except those that move among
+    /// machines. Those that fail wait.
+    pub async fn begin(&self, named: &[String], moves: impl Fn(&str) -> bool) -> Outcome {
         let mut outcome = Outcome::Done;
         let noted = self.pools.noted().pools.clone();
         // A recorded pool is known by more than its name.
         let is_noted = |name: &&String| noted.iter().any(|pool| pool.name == **name || pool.key() == **name);
         let unknown = named.iter().filter(|name| !is_noted(name)).map(|name| NotedPool::named(name));
-        for pool in unknown.chain(noted.iter().cloned()) {
+        for pool in unknown.chain(noted.iter().cloned()).filter(|pool| !moves(&pool.name)) {
             outcome = outcome.and(self.attempt(pool, true).await);
         }
         outcome

@@ -65,7 +65,13 @@ impl Fence {
     /// A fence that a witness keeps open.
     pub fn under(runtime: &Runtime, tenure: Option<Tenure>) -> Fence {
         let (until_ns, is_shut) = (AtomicU64::new(u64::MAX), AtomicBool::new(false));
-        Fence(Arc::new(Shared { runtime: runtime.clone(), until_ns, tenure, is_shut, loss: Mutex::default() }))
+        Fence(Arc::new(Shared {
+            runtime: runtime.clone(),
+            until_ns,
+            tenure,
+            is_shut,
+            loss: Mutex::default(),
+        }))
     }
 
     /// Puts a device behind this fence.

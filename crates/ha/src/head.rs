@@ -1,4 +1,4 @@
-//! A pool, as its keeper sees it: what the daemon does with it, or a model in tests.
+//! A pool as its keeper sees it: one of the daemon, or a model in tests.
 
 use std::collections::BTreeSet;
 

@@ -14,7 +14,7 @@ use crate::record::is_node_name;
 use crate::settings::{PoolSettings, Settings};
 use crate::witness::Witness;
 
-/// What this machine does with a pool.
+/// The part of this machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -34,7 +34,7 @@ pub enum Role {
 pub struct PoolStatus {
     /// Its name.
     pub pool: String,
-    /// What this machine does.
+    /// The part of this machine.
     pub role: Role,
     /// The machine that has it, by its record.
     pub owner: Option<String>,

@@ -123,9 +123,8 @@ impl<'de> Deserialize<'de> for Address {
             let is_name = is_name && !interface.contains(|c: char| c == '/' || c.is_whitespace());
             (bits <= most && is_name).then(|| Address { ip, bits, interface: interface.into() })
         };
-        parsed().ok_or_else(|| {
-            serde::de::Error::custom(format!("'{text}' is no address, as 192.0.2.10/24 eth0"))
-        })
+        parsed()
+            .ok_or_else(|| serde::de::Error::custom(format!("'{text}' is no address, as 192.0.2.10/24 eth0")))
     }
 }
 

@@ -74,7 +74,11 @@ pub trait Witness: Send + Sync + 'static {
 ///
 /// # Errors
 /// A malformed address; no credentials.
-pub async fn open(address: &str, lease: Duration, runtime: &Runtime) -> Result<Arc<dyn Witness>, WitnessError> {
+pub async fn open(
+    address: &str,
+    lease: Duration,
+    runtime: &Runtime,
+) -> Result<Arc<dyn Witness>, WitnessError> {
     // Two members can be asked in the time of a renewal.
     let answer = lease / 8;
     if let Some(rest) = address.strip_prefix("etcd://") {

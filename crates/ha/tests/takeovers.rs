@@ -217,7 +217,13 @@ struct Run {
 impl Run {
     fn boot(&self, machine: &mut Machine, is_bad: bool) {
         let behaviour = match is_bad {
-            true => Behaviour { lost: 0.03, busy: 0.02, stall: 0.05, longest_stall: LEASE / 2, ..Behaviour::good() },
+            true => Behaviour {
+                lost: 0.03,
+                busy: 0.02,
+                stall: 0.05,
+                longest_stall: LEASE / 2,
+                ..Behaviour::good()
+            },
             false => Behaviour::good(),
         };
         machine.reach.is_alive.store(true, Ordering::Relaxed);
@@ -283,12 +289,7 @@ fn run(seed: u64) -> (u64, u64, u64) {
         let world: Arc<Mutex<World>> = Arc::default();
         let run = Run { runtime: runtime.clone(), store: SimStore::default(), world: world.clone() };
         let mut machines: Vec<Machine> = ["a", "b", "c"]
-            .map(|name| Machine {
-                name,
-                reach: Arc::default(),
-                nodes: None,
-                open: Arc::default(),
-            })
+            .map(|name| Machine { name, reach: Arc::default(), nodes: None, open: Arc::default() })
             .into();
         let all: BTreeSet<u64> = (0..LEGS).collect();
         for machine in &mut machines {
@@ -355,7 +356,8 @@ fn run(seed: u64) -> (u64, u64, u64) {
 }
 
 fn shown(machines: &[Machine]) -> String {
-    let status = |machine: &Machine| format!("{} {:?}", machine.name, machine.nodes.as_ref().map(Nodes::status));
+    let status =
+        |machine: &Machine| format!("{} {:?}", machine.name, machine.nodes.as_ref().map(Nodes::status));
     machines.iter().map(status).collect::<Vec<_>>().join("; ")
 }
 
@@ -376,7 +378,10 @@ fn no_acknowledged_write_is_lost_and_no_late_one_is_taken() {
         (takeovers, writes, refused) = (takeovers + taken, writes + written, refused + no);
     }
     println!("{} seeds: {takeovers} takeovers, {refused} refused, {writes} writes", seeds.len());
-    assert!(seeds.len() == 1 || takeovers > 2 * seeds.len() as u64 && refused > 0, "hardly anything happened");
+    assert!(
+        seeds.len() == 1 || takeovers > 2 * seeds.len() as u64 && refused > 0,
+        "hardly anything happened"
+    );
 }
 
 #[test]
@@ -385,12 +390,7 @@ fn a_pool_is_handed_over_and_moves_soon_after_a_failure() {
         let world: Arc<Mutex<World>> = Arc::default();
         let run = Run { runtime: runtime.clone(), store: SimStore::default(), world: world.clone() };
         let mut machines: Vec<Machine> = ["a", "b"]
-            .map(|name| Machine {
-                name,
-                reach: Arc::default(),
-                nodes: None,
-                open: Arc::default(),
-            })
+            .map(|name| Machine { name, reach: Arc::default(), nodes: None, open: Arc::default() })
             .into();
         for machine in &mut machines {
             *machine.reach.legs.lock() = (0..LEGS).collect();
@@ -401,7 +401,8 @@ fn a_pool_is_handed_over_and_moves_soon_after_a_failure() {
                 until(&runtime, || nodes.status()[0].role == Role::Has, Duration::from_secs(5)).await;
             }
         }
-        let role = |machines: &[Machine], index: usize| machines[index].nodes.as_ref().unwrap().status()[0].role;
+        let role =
+            |machines: &[Machine], index: usize| machines[index].nodes.as_ref().unwrap().status()[0].role;
         assert_eq!((role(&machines, 0), role(&machines, 1)), (Role::Has, Role::Watches));
         let begun = runtime.now();
         machines[1].nodes.as_ref().unwrap().switch("tank", None).unwrap();

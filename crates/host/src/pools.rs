@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cenote_boxed::boxed;
@@ -23,6 +23,7 @@ use cenote_format::label::PoolState;
 use cenote_format::nvlist::Nvlist;
 use cenote_format::units::Guid;
 use cenote_fuse::SessionOptions;
+use cenote_ha::Nodes;
 use cenote_object::DatasetError;
 use cenote_runtime::{AbortOnDrop, Instant, Runtime};
 use cenote_tasks::{
@@ -90,6 +91,8 @@ pub struct Pools {
     pub events: Events,
     /// Copies that the agent keeps.
     pub copies: Copies,
+    /// Keepers of pools that move among machines.
+    pub ha: OnceLock<Arc<Nodes>>,
     /// Prints the daemon's unsolicited messages.
     pub say: Say,
     /// Recent bytes of dirty data.
@@ -293,6 +296,7 @@ impl Pools {
         let record = Arc::new(record);
         Pools {
             copies: Copies::default(),
+            ha: OnceLock::new(),
             table,
             leaving,
             turn,
@@ -395,6 +399,11 @@ impl Pools {
         let has_waited = self.waiting.forget(name);
         self.record.has_changed();
         has_waited
+    }
+
+    /// Whether a pool moves among machines.
+    pub fn moves(&self, name: &str) -> bool {
+        self.ha.get().is_some_and(|nodes| nodes.manages(name))
     }
 
     /// The pool with this guid.

@@ -10,6 +10,7 @@
 //!   cenote_dataset_*  wait times of the busiest datasets
 //!   cenote_bucket_*   requests to object stores, and their price
 //!   cenote_replicate_*  copies that the agent keeps: their age, and whether the last run was a success
+//!   cenote_ha_*       pools that move among machines: which are here, and the age of the witness's answer
 //! ```
 //!
 //! Source: node_exporter `collector/zfs_linux.go`; pdf/zfs_exporter `collector/pool.go`, `dataset.go`;
@@ -19,6 +20,7 @@ mod buckets;
 mod copies;
 mod datasets;
 mod families;
+mod ha;
 mod kstats;
 mod properties;
 mod vdevs;
@@ -49,6 +51,7 @@ pub async fn all(pools: &Pools, commands: &Arc<dyn Serving>, format: Format, now
     vdevs::add(pools, &mut families);
     buckets::add(&mut families);
     copies::add(pools, now_s, &mut families);
+    ha::add(pools, &mut families);
     Figures::of(pools).await.add(&mut families);
     properties::add_pools(commands, &mut families).await;
     properties::add_datasets(commands, &mut families).await;

@@ -26,6 +26,7 @@ mod scan;
 mod seat;
 #[cfg(test)]
 mod tests;
+mod trusted;
 mod window;
 mod writing;
 

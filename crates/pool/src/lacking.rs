@@ -88,8 +88,8 @@ impl<'a> Lacking<'a> {
         self.0.tree().noted()
     }
 
-    /// Leaves that lack data, or did not take the newest uberblock; and those of `before` that have taken none
-    /// since the pool was opened.
+    /// Leaves that lack data or the newest uberblock, and those of `before` that have taken none since the
+    /// pool was opened.
     pub fn guids(&self, before: &BTreeSet<Guid>) -> BTreeSet<Guid> {
         let (vdevs, labelled) = (self.0.tree().vdevs(), self.0.beats().labelled());
         let has_label = |leaf: &&Guid| labelled.get(leaf).is_some_and(|has_it| *has_it);
@@ -109,9 +109,7 @@ impl<'a> Lacking<'a> {
         let Some(tenure) = found.fence.as_ref().and_then(Fence::tenure) else { return Ok(()) };
         let lacking = self.guids(&BTreeSet::new()).into_iter().map(|guid| guid.0).collect();
         let agreed = tenure.agree(lacking).await;
-        agreed.map_err(|why| {
-            DeviceError::Fenced { path: self.0.name().into(), op: Op::Flush, why }.into()
-        })
+        agreed.map_err(|why| DeviceError::Fenced { path: self.0.name().into(), op: Op::Flush, why }.into())
     }
 
     /// Leaves formerly away, out of use or resilvering. Verification does not blame them.

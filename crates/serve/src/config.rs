@@ -45,6 +45,7 @@ pub struct Config {
     pub http_tokens: Option<PathBuf>,
     pub kstat: Option<PathBuf>,
     pub agent: Option<PathBuf>,
+    pub ha: Option<PathBuf>,
     pub tls: Option<PathBuf>,
     pub iscsi: Option<Vec<String>>,
     pub iscsi_name: Option<String>,

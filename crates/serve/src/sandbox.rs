@@ -58,6 +58,9 @@ const KEPT: [CapabilitySet; 20] = [
     CapabilitySet::SYS_PTRACE,
 ];
 
+/// Kept, too, by a daemon whose pools take addresses with them: `ip address`, `arping`.
+const NETWORK: [CapabilitySet; 2] = [CapabilitySet::NET_ADMIN, CapabilitySet::NET_RAW];
+
 /// Capabilities kept by hands: they mount, as root and on other users' paths, open files as other users, and
 /// list the users of a mount.
 const OF_HAND: [CapabilitySet; 7] = [
@@ -120,9 +123,11 @@ const FORBIDDEN: &[libc::c_long] = &[
 const X32: i64 = 0x4000_0000;
 
 /// Drops the rights of root that the daemon does not use, for this thread, threads that it starts, and their
-/// children. Call it before other threads exist.
-pub fn drop_capabilities() -> io::Result<()> {
-    keep_only(KEPT.into_iter().collect())
+/// children. Call it before other threads exist. `moves_addresses`: addresses of network interfaces move with
+/// pools.
+pub fn drop_capabilities(moves_addresses: bool) -> io::Result<()> {
+    let network = if moves_addresses { &NETWORK[..] } else { &[] };
+    keep_only(KEPT.iter().chain(network).copied().collect())
 }
 
 /// The same for a hand.

@@ -111,6 +111,9 @@ pub struct Serve {
     /// File with rules (TOML) for scrubs, trims, SMART and alerts; see docs/agent.md
     #[arg(long, value_name = "FILE")]
     pub agent: Option<PathBuf>,
+    /// File with settings (TOML) of pools that move among machines; see docs/ha.md
+    #[arg(long, value_name = "FILE")]
+    pub ha: Option<PathBuf>,
     /// Folder with server-cert.pem and server-key.pem for network protocols; if it has ca-cert.pem, clients
     /// need certificates, too
     #[arg(long, value_name = "DIR")]
@@ -197,6 +200,7 @@ impl Serve {
                 insecure: self.insecure,
             },
             agent: self.agent,
+            ha: self.ha,
             kstat: self.kstat,
         };
         daemon.run(session.control(), PROCESS).await

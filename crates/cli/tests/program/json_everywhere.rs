@@ -149,6 +149,9 @@ const LINES: &str = "\
     ! top
     ! kstat
     ! tunable
+    ! ha status
+    ! ha switch tank
+    ! ha fence tank
     ! inject
     zpool import
     zpool export tank

@@ -14,6 +14,7 @@ mod evacuate;
 mod events;
 mod expansion;
 mod growth;
+mod ha;
 mod halves;
 mod holders;
 mod http;

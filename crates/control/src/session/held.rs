@@ -80,6 +80,19 @@ impl Session {
         }
     }
 
+    /// # Errors
+    /// The pool moves among machines, and the witness has not granted it to this one.
+    fn refuse_if_moving(&self, found: &FoundPool) -> Result<(), ControlError> {
+        let name = found.name();
+        let moves = self.pools.as_ref().is_some_and(|pools| pools.moves(name));
+        if self.options().tenure.is_none() && moves {
+            return Err(ControlError::Refused(format!(
+                "cannot import '{name}': it moves among machines; `cenote ha switch {name}` has it here"
+            )));
+        }
+        Ok(())
+    }
+
     /// An open pool as of its last txg. Does not read its disks: one may hang.
     pub(super) async fn as_found(&self, pool: &OpenPool) -> Result<FoundPool, ControlError> {
         // The queries below read the txg on disk.
@@ -275,6 +288,7 @@ impl Session {
         let pools =
             self.pools.as_ref().ok_or_else(|| ControlError::Refused("no daemon runs this command".into()))?;
         self.refuse_if_held(found)?;
+        self.refuse_if_moving(found)?;
         // Takes long; meanwhile other pools open and close.
         let watched = self.watch_to_take(found).await?;
         let _turn = pools.turn.lock().await;
@@ -408,11 +422,11 @@ impl Session {
         done.map_err(|_| ControlError::Refused(format!("cannot {what}: I/O error")))
     }
 
-    /// Closes an open pool. `force` disconnects the clients of its volumes; a suspended pool then loses
-    /// changes not yet on disk.
-    pub async fn let_go(&self, pool: &OpenPool, state: PoolState, force: bool) -> Result<(), ControlError> {
+    /// Closes an open pool. Unless its users stay, a suspended pool loses changes not yet on disk.
+    pub async fn let_go(&self, pool: &OpenPool, state: PoolState, in_use: InUse) -> Result<(), ControlError> {
         let Some(pools) = self.pools.as_ref() else { return Ok(()) };
         let (name, destroyed) = (&pool.name, state == PoolState::Destroyed);
+        let force = in_use != InUse::Stays;
         let is_at_any_cost = force && !destroyed;
         self.caller().whole(async {
             // Before unmounting, and before blocking other opens and closes.
@@ -441,7 +455,6 @@ impl Session {
                      export -f {name}`"
                 )));
             }
-            let in_use = if force { InUse::ClientsGo } else { InUse::Stays };
             self.note_command(&pool.engine);
             if is_at_any_cost {
                 let left = pool.leave_at_any_cost(state, in_use).await.map_err(not_exported)?;

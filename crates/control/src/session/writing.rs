@@ -189,7 +189,7 @@ impl Session {
             true => found.take_over(self.runtime()).await?,
             false => found.open_for_writing(self.runtime()).await?,
         };
-        let fenced = opened.clone().fenced(&Fence::new(self.runtime()));
+        let fenced = opened.clone().fenced(&Fence::under(self.runtime(), self.options().tenure.clone()));
         let counted = match taps {
             Some(taps) => fenced.tapped(taps),
             None => fenced,

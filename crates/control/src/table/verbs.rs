@@ -4,12 +4,15 @@ use super::Row;
 use crate::{files, inspect, running, stream, volume, zfs, zpool};
 
 /// All of them, by name.
-pub static VERBS: [Row; 88] = [
+pub static VERBS: [Row; 91] = [
     Row::of::<running::arcstat::Arcstat>(),
     Row::of::<files::cat::Cat>(),
     Row::of::<files::copy::Cp>(),
     Row::in_parts::<files::du::Du>(),
     Row::in_parts::<files::find::Find>(),
+    Row::of::<running::ha::Fence>(),
+    Row::of::<running::ha::Status>(),
+    Row::of::<running::ha::Switch>(),
     Row::of::<running::inject::Inject>(),
     Row::of::<running::kstat::Kstat>(),
     Row::of::<running::advise::Advise>(),

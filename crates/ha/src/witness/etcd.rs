@@ -56,7 +56,12 @@ impl EtcdWitness {
     ///
     /// # Errors
     /// A malformed address, or unusable authorities.
-    pub fn new(scheme: &str, rest: &str, answer: Duration, runtime: &Runtime) -> Result<EtcdWitness, WitnessError> {
+    pub fn new(
+        scheme: &str,
+        rest: &str,
+        answer: Duration,
+        runtime: &Runtime,
+    ) -> Result<EtcdWitness, WitnessError> {
         let bad = || WitnessError(format!("'{rest}' is no HOST:PORT[,HOST:PORT...]/PREFIX of etcd"));
         let (hosts, prefix) = rest.split_once('/').unwrap_or((rest, PREFIX));
         let prefix = if prefix.is_empty() { PREFIX } else { prefix };
@@ -99,7 +104,8 @@ impl EtcdWitness {
 
 fn agent(answer: Duration) -> Result<Agent, WitnessError> {
     let crypto = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut tls = TlsConfig::builder().provider(TlsProvider::Rustls).unversioned_rustls_crypto_provider(crypto);
+    let mut tls =
+        TlsConfig::builder().provider(TlsProvider::Rustls).unversioned_rustls_crypto_provider(crypto);
     if let Some(path) = std::env::var_os("CENOTE_ETCD_CA") {
         let failed = |why: String| WitnessError(format!("{}: {why}", path.display()));
         let pem = std::fs::read(&path).map_err(|error| failed(error.to_string()))?;

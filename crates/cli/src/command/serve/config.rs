@@ -62,6 +62,7 @@ pub fn complete(file: Config, serve: &mut Serve, common: &mut Common) {
     }
     serve.http_tokens = serve.http_tokens.take().or(file.http_tokens);
     serve.agent = serve.agent.take().or(file.agent);
+    serve.ha = serve.ha.take().or(file.ha);
     serve.kstat = serve.kstat.take().or(file.kstat);
     common.cache = common.cache.take().or(file.cache);
     if let (None, Some(name)) = (common.cache_policy, &file.cache_policy) {
@@ -116,6 +117,7 @@ mod tests {
             http_tokens: Some(_),
             kstat: Some(_),
             agent: Some(_),
+            ha: Some(_),
             tls: Some(_),
             iscsi: Some(_),
             iscsi_name: Some(_),

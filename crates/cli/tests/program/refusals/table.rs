@@ -72,6 +72,10 @@ pub const VERBS: &[(&str, Verb)] = &[
     ("volume clients", Apart),
     ("inject", Changes(&[("{P} {IMAGE} --error read", 1), ("--clear {P}", 1)])),
     ("tunable", Apart),
+    ("ha", Apart),
+    ("ha status", Apart),
+    ("ha switch", Apart),
+    ("ha fence", Apart),
     ("trace", Apart),
     (
         "zfs create",

@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 const STALL_MAX: Duration = Duration::from_secs(25);
 
 /// A daemon without pools that exports a file as `x`.
-struct Exporter {
+pub struct Exporter {
     folder: tempfile::TempDir,
     disk: PathBuf,
     port: u16,
@@ -26,7 +26,7 @@ struct Exporter {
 }
 
 impl Exporter {
-    fn new(disk: PathBuf) -> Exporter {
+    pub fn new(disk: PathBuf) -> Exporter {
         Exporter::with(disk, None)
     }
 
@@ -41,7 +41,7 @@ impl Exporter {
         exporter
     }
 
-    fn start(&mut self) {
+    pub fn start(&mut self) {
         let mut program = Command::new(env!("CARGO_BIN_EXE_cenote"));
         program.current_dir(self.folder.path()).env_remove("CENOTE_DISKS");
         program.args(["serve", "-d", ".", "--socket", "sock"]);
@@ -59,14 +59,14 @@ impl Exporter {
         std::thread::spawn(move || messages.for_each(drop));
     }
 
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.kill().ok();
             daemon.wait().ok();
         }
     }
 
-    fn address(&self) -> String {
+    pub fn address(&self) -> String {
         format!("nbd://127.0.0.1:{}/x", self.port)
     }
 }

@@ -1,5 +1,6 @@
 //! `zpool destroy`: marks a pool as destroyed. Its labels stay until its devices are used again.
 
+use cenote_host::pools::InUse;
 use cenote_pool::PoolState;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,8 +29,9 @@ impl Verb for Destroy {
     /// It is missing or in use.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let found = session.find_pool(&self.pool).await?;
+        let in_use = if self.force { InUse::ClientsGo } else { InUse::Stays };
         if let Some(pool) = session.held(&found) {
-            session.let_go(&pool, PoolState::Destroyed, self.force).await?;
+            session.let_go(&pool, PoolState::Destroyed, in_use).await?;
             return Ok(().into());
         }
         if !self.force {

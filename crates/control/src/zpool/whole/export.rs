@@ -1,5 +1,6 @@
 //! `zpool export`: closes pools and marks them as exported.
 
+use cenote_host::pools::InUse;
 use cenote_pool::PoolState;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,7 @@ impl Verb for Export {
     /// A pool is missing. Pools in use are reported.
     async fn carry_out(self, session: &Session) -> Result<Answered<()>, ControlError> {
         let mut outcome = Outcome::Done;
+        let in_use = if self.force { InUse::ClientsGo } else { InUse::Stays };
         let (waiting, pools) = match session.pools() {
             Some(pools) => self.pools.iter().cloned().partition(|name| session.forgets(pools, name)),
             None => (Vec::new(), self.pools.clone()),
@@ -43,7 +45,7 @@ impl Verb for Export {
         for found in session.pools_to_change(&pools).await? {
             let exported = async {
                 if let Some(pool) = session.held(&found) {
-                    let gone = session.let_go(&pool, PoolState::Exported, self.force).await;
+                    let gone = session.let_go(&pool, PoolState::Exported, in_use).await;
                     return gone.map(|()| Outcome::Done);
                 }
                 if !self.force {
