@@ -19,7 +19,7 @@ use crate::store::{Created, Store, StoreError};
 /// Requests of a round.
 const RACERS: usize = 8;
 /// Rounds for a new disk, and at each takeover.
-pub(crate) const ROUNDS: usize = 48;
+pub(crate) const ROUNDS: usize = 160;
 pub(crate) const ROUNDS_AGAIN: usize = 2;
 /// Rounds at once.
 const AT_ONCE: usize = 4;

@@ -12,8 +12,18 @@ pub struct Taking {
     pub tenure: Tenure,
     /// Guids of leaves that lack data of earlier tenures: they must not be needed, nor believed.
     pub lacking: BTreeSet<u64>,
-    /// An earlier owner is recorded, so a pool that was not exported may be taken.
-    pub is_known: bool,
+    /// Guid of the pool that earlier tenures had: it may be taken although it was not exported. Any other may
+    /// be in use by a machine that asks no witness.
+    pub known: Option<u64>,
+}
+
+/// A pool that was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opened {
+    /// Its guid.
+    pub guid: u64,
+    /// Locks in the storage fence all other machines, so no lease is needed.
+    pub needs_no_lease: bool,
 }
 
 /// The state of a pool that was taken.
@@ -40,12 +50,11 @@ pub enum Leave {
 
 /// Takes one pool, and lets it go. Calls come from its keeper, one at a time, except [`Head::lacking`].
 pub trait Head: Send + Sync + 'static {
-    /// Opens the pool for clients. Returns whether locks in the storage fence all other machines, so that no
-    /// lease is needed.
+    /// Opens the pool for clients.
     ///
     /// # Errors
     /// The pool is not open.
-    fn take(&self, taking: Taking) -> BoxFuture<'static, Result<bool, String>>;
+    fn take(&self, taking: Taking) -> BoxFuture<'static, Result<Opened, String>>;
 
     /// The state of the open pool.
     fn held(&self) -> Held;

@@ -35,7 +35,7 @@ mod record;
 mod settings;
 mod witness;
 
-pub use head::{Head, Held, Leave, Taking};
+pub use head::{Head, Held, Leave, Opened, Taking};
 pub use nodes::{Nodes, OrderError, PoolStatus, Role};
 pub use record::{BadRecord, Record, Turn};
 pub use settings::{Address, PoolSettings, Settings};

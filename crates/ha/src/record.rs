@@ -43,6 +43,9 @@ pub struct Record {
     /// An administrator has exported the pool: nobody takes it.
     #[serde(default)]
     pub is_paused: bool,
+    /// Guid of the pool, once it was opened.
+    #[serde(default)]
+    pub guid: Option<u64>,
     /// Guids of leaves that lack data.
     #[serde(default)]
     pub lacking: BTreeSet<u64>,
@@ -77,14 +80,20 @@ impl Record {
             wanted_by: None,
             left_by: None,
             is_paused: false,
+            guid: None,
             lacking: BTreeSet::new(),
         }
     }
 
-    /// The record of the next tenure. Leaves go on lacking data.
+    /// The record of the next tenure of the same pool. Leaves go on lacking data.
     pub fn taken_by(&self, node: &str, life: u64, lease: Duration) -> Record {
         let first = Record::first(node, life, lease);
-        Record { epoch: self.epoch.saturating_add(1), lacking: self.lacking.clone(), ..first }
+        Record {
+            epoch: self.epoch.saturating_add(1),
+            guid: self.guid,
+            lacking: self.lacking.clone(),
+            ..first
+        }
     }
 
     /// The record after the owner has let the pool go.

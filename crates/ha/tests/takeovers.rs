@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use cenote_bucket::{Behaviour, SimStore};
 use cenote_device::Tenure;
-use cenote_ha::{BucketWitness, Head, Held, Leave, Nodes, Role, Settings, Taking, Witness};
+use cenote_ha::{BucketWitness, Head, Held, Leave, Nodes, Opened, Role, Settings, Taking, Witness};
 use cenote_runtime::{AbortOnDrop, Runtime, SimConfig};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -117,7 +117,7 @@ async fn keep_writing(
 }
 
 impl Head for Model {
-    fn take(&self, taking: Taking) -> BoxFuture<'static, Result<bool, String>> {
+    fn take(&self, taking: Taking) -> BoxFuture<'static, Result<Opened, String>> {
         let (runtime, world, reach) = (self.runtime.clone(), self.world.clone(), self.reach.clone());
         let slot = self.open.clone();
         async move {
@@ -164,7 +164,7 @@ impl Head for Model {
             if let Some(open) = slot.lock().as_mut().filter(|open| open.number == number) {
                 open._writing = Some(writing);
             }
-            Ok(false)
+            Ok(Opened { guid: 1, needs_no_lease: false })
         }
         .boxed()
     }

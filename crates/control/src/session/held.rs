@@ -80,17 +80,21 @@ impl Session {
         }
     }
 
+    /// For imports: only its keeper takes a pool that moves among machines.
+    ///
     /// # Errors
-    /// The pool moves among machines, and the witness has not granted it to this one.
-    fn refuse_if_moving(&self, found: &FoundPool) -> Result<(), ControlError> {
+    /// It is one.
+    pub(crate) async fn refuse_if_moving(&self, name: &str) -> Result<(), ControlError> {
+        let Some(pools) = self.pools.as_ref().filter(|pools| pools.ha.get().is_some()) else { return Ok(()) };
+        let found = self.find_on_disks(name).await?;
+        self.refuse_if_held(&found)?;
         let name = found.name();
-        let moves = self.pools.as_ref().is_some_and(|pools| pools.moves(name));
-        if self.options().tenure.is_none() && moves {
-            return Err(ControlError::Refused(format!(
-                "cannot import '{name}': it moves among machines; `cenote ha switch {name}` has it here"
-            )));
+        match pools.moves(name) {
+            false => Ok(()),
+            true => Err(ControlError::Refused(format!(
+                "cannot import '{name}': it moves among machines; `cenote ha switch {name}` opens it here"
+            ))),
         }
-        Ok(())
     }
 
     /// An open pool as of its last txg. Does not read its disks: one may hang.
@@ -288,7 +292,6 @@ impl Session {
         let pools =
             self.pools.as_ref().ok_or_else(|| ControlError::Refused("no daemon runs this command".into()))?;
         self.refuse_if_held(found)?;
-        self.refuse_if_moving(found)?;
         // Takes long; meanwhile other pools open and close.
         let watched = self.watch_to_take(found).await?;
         let _turn = pools.turn.lock().await;

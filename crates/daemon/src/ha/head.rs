@@ -7,7 +7,7 @@ use std::time::Duration;
 use cenote_control::{ControlError, Session};
 use cenote_device::{Place, StorageLock};
 use cenote_format::units::Guid;
-use cenote_ha::{Head, Held, Leave, PoolSettings, Taking};
+use cenote_ha::{Head, Held, Leave, Opened, PoolSettings, Taking};
 use cenote_host::pools::{InUse, OpenPool, Pools};
 use cenote_pool::{Cause, PoolState};
 use futures::FutureExt;
@@ -57,16 +57,20 @@ impl Shared {
         self.pools.get(&self.settings.name)
     }
 
-    async fn take(&self, taking: Taking) -> Result<bool, ControlError> {
+    async fn take(&self, taking: Taking) -> Result<Opened, ControlError> {
         let name = &self.settings.name;
         let disks = places(&self.settings, &self.session)?;
         let disks = if disks.is_empty() { self.pools.search.clone() } else { disks };
-        let lacking: BTreeSet<Guid> = taking.lacking.iter().copied().map(Guid).collect();
-        let session = self.session.searching(disks).under(taking.tenure, taking.is_known);
-        let found = session.find_on_disks(name).await?;
-        if !taking.is_known {
-            session.check_unused(&found)?;
+        let looking = self.session.searching(disks);
+        let found = looking.find_on_disks(name).await?;
+        let is_known = taking.known == Some(found.guid().0);
+        if !is_known {
+            looking.check_unused(&found)?;
         }
+        // Leaves of another pool of this name say nothing about this one.
+        let lacking = taking.lacking.iter().copied().map(Guid).filter(|_| is_known);
+        let lacking: BTreeSet<Guid> = lacking.collect();
+        let session = looking.under(taking.tenure, is_known);
         *self.before.lock() = lacking.clone();
         let found = found.without(&lacking)?;
         let open = session.hold(&found, None).await?;
@@ -79,7 +83,8 @@ impl Shared {
             session.mount_all(&open).await.unwrap_or_else(tell);
         }
         moving::came(&self.settings, session.runtime(), self.how.say).await;
-        Ok(open.engine.pool().tree().found().has_storage_locks(StorageLock::Held))
+        let needs_no_lease = open.engine.pool().tree().found().has_storage_locks(StorageLock::Held);
+        Ok(Opened { guid: open.guid().0, needs_no_lease })
     }
 
     async fn leave(&self, how: Leave) -> Result<(), ControlError> {
@@ -97,7 +102,7 @@ impl Shared {
 }
 
 impl Head for PoolHead {
-    fn take(&self, taking: Taking) -> BoxFuture<'static, Result<bool, String>> {
+    fn take(&self, taking: Taking) -> BoxFuture<'static, Result<Opened, String>> {
         let shared = self.0.clone();
         async move {
             // A pool that an earlier tenure left open, or that a command has opened.

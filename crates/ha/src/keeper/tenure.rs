@@ -18,7 +18,7 @@ use cenote_device::Tenure;
 use cenote_runtime::{AbortOnDrop, Instant, JoinError};
 
 use super::{Ended, Keeper, Legs, Mine};
-use crate::head::{Held, Leave, Taking};
+use crate::head::{Held, Leave, Opened, Taking};
 use crate::nodes::Role;
 use crate::record::Record;
 use crate::witness::{Tag, Written};
@@ -27,7 +27,7 @@ use crate::witness::{Tag, Written};
 enum Phase {
     /// Until then the last owner may write.
     Holding(Instant),
-    Taking(AbortOnDrop<Result<bool, String>>),
+    Taking(AbortOnDrop<Result<Opened, String>>),
     Open,
     /// For the daemon's end, a hand-over or an administrator.
     Leaving(AbortOnDrop<Result<(), String>>, Leaving),
@@ -70,10 +70,9 @@ impl Keeper {
         self.shared.legs.modify(|legs| {
             *legs = Legs { recorded: record.lacking.clone(), wanted: BTreeSet::new(), lost: None };
         });
-        let is_known = record.epoch > 1;
         let tenure = self.grant();
         tenure.extend(Some(begun + self.lease));
-        let taking = Taking { tenure: tenure.clone(), lacking: record.lacking.clone(), is_known };
+        let taking = Taking { tenure: tenure.clone(), lacking: record.lacking.clone(), known: record.guid };
         let mut under = Under {
             keeper: self,
             tenure,
@@ -111,10 +110,14 @@ impl Under<'_> {
             };
             match self.wait(&mut phase).await {
                 Waited::Time => {}
-                Waited::Taken(Ok(needs_no_lease)) => {
-                    self.needs_no_lease = needs_no_lease;
-                    if needs_no_lease {
+                Waited::Taken(Ok(opened)) => {
+                    self.needs_no_lease = opened.needs_no_lease;
+                    if opened.needs_no_lease {
                         self.tenure.extend(None);
+                    }
+                    if self.record.guid != Some(opened.guid) {
+                        self.record.guid = Some(opened.guid);
+                        self.due = keeper.runtime.now();
                     }
                     keeper.shared.view.lock().why = None;
                     keeper.say("is open here");
@@ -351,7 +354,7 @@ enum Gone {
 /// The end of a wait.
 enum Waited {
     Time,
-    Taken(Result<bool, String>),
+    Taken(Result<Opened, String>),
     Left(Result<(), String>, Leaving),
 }
 

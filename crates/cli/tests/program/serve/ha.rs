@@ -62,9 +62,9 @@ fn a_pool_moves_to_another_machine_by_a_failure_by_a_stop_and_by_request() {
     let (folder, disks) = pool();
     let witness = folder.path().join("witness");
     let (mut a, mut b) = (machine("a", &witness, &disks), machine("b", &witness, &disks));
-    a.done(&format!("zpool create -m none tank mirror {} {}", disks[0], disks[1]));
-    a.done("zpool export tank");
+    // Made under the keepers' eyes, it is adopted: by its own machine, since it is in use there.
     join(&mut a);
+    a.done(&format!("zpool create -m none tank mirror {} {}", disks[0], disks[1]));
     until_it_has(&a);
     join(&mut b);
     assert!(a.path("taken").exists() && !b.path("taken").exists());

@@ -218,6 +218,7 @@ impl Import {
         name: &str,
         done: &mut Imported,
     ) -> Result<Outcome, ControlError> {
+        session.refuse_if_moving(name).await?;
         if self.missing_log || self.rewind_to_checkpoint || self.rewind {
             session.refuse_if_held(&session.find_on_disks(name).await?)?;
         }
