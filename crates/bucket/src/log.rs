@@ -287,7 +287,6 @@ impl Log {
         self.progress.borrow().over.clone()
     }
 
-    /// Ends the use of the disk.
     fn end(&self, over: Over) {
         self.progress.modify(|progress| {
             progress.over.get_or_insert(over);

@@ -39,7 +39,6 @@ use crate::error::ControlError;
 use crate::pipe::{Inlet, Outlet};
 use crate::session::Session;
 
-/// Bytes read or written at once.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// The stream of a request.

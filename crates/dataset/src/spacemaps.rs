@@ -405,7 +405,6 @@ pub fn empty_metaslabs(vdev: &VdevConfig) -> Vec<NewMetaslab> {
     (0..vdev.asize_bytes >> vdev.metaslab_shift).map(metaslab).collect()
 }
 
-/// Total bytes of a vdev's first `count` metaslabs.
 pub(crate) fn metaslabs_bytes(vdev: &VdevConfig, count: u64) -> u64 {
     match vdev.draid {
         None => count << vdev.metaslab_shift,

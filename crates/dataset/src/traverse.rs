@@ -98,7 +98,6 @@ enum Holds {
 /// Traversal.
 pub struct Tree {
     pool: Pool,
-    /// Visits only blocks born later.
     born_after: Txg,
     /// Blocks to open, next one last, in visiting order ([`Position`]).
     pending: Vec<Node>,

@@ -245,7 +245,6 @@ fn class_fragmentation<'a>(vdevs: impl Iterator<Item = &'a VdevUsage>) -> Option
     Some(sum.checked_div(space).unwrap_or(0) as u64)
 }
 
-/// Space of a metaslab.
 struct MetaslabUsage {
     size_bytes: u64,
     /// Without the log: an import sets aside the metaslab with the least (`vdev_metaslab_init`).

@@ -161,7 +161,6 @@ pub enum PlaceError {
     RbdUser,
 }
 
-/// The beginning of an address.
 fn begins(scheme: &str) -> String {
     if scheme == RBD { "rbd".into() } else { format!("{scheme}://") }
 }

@@ -136,7 +136,6 @@ fn leaves(engine: &Shared) -> u32 {
     u32::try_from(engine.on_disk.read().pool.labels().beat_leaves()).unwrap_or(u32::MAX)
 }
 
-/// Writes heartbeats while the engine lives.
 async fn keep_beating(engine: Weak<Shared>, mut orders: Watcher<u64>) {
     loop {
         let Some(shared) = engine.upgrade() else { return };

@@ -41,7 +41,6 @@ impl Delegated {
 }
 
 impl Names {
-    /// The names at this count of renames.
     pub(crate) fn at(renames: u64) -> Names {
         Names(Arc::new(AtomicU64::new(renames)))
     }

@@ -58,7 +58,6 @@ pub(crate) use loss::POSIX_ACL_PREFIX;
 pub use loss::{Loss, LossKind, Reason};
 pub use volume::VolumeSink;
 
-/// Maximum number of files copied concurrently.
 const FILES_AT_ONCE: usize = 16;
 /// Maximum number of files larger than [`LARGE_BYTES`] copied concurrently.
 const LARGE_AT_ONCE: usize = 3;

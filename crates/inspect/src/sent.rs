@@ -40,7 +40,6 @@ pub use content::{Content, Piece};
 const MASTER_NODE: ObjectId = ObjectId(1);
 /// Segments kept in memory.
 const SEGMENTS: usize = 8;
-/// Longest target of a symbolic link.
 const MAX_LINK_BYTES: u64 = 4096;
 /// Words of an old znode before its ACL (`znode_phys_t`).
 const ZNODE_WORDS: usize = 22;
@@ -283,7 +282,6 @@ impl Sent {
         found.ok_or(SentError::Fs(FsError::NoObject { object: id }))
     }
 
-    /// An object's spill block.
     fn spill(&mut self, id: ObjectId) -> Result<Option<Bytes>> {
         let first = self.index.segment_of_object(id);
         for number in first..self.index.len() {
@@ -297,7 +295,6 @@ impl Sent {
         Ok(None)
     }
 
-    /// A segment's records.
     fn segment(&mut self, number: usize) -> Result<&Segment> {
         self.recent.retain(|other| *other != number);
         self.recent.push(number);

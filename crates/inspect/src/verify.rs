@@ -117,7 +117,6 @@ pub async fn verify(mos: &Mos, options: VerifyOptions, progress: impl Fn(Progres
     Ok(run.report().await)
 }
 
-/// A verification in progress.
 struct Run<'a> {
     mos: &'a Mos,
     options: VerifyOptions,

@@ -29,9 +29,7 @@ use crate::socket::{Serving, on_command_thread};
 
 /// Bytes per read.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Events that wait for their reader.
 const EVENTS_AHEAD: usize = 16;
-/// Bytes of messages kept.
 const MESSAGES_BYTES_MAX: usize = 1 << 20;
 
 /// A verb's result.

@@ -128,7 +128,6 @@ pub async fn receive(
     Ok(receipt.received)
 }
 
-/// The context of a receive.
 #[derive(Clone, Copy)]
 struct Around<'a> {
     engine: &'a Engine,
@@ -136,7 +135,6 @@ struct Around<'a> {
     host: &'a dyn Host,
 }
 
-/// The result so far.
 #[derive(Default)]
 struct Receipt {
     /// The first dataset received.

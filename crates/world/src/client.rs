@@ -218,7 +218,6 @@ fn choose(rng: &mut Rng, weights: &[u64]) -> usize {
     0
 }
 
-/// One of these.
 fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> Option<&'a T> {
     let count = from.len() as u64;
     (count > 0).then(|| &from[rng.below(count) as usize])

@@ -19,7 +19,6 @@ use crate::spacemaps::{SpaceMapHead, txg_ranges};
 /// First and last txg of each run.
 type Runs = Vec<(Txg, Txg)>;
 
-/// Logs and their consequences.
 #[derive(Default)]
 pub(super) struct DirtyTimes {
     /// Nonempty logs by leaf.

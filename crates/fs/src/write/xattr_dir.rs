@@ -118,7 +118,6 @@ impl FsWriter {
         self.destroy(change.edit, &file).await
     }
 
-    /// Frees the hidden directory with all its contents.
     pub(super) async fn free_xattr_dir(&self, edit: &Edit, node: &Znode) -> Result<()> {
         let Some(dir) = self.xattr_dir(edit, node).await? else { return Ok(()) };
         self.free_xattr_files(edit, &dir).await?;

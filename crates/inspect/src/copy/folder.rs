@@ -115,7 +115,6 @@ impl Folder {
         }
     }
 
-    /// Whether a file with this name exists.
     pub(super) fn has(&self, name: &Name) -> bool {
         statat(&self.0, name.as_os(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
@@ -165,7 +164,6 @@ impl Folder {
         Ok(openat(&self.0, c".", flags, mode)?.into())
     }
 
-    /// Opens a new file for writing.
     pub(super) fn open_new(&self, name: &Name, mode: Mode) -> Result<File, Errno> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
         Ok(openat(&self.0, name.as_os(), flags, mode)?.into())

@@ -27,7 +27,6 @@ use super::{Copier, CopySource, FILES_AT_ONCE, file};
 /// Why a name is refused.
 const NO_NAME: &str = "Linux can't store this name: longer than 255 bytes, or not one component";
 
-/// A folder being filled.
 struct Filling {
     folder: Arc<Folder>,
     /// Its path in reported losses.
@@ -43,7 +42,6 @@ struct Level {
     subfolders: Vec<DirEntry>,
 }
 
-/// One tree.
 struct Tree {
     copier: Copier,
     fs: Filesystem,
@@ -59,7 +57,6 @@ struct Work {
     filled: Vec<Arc<Filling>>,
 }
 
-/// See [`Copier::copy`].
 pub(super) async fn copy(copier: &Copier, source: &CopySource, folder: &Folder, name: &Name) {
     if let Err((kind, reason)) = begin(copier, source, folder, name).await {
         copier.lost(Loss { path: source.path.clone(), kind, reason });
@@ -92,7 +89,6 @@ async fn begin(
     Ok(())
 }
 
-/// See [`Copier::copy_into`].
 pub(super) async fn copy_into(copier: &Copier, source: &CopySource, folder: &Folder) {
     let fs = &source.filesystem;
     let opened = async {
@@ -248,7 +244,6 @@ impl Tree {
         work.running.push(task.abort_on_drop());
     }
 
-    /// Sets the metadata of complete folders.
     fn dress_filled(&self, work: &mut Work) {
         for filling in std::mem::take(&mut work.filled) {
             match Arc::try_unwrap(filling) {
@@ -384,13 +379,11 @@ impl Tree {
     }
 }
 
-/// The path of `name` in `folder`.
 fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     let slash: &[u8] = if folder.is_empty() || folder.ends_with(b"/") { b"" } else { b"/" };
     [folder, slash, name].concat()
 }
 
-/// Everything before the last slash.
 fn parent_path(path: &[u8]) -> Vec<u8> {
     let end = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
     path[..end].to_vec()

@@ -12,7 +12,6 @@ use crate::error::Result;
 
 /// An open file of any kind.
 pub(super) trait Source: Sized {
-    /// Its type.
     fn kind(&self) -> FileKind;
 
     /// Permissions, set-id and sticky bits.
@@ -30,10 +29,8 @@ pub(super) trait Source: Sized {
     /// The names in a folder, sorted.
     async fn names(&self) -> Result<Vec<OsString>, Reason>;
 
-    /// Opens an entry of a folder.
     async fn enter(&self, name: &[u8]) -> Result<Self, Reason>;
 
-    /// The target of a symbolic link.
     async fn target(&self) -> Result<Vec<u8>, Reason>;
 
     /// Copies the content into a new, empty file. Returns whether it is complete.

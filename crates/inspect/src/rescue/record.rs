@@ -150,7 +150,6 @@ impl Report {
         self.lock().about(dataset, Some(path)).find_map(|(_, row)| row.content_bytes())
     }
 
-    /// All rows about a dataset and its contents.
     pub(super) fn of_dataset(&self, dataset: &str) -> Vec<Row> {
         self.lock().about(dataset, None).map(|(_, row)| row.clone()).collect()
     }

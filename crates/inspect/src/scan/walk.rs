@@ -26,7 +26,6 @@ use crate::Result;
 const WINDOW_DIRECTORIES: usize = 512;
 /// Most directories on the stack with block pointers (16 MiB); the pointers of others are read again.
 const MOST_POINTERS: usize = 100_000;
-/// Most batches that wait for the sink.
 const WAITING_BATCHES: usize = 4;
 
 /// A directory to be listed.
@@ -40,7 +39,6 @@ pub(super) struct Directory {
     pub block: Option<Box<Blkptr>>,
 }
 
-/// A piece of work on the stack.
 #[derive(Debug)]
 pub(super) enum Work {
     /// Directories to list.
@@ -57,7 +55,6 @@ struct Stack {
     met: Met,
 }
 
-/// A running scan.
 pub(super) struct Walk {
     pub target: Arc<ScanTarget>,
     /// The folder where it starts.

@@ -26,7 +26,6 @@ use crate::{InspectError, Result};
 
 /// Entries looked up together: about 6 MB with their names.
 const WINDOW_ENTRIES: usize = 128 * 1024;
-/// Rows rendered together.
 const BATCH_ROWS: usize = 8 * 1024;
 /// Directories whose blocks are read together.
 const ZAP_READS: usize = 512;

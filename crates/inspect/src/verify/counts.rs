@@ -103,7 +103,6 @@ pub(crate) enum Under {
 /// Marks a pending free, which has no type here; no object type has this number.
 const DEFERRED: u8 = 0xff;
 
-/// Counts being accumulated.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
     sums: BTreeMap<(u8, u8), Sums>,

@@ -39,7 +39,6 @@ type ClassOrder = (u8, &'static str);
 /// After the classes that hold data, before separate log devices.
 const EMBEDDED_LOG: ClassOrder = (3, "embedded log");
 
-/// The space maps of a pool.
 #[derive(Debug)]
 pub(super) struct SpaceMaps {
     log: LogSpacemaps,

@@ -43,7 +43,6 @@ const UNREACHABLE: Sense = Sense::new(10, 0x0804);
 /// COPY ABORTED.
 const ABORTED: Sense = Sense::new(10, 0);
 
-/// A part of a disk.
 struct Part {
     guest: Arc<Guest>,
     span: Range<u64>,

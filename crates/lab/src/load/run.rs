@@ -27,7 +27,6 @@ use crate::load::target::{Scratch, Target, TargetKind};
 use crate::{LabError, Result};
 use eta::Eta;
 
-/// Sampling interval.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// Progress of a run.

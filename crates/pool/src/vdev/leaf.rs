@@ -228,7 +228,6 @@ impl Leaf {
         result
     }
 
-    /// Start of its oldest slow operation, if any.
     pub(crate) fn slow_since(&self) -> Option<Instant> {
         self.patience.slow_since()
     }
@@ -375,7 +374,6 @@ impl Leaf {
         self.state.unflushed.lost_of(txg)
     }
 
-    /// Why a write since `mark` is not durable.
     pub(crate) fn lost_since(&self, mark: FlushMark) -> Option<DeviceError> {
         self.state.unflushed.lost_since(mark)
     }

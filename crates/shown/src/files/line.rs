@@ -112,7 +112,6 @@ impl FileLine {
         FileLine { inode: object.0, cells: vec![name] }
     }
 
-    /// All cells.
     fn long(object: ObjectId, attr: &Attr, name: String, numbers: Numbers) -> FileLine {
         let (uid, gid) = attr.owner();
         let cells = [

@@ -51,7 +51,6 @@ pub(super) struct Way {
     pub(super) is_whole: bool,
     /// Blocks come encrypted.
     pub(super) is_raw: bool,
-    /// The pool's limits.
     pub(super) limits: Limits,
 }
 
@@ -298,7 +297,6 @@ impl Filling {
     }
 }
 
-/// Applies a record.
 async fn apply(edit: &Edit, way: Way, Item { record, payload, .. }: Item) -> Result<()> {
     match record {
         Record::Object(record) => object::receive(edit, way, &record, payload).await,
@@ -346,7 +344,6 @@ async fn write(edit: &Edit, way: Way, record: &Write, payload: Bytes) -> Result<
     write_data(edit, object, record.offset, data).await
 }
 
-/// A block in its stored form.
 fn stored_block(
     edit: &Edit,
     object: ObjectId,

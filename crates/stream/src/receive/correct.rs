@@ -74,7 +74,6 @@ pub(super) async fn correct(
     done
 }
 
-/// The cause of a break.
 enum Broken {
     Stream(StreamError),
     Block(CorrectError),

@@ -279,7 +279,6 @@ fn blkptr_count(record: &ObjectRecord) -> u8 {
     (1 + spare).min(DN_MAX_NBLKPTR.into()) as u8
 }
 
-/// A file's generation, from its attributes.
 fn generation(bonus_type: ObjectType, bonus: &[u8]) -> Option<u64> {
     let word = |at: usize| bonus.get(at..)?.first_chunk::<8>().copied();
     match bonus_type {

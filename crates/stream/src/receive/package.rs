@@ -53,7 +53,6 @@ pub(super) struct SentDataset {
 }
 
 impl Package {
-    /// The dataset and name of a snapshot.
     pub(super) fn owner(&self, snapshot: Guid) -> Option<(&SentDataset, &str)> {
         self.datasets.iter().find_map(|sent| Some((sent, sent.snapshots.get(&snapshot)?.as_str())))
     }

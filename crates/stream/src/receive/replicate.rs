@@ -28,7 +28,6 @@ use crate::receive::package::Package;
 /// More than enough: each pass makes progress, and a few settle all names.
 const PASSES_MAX: usize = 1 << 10;
 
-/// A local file system or volume.
 struct Local {
     name: String,
     /// Guid and name of each snapshot, oldest first.
@@ -49,10 +48,8 @@ pub(super) struct Replication<'a> {
     pub(super) to: &'a str,
 }
 
-/// The result of a pass.
 #[derive(Default)]
 struct Pass {
-    /// Work remains.
     is_unfinished: bool,
     has_progressed: bool,
 }

@@ -67,7 +67,6 @@ impl Manner {
         }
     }
 
-    /// The form in which to read a block.
     pub(super) fn form(&self, block: &Block) -> Form {
         let bp = &block.bp;
         if self.is_raw() {
@@ -111,7 +110,6 @@ pub(super) struct Records {
     pending: Option<Record>,
 }
 
-/// Records with their payloads.
 pub(super) type Made = Vec<(Record, Bytes)>;
 
 impl Records {

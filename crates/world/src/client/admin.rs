@@ -168,7 +168,6 @@ pub struct GivenUp(String);
 /// A verb that runs.
 pub type Work<'a> = Pin<Box<dyn Future<Output = Result<Outcome, GivenUp>> + 'a>>;
 
-/// The verb for an action.
 fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
     let name = |dataset: &DatasetId| state.datasets[dataset].name.clone();
     let at = |dataset: &DatasetId, snapshot: &str| format!("{}@{snapshot}", name(dataset));

@@ -47,7 +47,6 @@ async fn piece_of(edit: &Edit, id: ObjectId, operation: &Operation) -> Result<Pi
     Ok(Piece { offset, data, end: written.end })
 }
 
-/// The maximum block size.
 const MAX_BLOCK_BYTES: u64 = 16 << 20;
 
 async fn read_block(edit: &Edit, id: ObjectId, bp: &Blkptr) -> Result<Bytes> {
