@@ -6,8 +6,8 @@
 //!   files         master node -> root directory -> ZAP -> object                 (this file, `zap`)
 //! ```
 //!
-//! Idea: objects ascend in a stream, and so do blocks. So a record is found like a word in a dictionary: by
-//! marks, then by reading on. The stream must therefore be a file that can be read twice; nothing is written.
+//! Idea: objects and blocks ascend in a stream. So a record is found like a word in a dictionary: by marks,
+//! then by reading on. The stream must be a file that can be read twice; nothing is written.
 //!
 //! Memory: at most [`index::MAX_MARKS`] marks, the records of a few segments between marks, and one block.
 //!

@@ -1,8 +1,7 @@
 //! A folder at the destination, and names that can't leave it.
 //!
 //! Only the caller's folder is opened by path, following links. Everything below is opened relative to an
-//! open folder, one name at a time, never through a symbolic link. A planted link, or a file named `../x` in
-//! the pool, causes an error.
+//! open folder, one name at a time: a planted link, or a file named `../x` in the pool, causes an error.
 //!
 //! Locking: none. A global atomic counter makes temporary names unique within the process.
 

@@ -174,7 +174,7 @@ impl Tree {
         self.make(above, entry.object, attr, &name, path).await
     }
 
-    /// The name of the copy; a stand-in if Linux can't store the name and the options allow it.
+    /// A stand-in if Linux can't store the name and the options allow it.
     fn name(&self, bytes: &[u8], path: &[u8]) -> Option<Name> {
         let name = Name::new(bytes);
         if name.is_some() || !self.copier.options().stand_ins {
@@ -258,7 +258,7 @@ impl Tree {
         }
     }
 
-    /// Copies a file of any type except folder, or links it to the existing copy.
+    /// Copies a file that is no folder, or links it to the existing copy.
     async fn file(&self, filling: &Filling, id: ObjectId, name: &Name, path: &[u8]) {
         let attr = match self.fs.attr(id).await {
             Ok(attr) => attr,
@@ -318,8 +318,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Copies one file and reports its losses. Returns `None` if it could not be copied, otherwise the
-    /// content it lacks.
+    /// Returns the content that the copy lacks; `None` if it could not be made.
     async fn file_alone(
         &self,
         filling: &Filling,

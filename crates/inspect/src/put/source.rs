@@ -1,4 +1,4 @@
-//! The source of a copy into a pool: a local file, or one of the same pool.
+//! The source of a copy: a local file, or one of the same pool.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -255,8 +255,7 @@ impl Putter {
         }
     }
 
-    /// Gives a new file its content and metadata; a file with incomplete content is removed. Returns whether
-    /// the file exists.
+    /// Fills a new file; returns false if its content was incomplete and it was removed.
     async fn put_whole(
         &self,
         source: &impl Source,

@@ -1,12 +1,11 @@
 //! The stack of directories and the workers that empty it.
 //!
-//! Each worker takes a share of the stack, lists those directories and pushes the subdirectories. A worker
-//! that finds the stack empty waits until another pushes something or all are waiting; then the walk is over.
-//! A directory with millions of entries is cut into pieces on the stack, so all workers share it.
+//! Each worker takes directories from the stack, lists them and pushes the subdirectories. At an empty stack
+//! it waits; once all wait, the walk is over. A directory with millions of entries is cut into pieces, which
+//! all workers share.
 //!
-//! Locking: one mutex guards the stack, the count of busy workers and the set of directories met. Methods of
-//! [`Walk`] take it for one operation, never across an await. Every change that could wake a worker notifies
-//! `changed` after the lock is released.
+//! Locking: one mutex guards the stack, the count of busy workers and the directories met. Methods of
+//! [`Walk`] take it for one operation, never across an await, and notify `changed` after its release.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

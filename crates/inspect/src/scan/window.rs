@@ -3,8 +3,8 @@
 //! Entries of many directories are collected in one list and sorted by object number, so that each block of
 //! dnodes is opened once for all.
 //!
-//! Locking: each worker owns its [`Batches`] and uses it alone. Workers share the [`Walk`], whose lock is
-//! taken inside its methods only, and the bounded channel to the sink, which slows them down to its speed.
+//! Locking: each worker owns its [`Batches`]. Workers share the [`Walk`], whose methods take its lock, and
+//! the bounded channel to the sink, which slows them down to its speed.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ impl Entries {
 /// Renders a batch at once, then hands it to the sink; false if the sink wants no more rows.
 pub(super) type SendBatch = dyn Fn(&RowBatch) -> BoxFuture<'static, bool> + Send + Sync;
 
-/// Collects rows and sends them off in rendered batches. Each worker has one, whose memory is reused.
+/// Rows of one worker on their way to the sink; their memory is reused.
 pub(super) struct Batches<'a> {
     walk: &'a Walk,
     send: &'a SendBatch,

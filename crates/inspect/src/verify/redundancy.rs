@@ -1,9 +1,9 @@
 //! Lost redundancy: devices that lack data, by top-level vdev.
 //!
 //! Idea: all blocks can be intact although the next failure would lose data. So devices are judged, too: one
-//! is sound if present in full size, in use and up to date. A slot in a vdev is sound if any device in it is
-//! (a spare, a replacement). The vdev tolerates as many further failures as its parity or additional copies,
-//! less the unsound slots.
+//! is sound if present in full size, in use and up to date; a slot, if any device in it is (a spare, a
+//! replacement). A vdev tolerates as many further failures as its parity or additional copies, less unsound
+//! slots.
 
 use std::fmt;
 

@@ -193,8 +193,8 @@ fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
             let destroyed = destroy(stage, at(&dataset, &name));
             Box::pin(async move {
                 let outcome = destroyed.await?;
-                // As in OpenZFS, a missing snapshot is destroyed already. If its dataset was renamed
-                // meanwhile, it exists by another name. No two snapshots have the same own name.
+                // As in OpenZFS, a missing snapshot is destroyed already; if its dataset was renamed
+                // meanwhile, it exists by another name. Own names of snapshots are unique.
                 match outcome == Outcome::Done && exists(stage, &name).await {
                     true => Ok(Outcome::Refused(format!("{name} does not exist by its old name"))),
                     false => Ok(outcome),
