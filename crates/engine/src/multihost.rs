@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Idea: a task writes heartbeats while the engine lives, the property `multihost` is on, and the pool is
-//! being changed. Each that lands extends the lease of the pool's fence, as does each txg. Two bounds follow:
-//! the task stops the engine when nothing landed for `fail_intervals` intervals, and the fence refuses writes
-//! from that moment on even if the task runs late.
+//! being changed. Each that lands extends the lease of the pool's fence, as does each txg. The task stops the
+//! engine when nothing landed for `fail_intervals` intervals, and the fence refuses writes from then on even
+//! if the task runs late.
 //!
 //! Time counts from the beginning of a heartbeat that landed: a process stopped right after one, which wakes
 //! up when another machine has the pool, finds its lease ended. OpenZFS counts from its completion.

@@ -33,7 +33,6 @@ impl FsWriter {
         self.1 == By::Log
     }
 
-    /// Refuses an operation on a file if a rule forbids it.
     fn forbid(&self, is_forbidden: bool, why: Refusal, file: &Znode) -> Result<()> {
         if is_forbidden && !self.is_replay() { Err(why.of(file.id)) } else { Ok(()) }
     }
@@ -42,13 +41,11 @@ impl FsWriter {
         self.forbid(parent.has_flag(pflags::IMMUTABLE)?, Refusal::NotPermitted, parent)
     }
 
-    /// A directory may lose a name, and this file may lose it.
     pub(super) fn may_remove(&self, parent: &Znode, file: &Znode) -> Result<()> {
         let is_fixed = parent.has_flag(FIXED)? || file.has_flag(FIXED | pflags::NOUNLINK)?;
         self.forbid(is_fixed, Refusal::NotPermitted, file)
     }
 
-    /// A file may get another name in a directory.
     pub(super) fn may_link(&self, parent: &Znode, file: &Znode) -> Result<()> {
         let is_fixed = file.has_flag(FIXED | pflags::READONLY)? || parent.has_flag(pflags::IMMUTABLE)?;
         self.forbid(is_fixed, Refusal::NotPermitted, file)?;

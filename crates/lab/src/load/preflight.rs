@@ -1,5 +1,5 @@
 //! Refuses hopeless plans before anything is written: contradictory options, too little space, or a missing
-//! program. Otherwise every run would fail alike after filling the targets.
+//! program.
 
 use std::collections::BTreeMap;
 use std::fs;

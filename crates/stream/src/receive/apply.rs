@@ -1,9 +1,8 @@
 //! Records become changes of objects.
 //!
-//! Idea: records gather until worth a hold, then all are applied in one txg. Each record is checked against
-//! its object: the record has the sender's sizes, and the object may have others here. Two kinds of record
-//! are applied alone, since they wait or take long: an object that needs slots of others, and a freed range
-//! of numbers.
+//! Idea: records gather until worth a hold, then all are applied in one txg. Each is checked against its
+//! object, which may have other sizes than the sender's. Two kinds are applied alone, since they wait or take
+//! long: an object that needs slots of others, and a freed range of numbers.
 //!
 //! Source: OpenZFS `dmu_recv.c` (`receive_process_record` and its callees).
 
