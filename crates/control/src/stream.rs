@@ -93,7 +93,6 @@ impl Source {
         }
     }
 
-    /// Maps a defect of the stream or of the output.
     fn failed(&self, error: StreamError) -> ControlError {
         match error {
             StreamError::Write(source) => InspectError::io("standard output")(source).into(),

@@ -111,7 +111,6 @@ impl Multihost {
         self.order();
     }
 
-    /// Ends heartbeats: the pool's last txg is on disk.
     async fn end(&self, engine: &Shared) {
         self.state.lock().is_beating = false;
         self.task.lock().take();

@@ -57,7 +57,7 @@ pub use loss::{Loss, LossKind, Reason};
 pub use volume::VolumeSink;
 
 const FILES_AT_ONCE: usize = 16;
-/// Maximum number of files larger than [`LARGE_BYTES`] copied concurrently.
+/// Of these, files larger than [`LARGE_BYTES`].
 const LARGE_AT_ONCE: usize = 3;
 /// Files up to this size are read completely before they are written.
 const LARGE_BYTES: u64 = 1 << 20;

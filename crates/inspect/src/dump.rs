@@ -180,7 +180,6 @@ fn plain_pair(value: &NvValue) -> Value {
     }
 }
 
-/// Shows an error at this point of the dump.
 fn failure(sink: &mut dyn Sink, error: &dyn std::fmt::Display) {
     sink.field("error", Value::Text(error.to_string()));
 }

@@ -110,7 +110,6 @@ impl Sent {
         Err(SentError::Unsuitable(why))
     }
 
-    /// Makes the index of the stream that begins with `begin`.
     async fn indexed(file: StreamFile, reader: &mut StreamReader, begin: Item, name: String) -> Result<Sent> {
         let mut marker = Marker::new(begin.end_bytes);
         loop {

@@ -72,7 +72,6 @@ pub use report::{
 };
 pub use space::ClassSpace;
 
-/// Batches of the walk that may wait in the channel.
 const QUEUED_BATCHES: usize = 4;
 
 /// Options of a verification.

@@ -28,7 +28,6 @@ use crate::error::{ControlError, Outcome};
 
 /// How long mounts wait to follow a change if the pool is suspended meanwhile.
 const FOLLOWING_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a command waits for a pool to resume.
 const RESUMING_PATIENCE: Duration = Duration::from_secs(8);
 /// How long a resumed pool must run without failure.
 const SETTLING: Duration = Duration::from_millis(100);

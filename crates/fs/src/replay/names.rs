@@ -28,7 +28,6 @@ impl Replay {
         self.add_name(new.directory, name, new.object, attr.kind()).await
     }
 
-    /// Creates the hidden directory of a file's extended attributes.
     pub(super) async fn make_xattr_dir(&mut self, new: &NewObject) -> Result<()> {
         self.make(new, true).await?;
         self.attr_mut(new.directory).await?.xattr_dir = Some(new.object);

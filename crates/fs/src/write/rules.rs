@@ -95,7 +95,6 @@ impl FsWriter {
     }
 }
 
-/// Whether the attributes fit the type of the file.
 pub(super) fn check_settable(node: &Znode, set: &SetAttr, stores_projects: bool) -> Result<()> {
     if set.project.is_some() && !stores_projects {
         return Err(Refusal::NotSupported.of(node.id));

@@ -104,7 +104,6 @@ impl FsWriter {
         Ok(file)
     }
 
-    /// Removes an attribute from the hidden directory, if it is there.
     pub(super) async fn drop_xattr_file(&self, change: Change<'_>, node: &Znode, name: &[u8]) -> Result<()> {
         let Some((mut dir, name, file)) = self.xattr_file(change.edit, node, name).await? else {
             return Ok(());

@@ -229,7 +229,6 @@ impl<'a, S: Source> Walk<'a, S> {
 }
 
 impl Putter {
-    /// Adds a name to a file; returns the file.
     async fn link(&self, object: ObjectId, dir: ObjectId, name: &[u8]) -> cenote_fs::Result<ObjectId> {
         let name = name.to_vec();
         let linked =

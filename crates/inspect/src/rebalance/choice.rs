@@ -147,7 +147,6 @@ impl Choice {
         bp.dvas().next().is_some_and(|dva| vdevs.class_of(dva.vdev) == Some(VdevClass::Normal))
     }
 
-    /// Bytes that a block would take up on its vdevs now.
     pub(super) fn bytes_now(&self, bp: &Blkptr) -> u64 {
         self.bytes_of(bp, bp.psize().0)
     }

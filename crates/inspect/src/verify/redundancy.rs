@@ -48,7 +48,6 @@ impl fmt::Display for WeakVdev {
     }
 }
 
-/// The vdevs of a pool that have lost redundancy.
 pub(super) fn weak_vdevs(pool: &Pool) -> Vec<WeakVdev> {
     let lagging = pool.lacking().lagging();
     let health = pool.status();

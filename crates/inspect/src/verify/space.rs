@@ -55,7 +55,6 @@ impl SpaceMaps {
         Ok(SpaceMaps { log, classes: BTreeMap::new(), copies: Vec::new() })
     }
 
-    /// Space by class, for the vdevs read so far.
     pub(super) fn classes(&self) -> Vec<ClassSpace> {
         let space = |(&(_, class), &(allocated_bytes, total_bytes)): (&ClassOrder, &(u64, u64))| ClassSpace {
             class: class.to_owned(),

@@ -68,7 +68,6 @@ fn options(plan: &Plan) -> Result<()> {
     }
 }
 
-/// Smallest usable data set for a piece of work.
 fn least_bytes(work: &Work) -> Option<u64> {
     match work {
         Work::Io(jobs) => {

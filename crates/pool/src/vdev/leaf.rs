@@ -364,12 +364,10 @@ impl Leaf {
         self.lost_since(mark).map_or(Ok(()), Err)
     }
 
-    /// Forgets losses of a rewritten txg. Returns whether that covers all.
     pub(crate) fn forget_lost(&self, txg: Txg) -> bool {
         self.state.unflushed.forget_lost(txg)
     }
 
-    /// Why some of a txg's flushed tree is not durable.
     pub(crate) fn lost_of(&self, txg: Txg) -> Option<DeviceError> {
         self.state.unflushed.lost_of(txg)
     }

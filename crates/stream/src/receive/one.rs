@@ -300,7 +300,6 @@ impl From<DatasetError> for Broken {
     }
 }
 
-/// Takes the records of a stream up to its end.
 async fn fill(
     engine: &Engine,
     reader: &mut StreamReader,

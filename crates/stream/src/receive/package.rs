@@ -58,7 +58,6 @@ impl Package {
     }
 }
 
-/// Receives all streams of the package whose BEGIN is `head`.
 #[boxed]
 pub(super) async fn receive_package(
     around: Around<'_>,

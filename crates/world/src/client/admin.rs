@@ -270,7 +270,6 @@ fn target(dataset: &str, path: &Path) -> files::Target {
     format!("{dataset}:/{}", path.join("/")).parse().expect("a plain name and path")
 }
 
-/// Whether a dataset has a snapshot of this name.
 async fn exists(stage: &Stage, snapshot: &str) -> bool {
     let Some(pool) = stage.daemon.pools.get(POOL) else { return false };
     let Ok(mos) = pool.engine.mos().await else { return false };

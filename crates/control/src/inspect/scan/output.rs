@@ -32,7 +32,6 @@ struct Work<'a> {
     report: Report<'a>,
 }
 
-/// Scans every target, writes the result and returns a summary.
 pub(super) async fn write(
     session: &Session,
     options: &Scan,

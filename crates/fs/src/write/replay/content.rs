@@ -60,7 +60,6 @@ fn range(offset: u64, len: u64) -> Result<Range<u64>, FsError> {
     end.map(|end| offset..end).ok_or_else(|| contradiction("reaches beyond the largest file"))
 }
 
-/// The blocks that a record clones, and their target.
 struct Clones<'a> {
     range: Range<u64>,
     block_bytes: u64,

@@ -98,7 +98,6 @@ impl Order {
     }
 }
 
-/// Appends the streams of one file system or volume.
 async fn streams(
     dataset: &Dataset,
     wanted: &Wanted<'_>,
