@@ -1,8 +1,7 @@
 //! Commands on pools that the daemon holds open.
 //!
-//! Without a daemon a command opens a pool and leaves it exported. In the daemon the pool is already open:
-//! the command reads the newest txg on disk, or changes the pool through its engine, and the mounted file
-//! systems follow.
+//! In the daemon the pool is already open: a command reads the newest txg on disk, or changes the pool
+//! through its engine, and the mounted file systems follow.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};

@@ -298,7 +298,6 @@ impl Tree {
         }
     }
 
-    /// Links a name to the existing copy.
     fn link(&self, filling: &Filling, name: &Name, path: &[u8], first: &FirstCopy) -> Result<(), Reason> {
         let lost_bytes = first.lost.as_ref().map_or(0, Loss::content_bytes);
         let replace = self.copier.standing(&filling.folder, name, path).replace(lost_bytes)?;

@@ -109,7 +109,6 @@ impl Report {
         self.lock().is_resumed
     }
 
-    /// A row about a loss.
     pub(super) fn row(&self, dataset: &str, loss: &Loss, fate: Fate) -> Row {
         let row = Row::of_loss(dataset, loss, fate);
         let checksums = loss.reason.checksums().filter(|_| self.lock().checksums);

@@ -27,7 +27,6 @@ const WINDOW_DIRECTORIES: usize = 512;
 const MOST_POINTERS: usize = 100_000;
 const WAITING_BATCHES: usize = 4;
 
-/// A directory to be listed.
 #[derive(Debug)]
 pub(super) struct Directory {
     /// Its object.

@@ -64,7 +64,6 @@ impl Names {
         format!("{}{}", self.0, target.0)
     }
 
-    /// The shared target of a name.
     pub(super) fn target(&self, name: &str) -> Option<TargetName> {
         TargetName::parse(name.strip_prefix(&self.0)?)
     }

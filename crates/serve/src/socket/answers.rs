@@ -4,7 +4,6 @@ use std::io::{self, Read, Write};
 
 pub(super) const CONTENT_BYTES_MAX: usize = 64 << 10;
 
-/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {

@@ -84,7 +84,6 @@ pub fn mode_text(attr: &Attr) -> String {
     text
 }
 
-/// The size, or the device numbers.
 fn size_text(attr: &Attr, numbers: Numbers) -> String {
     match attr.kind() {
         FileKind::BlockDevice | FileKind::CharDevice => {

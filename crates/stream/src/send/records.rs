@@ -101,7 +101,6 @@ fn is_bytes(object_type: ObjectType) -> bool {
     [ObjectType::PLAIN_FILE_CONTENTS, ObjectType::ZVOL, ObjectType::PLAIN_OTHER].contains(&object_type)
 }
 
-/// Makes records.
 pub(super) struct Records {
     manner: Manner,
     /// Object numbers are below this.

@@ -34,7 +34,6 @@ use super::walk::{Part, Span, Start, Walk};
 const ENTRY_WORDS: usize = 4;
 const ENTRIES_AT_ONCE: u64 = 4096;
 
-/// A list of a redaction bookmark.
 #[derive(Debug, Default, Clone)]
 pub(super) struct RedactionList {
     /// Guids of the redaction snapshots.
