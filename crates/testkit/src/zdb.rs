@@ -40,7 +40,7 @@ pub fn zdb_verdict(folder: &Path, pool: &str) -> Result<(), String> {
     if output.status.success() && said.contains("No leaks") { Ok(()) } else { Err(said) }
 }
 
-/// Asserts the same.
+/// [`zdb_verdict`] as an assertion.
 ///
 /// # Panics
 /// It found a difference.

@@ -3,7 +3,7 @@
 //! Idea: a device absent during writes lacks the blocks born in those txgs, until a resilver. The
 //! configuration names a space map over txgs for each leaf.
 //!
-//! If the log is unreadable, or the device contradicts it, the device lacks everything
+//! If the log is unreadable, or the device contradicts it, the device counts as lacking everything
 //! ([`FoundDevice::may_lack`](cenote_pool::FoundDevice::may_lack)).
 //!
 //! Source: OpenZFS `vdev_dtl_load`, `vdev_dtl_sync` (`DTL_MISSING`).

@@ -1,6 +1,6 @@
 //! The observer of a copy: records losses, and knows which files of an earlier copy are incomplete.
 //!
-//! Locking: tasks call an account concurrently, without locks, so it guards its own state.
+//! Locking: tasks call an account concurrently, holding no lock, so it guards its own state.
 
 use rustix::io::Errno;
 

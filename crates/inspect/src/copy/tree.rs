@@ -317,7 +317,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Returns the content that the copy lacks; `None` if it could not be made.
+    /// Reports losses; returns the content that the copy lacks, `None` if it could not be made.
     async fn file_alone(
         &self,
         filling: &Filling,

@@ -254,7 +254,7 @@ impl Putter {
         }
     }
 
-    /// Fills a new file; returns false if its content was incomplete and it was removed.
+    /// Gives a new file content and metadata. If the content is incomplete, removes it and returns false.
     async fn put_whole(
         &self,
         source: &impl Source,

@@ -25,8 +25,8 @@ pub struct Source {
 }
 
 /// Compares results. Targets of the same name in several results are compared as `tank (before)` and
-/// `tank (after)`; if no name repeats, all targets, those of a single result under their own names. Speed
-/// against fill covers all.
+/// `tank (after)`; if no name repeats, all targets are compared, those of a single result under their own
+/// names. Speed against fill covers all.
 ///
 /// # Errors
 /// Nothing to compare; the text lists each result's content.
