@@ -16,9 +16,9 @@
 //!
 //! Fence: to change a disk, a machine must first take it over: it creates the next commit with a higher
 //! epoch, and lists the commits again. A higher one means that it came too late, and it gives up. Takeovers
-//! and the newest commit are never deleted, and a writer's commits are consecutive. So a stopped machine that
-//! returns finds the number of its next commit taken, whatever has been deleted meanwhile. No clock is
-//! involved. A disk is taken over at its first change, not when opened: a refused import disturbs nobody.
+//! and the newest commit are never deleted, and a writer's commits are consecutive, so a stopped machine that
+//! returns finds the number of its next commit taken. No clock is involved. A disk is taken over at its first
+//! change, not when opened: a refused import disturbs nobody.
 //!
 //! A request without an answer is repeated with the same bytes, and "exists" is then compared with them.
 //! Names of segments and checkpoints include a random token of their writer, so late requests of a stopped
@@ -287,7 +287,6 @@ impl Log {
         self.progress.borrow().over.clone()
     }
 
-    /// Ends the use of the disk.
     fn end(&self, over: Over) {
         self.progress.modify(|progress| {
             progress.over.get_or_insert(over);

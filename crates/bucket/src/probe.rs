@@ -1,10 +1,9 @@
 //! Checks that a store's conditional requests can be relied on, before anything depends on them.
 //!
 //! Idea: the fence rests on one promise: of several creates of one name, one succeeds. Some stores ignore the
-//! condition, and some check it and write later, so that two simultaneous ones succeed. A sequential test
-//! does not notice the latter. So requests *race*: of each round's, one must win. Conditional replacement is
-//! raced, too, although unused: a store that fails there checks and writes separately, and luck alone decides
-//! about creates.
+//! condition, and some check it and write later, so that two simultaneous ones succeed. So requests *race*:
+//! of each round's, one must win. Conditional replacement is raced, too, although unused: a store that fails
+//! there checks and writes separately, and luck alone decides about creates.
 
 use std::sync::Arc;
 use std::time::Duration;

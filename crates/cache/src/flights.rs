@@ -1,8 +1,7 @@
 //! Single flight: concurrent readers of a block share one read.
 //!
-//! Idea: all readers of a key share a cell, which the first of them fills. If that read is cancelled, the
-//! next reader takes over; if it fails, each reader tries itself. The last reader removes the cell from the
-//! table, in any case.
+//! Idea: all readers of a key share a cell, which the first fills. If that read is cancelled, the next reader
+//! takes over; if it fails, each tries itself. The last reader removes the cell in any case.
 //!
 //! Locking: one mutex for the table, never held across an await. Cells are cloned and dropped only under it,
 //! so the last reader knows that it is the last.

@@ -1,9 +1,8 @@
 //! Compacts the memory of cached blocks.
 //!
-//! Idea: an allocator hands out memory in chunks of some blocks, and can't give back a chunk with one block
-//! in it. After a load with other block sizes, a cache holds twice the memory of its blocks. So each block is
-//! copied, in order of address: copies fill the holes of chunks in use, then new chunks, while one chunk
-//! after another becomes free. The order is not visible outside.
+//! Idea: an allocator can't give back a chunk of memory with one block in it, so after a load with other
+//! block sizes a cache holds twice the memory of its blocks. Each block is copied, in order of address:
+//! copies fill the holes of chunks in use, then new chunks, while one chunk after another becomes free.
 //!
 //! Locking: a block's shard, twice for a moment, with the copy in between. Concurrent hits, inserts and
 //! evictions work as usual.

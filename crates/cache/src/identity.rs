@@ -1,9 +1,9 @@
 //! The identity of a block in the cache.
 //!
 //! A block's first address, properties, physical birth and checksum identify its content forever: if a later
-//! sync pass writes to the same place, the checksum differs. All owners share the identity, even if their
-//! pointers are younger: clones, and files with deduplicated blocks. Policies want one number, a hash of
-//! these words; look-ups compare the words.
+//! sync pass writes to the same place, the checksum differs. All owners share it, even with younger pointers:
+//! clones, and files with deduplicated blocks. Policies get a hash of these words; look-ups compare the
+//! words.
 
 use cenote_format::blkptr::{Blkptr, BlkptrKind};
 use cenote_policy::{BlockId, Class};

@@ -1,9 +1,9 @@
 //! The block cache (ARC): verified, decoded blocks in a budget of bytes, under a policy that can be changed
 //! while the pool is open.
 //!
-//! Idea: shards hold the blocks by a permanent identity ([`identity`]), so nothing is ever invalidated. One
-//! policy ([`cenote_policy::Policy`]) decides which blocks stay; it gets hits in batches ([`shard`]), misses
-//! at once. Concurrent reads of a block are shared ([`flights`]).
+//! Idea: shards hold blocks by a permanent identity ([`identity`]), so nothing is ever invalidated. One
+//! policy ([`cenote_policy::Policy`]) decides which stay; it gets hits in batches ([`shard`]), misses at
+//! once. Concurrent reads of a block are shared ([`flights`]).
 //!
 //! ```text
 //!   read    shard: hit --> note it --(every 32nd)--> policy
@@ -15,9 +15,8 @@
 //! An indirect block is cached without the holes at its end: those of a small file system, of 128 KiB on six
 //! levels, have one pointer each.
 //!
-//! Metadata are always cached, blocks of files and volumes if [`CacheOptions::data`] is set: a program that
-//! reads each file once keeps its memory for metadata, a daemon serves from it. The dataset's properties
-//! restrict both ([`caching`]).
+//! Metadata are always cached, blocks of files and volumes if [`CacheOptions::data`] is set: not by a program
+//! that reads each file once. The dataset's properties restrict both ([`caching`]).
 //!
 //! Locking: all methods may be called concurrently. The policy has a mutex, each shard a lock that look-ups
 //! share, the table of flights another mutex. Order: the policy's, or one of the miss-ratio curve's, before a
@@ -200,8 +199,8 @@ impl BlockCache {
     }
 
     /// Reads many blocks: missing ones together, in disk order. Passes each on in the order of the requests,
-    /// and decodes it only then. `keep` decides, by the index of a request, whether its block is worth the
-    /// memory: a block read for the last time would only push others out, and is removed even if cached.
+    /// and decodes it only then. `keep` decides, by the index of a request, whether its block stays: one read
+    /// for the last time is removed even if cached.
     #[boxed]
     pub async fn read_each(
         &self,

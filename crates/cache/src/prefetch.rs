@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cenote_pool::{BadSetting, Tunable, Tunables};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Most windows under way.
 const MOST_WINDOWS: usize = 512;
 /// The part of the cache for unused read-ahead: 6 %, as in OpenZFS.
 const ACTIVE_SHIFT: u32 = 4;

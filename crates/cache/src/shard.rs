@@ -3,8 +3,8 @@
 //! Idea: a hit must not wait for the policy, which all shards share. So a shard only notes the hit; the
 //! reader that notes the [`BATCH`]th passes them all to the policy.
 //!
-//! Locking: only the notes have a mutex, held for a push; the cache keeps each shard behind a lock. Look-ups
-//! share it, so concurrent hits on a block do not wait; they change only independent atomics.
+//! Locking: the notes have a mutex, held for a push; the cache keeps each shard behind a lock. Look-ups share
+//! it and change only independent atomics, so concurrent hits do not wait.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 

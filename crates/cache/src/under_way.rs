@@ -1,7 +1,7 @@
 //! Blocks being read ahead: a reader of such a block waits for that read.
 //!
-//! Idea: a window claims its blocks one by one. It releases each once cached, and all when it ends, however
-//! it ends. A waiting reader then looks in the cache again, and reads a missing block itself.
+//! Idea: a window claims its blocks one by one, and releases each once cached, or when it ends. A waiting
+//! reader then looks in the cache again, and reads a missing block itself.
 //!
 //! Locking: one mutex for the table, never held across an await.
 

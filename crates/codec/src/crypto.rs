@@ -1,8 +1,8 @@
 //! Encryption of blocks and keys: primitives, and their coverage of a block.
 //!
 //! Idea: a dataset's random **master key** and **HMAC key** are stored in the pool, wrapped by a **wrapping
-//! key** from the user. The master key never encrypts data: each block pointer names an 8-byte salt, and the
-//! key for all blocks with that salt is derived from both.
+//! key** from the user. Each block pointer names an 8-byte salt; the key of all blocks with that salt is
+//! derived from it and the master key.
 //!
 //! ```text
 //! passphrase ─PBKDF2─┐
@@ -22,11 +22,10 @@
 //! | object set | two HMACs over its fields | object set | [`mac::objset_macs`] |
 //!
 //! **CCM and long blocks.** A 12-byte nonce leaves 24 bits for the length, so CCM cannot hold 2^24 bytes.
-//! OpenZFS's ICP refuses them on both sides (`ccm_validate_args`), so no such block exists. Here the error is
-//! [`CryptoError::TooLong`].
+//! OpenZFS's ICP refuses them, too (`ccm_validate_args`), so no such block exists ([`CryptoError::TooLong`]).
 //!
-//! Libraries: GCM is `aws-lc-rs`, the fastest available. It lacks CCM, which is built here on RustCrypto's
-//! `aes` and `ctr`, with the chained MAC inside one AES-NI function (example `codec_speed` measures it).
+//! Libraries: `aws-lc-rs`, the fastest, for GCM. CCM is built here on RustCrypto's `aes` and `ctr`, with the
+//! chained MAC inside one AES-NI function (example `codec_speed` measures it).
 //!
 //! Source: OpenZFS `zio_crypt.c`, `dsl_crypt.c`, `hkdf.c`, `libzfs_crypto.c`, `icp/algs/modes/ccm.c`.
 

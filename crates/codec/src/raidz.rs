@@ -11,11 +11,10 @@
 //!         +--------+--------+--------+--------+ . . . . . . . .    filled up with zeros
 //! ```
 //!
-//! Idea: every job multiplies a matrix of field elements by the columns. Generation weighs the data by fixed
-//! factors; reconstruction weighs the remaining columns by factors solved for (module `code`). So the only
-//! primitive is *combine*: up to three targets, each a weighted sum of the same sources. A [`Kernel`] reads
-//! each source byte once and keeps partial sums in registers, so parity costs about as much as reading the
-//! data.
+//! Idea: generation weighs the data by fixed factors; reconstruction weighs the remaining columns by factors
+//! solved for (module `code`). So the only primitive is *combine*: up to three targets, each a weighted sum
+//! of the same sources. A [`Kernel`] reads each source byte once and keeps partial sums in registers, so
+//! parity costs about as much as reading the data.
 //!
 //! Invariants: all parity columns have equal length and no data column is longer. There are at most
 //! [`MAX_DATA_COLUMNS`] data columns, because the powers of 2 repeat after 255. No more columns are missing

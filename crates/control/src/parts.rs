@@ -1,8 +1,7 @@
 //! Long answers, which come in parts.
 //!
 //! Idea: a listing may have more rows than memory holds. Its verb gives each part to the caller at once
-//! ([`crate::Caller::give`]), and keeps none. Within one program a part travels as a value; from a daemon it
-//! travels as JSON, which the client decodes. A slow caller slows the verb.
+//! ([`crate::Caller::give`]), as a value in one program, as JSON from a daemon. A slow caller slows the verb.
 
 use std::any::Any;
 use std::sync::Arc;

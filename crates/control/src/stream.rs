@@ -39,7 +39,6 @@ use crate::error::ControlError;
 use crate::pipe::{Inlet, Outlet};
 use crate::session::Session;
 
-/// Bytes read or written at once.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// The stream of a request.
@@ -94,7 +93,6 @@ impl Source {
         }
     }
 
-    /// Maps a defect of the stream or of the output.
     fn failed(&self, error: StreamError) -> ControlError {
         match error {
             StreamError::Write(source) => InspectError::io("standard output")(source).into(),

@@ -1,9 +1,9 @@
 //! The table of all verbs: the rights that each needs, where it runs, whether it only reads, and its types.
 //!
-//! Idea: every entry point asks this one place: the command line (does a daemon run it?), the socket and HTTP
-//! (which code runs this name?), the API's description (which fields?). A verb carries its row in its
-//! declaration; its name and the JSON request suffice to run it. The verbs in [`OF_PROGRAMS`] run in their
-//! user's program alone, and are offered nowhere else.
+//! Idea: the command line asks here (does a daemon run it?), the socket and HTTP (which code runs this
+//! name?), and the API's description (which fields?). A verb's declaration carries its row; its name and the
+//! JSON request suffice to run it. The verbs in [`OF_PROGRAMS`] run in their user's program alone, and are
+//! offered nowhere else.
 
 mod verbs;
 

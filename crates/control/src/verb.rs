@@ -1,9 +1,8 @@
 //! A verb: its request, its answer, and the right that it needs.
 //!
 //! Idea: a request is a value that contains all arguments, and [`Session::run`] runs it for every caller.
-//! Rights are checked on the way, so no entry point can forget to. Request and answer travel as JSON: from
-//! the session of a daemon's client to the daemon, in others to the verb's row in the table, so a verb can't
-//! tell where its caller is.
+//! Rights are checked on the way, so no entry point can forget to. Request and answer travel as JSON, to the
+//! daemon or to the verb's row in the table, so a verb can't tell where its caller is.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -157,7 +156,6 @@ impl Session {
         .boxed_local()
     }
 
-    /// Runs a verb here.
     pub(crate) async fn run_here<V: Verb>(&self, request: V) -> Result<Answered<V::Answer>, ControlError> {
         let only_looks = request.only_looks();
         self.only_looks.store(only_looks, Ordering::Relaxed);

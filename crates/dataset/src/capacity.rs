@@ -1,9 +1,9 @@
 //! Capacity of a pool and space available to a dataset.
 //!
-//! Idea: available space is not free space but a promise. It starts from the deflated size of the data vdevs
-//! (the part that a 128 KiB block leaves after parity; none of a vdev being removed) plus the savings of
-//! shared blocks. It excludes slop, kept back so that deletion always works, and blocks held by the
-//! checkpoint alone. Quotas and others' reservations on the path from the root reduce it further.
+//! Idea: available space is a promise. It starts from the deflated size of the data vdevs (the part that a
+//! 128 KiB block leaves after parity; none of a vdev being removed) plus the savings of shared blocks. It
+//! excludes slop, so that deletion always works, and blocks held by the checkpoint alone. Quotas and others'
+//! reservations on the path from the root reduce it further.
 //!
 //! Source: OpenZFS `spa_update_dspace`, `spa_get_slop_space`, `dsl_pool_adjustedsize`,
 //! `dsl_dir_space_available`.

@@ -1,9 +1,8 @@
 //! Import: from labels to an opened pool, in its newest or an older state.
 //!
-//! Idea: an uberblock is the root of the pool as of one txg. Opening it reads the meta object set (MOS), then
-//! the facts that labels lack: the trusted configuration, active features, mappings of removed vdevs, the
-//! checksum salt. If any of these is damaged, an older uberblock of the ring may still lead to a whole tree;
-//! a rewind loops over the same steps.
+//! Idea: an uberblock is the root of the pool as of one txg. It leads to the meta object set (MOS), and that
+//! to the facts that labels lack: the trusted configuration, active features, mappings of removed vdevs, the
+//! checksum salt. If any of these is damaged, a rewind takes the same steps from older uberblocks.
 //!
 //! ```text
 //!   uberblock -> Pool::assemble -> MOS -> object directory
@@ -14,8 +13,7 @@
 //!                                    root_dataset
 //! ```
 //!
-//! The mapping of a vdev removed early may lie on one removed later. So mappings are read from the last
-//! removal back.
+//! A mapping may lie on a vdev removed later, so mappings are read from the last removal back.
 //!
 //! Source: OpenZFS `spa.c` (`spa_load_impl`, `spa_ld_*`), `vdev_removal.c`.
 

@@ -10,8 +10,8 @@
 //!   KeySource(root) --> passphrase | hex | raw --> WrappingKey --unwrap--> DatasetKey
 //! ```
 //!
-//! Deriving a key from a passphrase takes a tenth of a second by design, so wrapping keys are cached by root
-//! and unwrapped keys by key object. The MAC over the wrapped keys detects a wrong key.
+//! Deriving a key from a passphrase takes a tenth of a second by design, so wrapping keys and unwrapped keys
+//! are cached. The MAC over the wrapped keys detects a wrong key.
 //!
 //! A pool that stays open never asks for keys: they are loaded and unloaded explicitly ([`Keyring::load`],
 //! [`Keyring::unload`]), and a command that makes a new key supplies it.

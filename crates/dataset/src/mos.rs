@@ -1,8 +1,8 @@
 //! The opened pool: its meta object set (MOS) and object directory.
 //!
-//! Idea: all pool metadata are objects of the MOS; the object directory (object 1, a ZAP) names the important
-//! ones. [`Mos`] is the root handle. Its objects are read on demand, each by its own module: datasets in
-//! [`crate::dataset`], [`crate::history`], [`crate::errlog`], space in [`crate::spacemaps`].
+//! Idea: the object directory (object 1, a ZAP) names the important objects of the MOS. They are read on
+//! demand, each by its own module: datasets in [`crate::dataset`], [`crate::history`], [`crate::errlog`],
+//! space in [`crate::spacemaps`].
 //!
 //! Source: OpenZFS `dmu.h` (`DMU_POOL_*`), `spa.c`.
 

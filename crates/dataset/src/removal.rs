@@ -1,8 +1,7 @@
 //! Removal of a top-level vdev.
 //!
-//! Idea: its blocks are copied to other vdevs in offset order but stay in use until all are copied; then the
-//! vdev becomes its map. Until then a copied range is allocated twice, on the vdev and at its copy. A block
-//! freed meanwhile is freed in both places.
+//! Idea: its blocks are copied to other vdevs in offset order, and stay in use until all are copied; then the
+//! vdev becomes its map. Until then a copied range is allocated, and freed, in both places.
 //!
 //! Source: OpenZFS `vdev_removal.c` (`spa_vdev_copy_impl`, `free_from_removing_vdev`).
 

@@ -1,8 +1,8 @@
 //! Rescue: the dataset tree without its tables.
 //!
-//! Idea: the tree is recorded twice: from above by tables (the object directory, each directory's children),
-//! from below by the parent that each directory names. If a table is lost, one walk over the MOS finds the
-//! directories of that parent; only their names are lost.
+//! Idea: tables (the object directory, each directory's children) record the tree from above, and each
+//! directory names its parent. If a table is lost, one walk over the MOS finds the directories of that
+//! parent; only their names are lost.
 
 use cenote_boxed::boxed;
 use cenote_format::Phys;

@@ -2,8 +2,7 @@
 //!
 //! Idea: a deduplicated block's pointer has the dedup bit, and a table by checksum counts its references. A
 //! block cloned by `copy_file_range` has plain pointers, and a table by address counts references beyond the
-//! first. A traversal that sums space must count shared blocks once; these tables tell how often it meets
-//! them.
+//! first. A traversal that sums space counts shared blocks once by these tables.
 //!
 //! With feature `fast_dedup`, a dedup table's newest entries are in its logs, which override the ZAPs.
 //!

@@ -1,15 +1,14 @@
 //! Allocated ranges of each vdev, from the pool's space maps.
 //!
-//! Idea: a vdev is divided into metaslabs. Each has a space map, a log of allocations and frees that replays
-//! to its allocated ranges. With feature `log_spacemap`, one map per txg first collects the changes of all
+//! Idea: each metaslab of a vdev has a space map, a log of allocations and frees that replays to its
+//! allocated ranges. With feature `log_spacemap`, one map per txg first collects the changes of all
 //! metaslabs; a metaslab's own map is flushed now and then, and a table per vdev records up to which txg. So:
 //!
 //! ```text
 //!   allocated = replay(metaslab's own map) + changes in the maps of txgs >= the metaslab's unflushed txg
 //! ```
 //!
-//! Space maps are written in the same txg as the changes they describe, so for a given uberblock they are
-//! exact.
+//! Space maps are written with the changes they describe, so for an uberblock they are exact.
 //!
 //! Memory: one vdev's ranges at a time, one range per allocated run. The log maps of all txgs are read once
 //! and kept; OpenZFS bounds their size.
@@ -405,7 +404,6 @@ pub fn empty_metaslabs(vdev: &VdevConfig) -> Vec<NewMetaslab> {
     (0..vdev.asize_bytes >> vdev.metaslab_shift).map(metaslab).collect()
 }
 
-/// Total bytes of a vdev's first `count` metaslabs.
 pub(crate) fn metaslabs_bytes(vdev: &VdevConfig, count: u64) -> u64 {
     match vdev.draid {
         None => count << vdev.metaslab_shift,

@@ -1,10 +1,9 @@
 //! Traversal of every live block pointer of a pool, each block once.
 //!
-//! Idea: below the uberblock all metadata form one tree: object sets contain dnodes, dnodes and indirect
-//! blocks contain pointers, and dataset objects in the meta object set (MOS) lead to further object sets. So
-//! one stack holds all metadata blocks to open. Each step takes a batch from its top, reads it in disk order
-//! and yields every pointer found; only those to metadata go on the stack. A small file's pointers are in its
-//! dnode, so its data cost no read here.
+//! Idea: all metadata form one tree: object sets contain dnodes, dnodes and indirect blocks contain pointers,
+//! and dataset objects in the meta object set (MOS) lead to further object sets. So one stack holds all
+//! metadata blocks to open. Each step reads a batch from its top in disk order and yields every pointer
+//! found; only those to metadata go on the stack.
 //!
 //! ```text
 //!   uberblock --> MOS head --> meta dnode's tree --> dnodes --+--> indirect blocks --> pointers
@@ -15,9 +14,8 @@
 //! previous snapshot (a clone's is its origin). A pointer carries the newest birth below it, so older
 //! subtrees are not even opened.
 //!
-//! Memory: the stack, plus 12 bytes for each opened block of pointers or dnodes. The top of the stack is the
-//! deepest, so it holds at most a batch's children per level; see [`BATCH_CHILDREN`]. The record of opened
-//! blocks prevents opening one twice, so cyclic trees terminate.
+//! Memory: the stack, which holds at most a batch's children per level ([`BATCH_CHILDREN`]), plus 12 bytes
+//! for each opened block of pointers or dnodes: none is opened twice, so cyclic trees terminate.
 //!
 //! Encrypted datasets need no key: object sets and indirect blocks are plaintext, and in dnodes only the
 //! bonus is encrypted.
@@ -98,7 +96,6 @@ enum Holds {
 /// Traversal.
 pub struct Tree {
     pool: Pool,
-    /// Visits only blocks born later.
     born_after: Txg,
     /// Blocks to open, next one last, in visiting order ([`Position`]).
     pending: Vec<Node>,

@@ -1,8 +1,8 @@
 //! Usage of a pool, as in `zpool list`, from its space maps.
 //!
-//! Idea: only space maps know the allocation of a vdev. Each map's header has the sum, so no map is replayed;
-//! only the log space maps are added. Fragmentation measures the size of free ranges, weighted by their
-//! bytes: a range of 512 bytes counts 100, one of 512 MiB counts 0.
+//! Idea: each space map's header has the sum of its allocations, so no map is replayed; only the log space
+//! maps are added. Fragmentation measures the size of free ranges, weighted by their bytes: a range of 512
+//! bytes counts 100, one of 512 MiB counts 0.
 //!
 //! Source: OpenZFS `spa_prop_get_config`, `metaslab_class_fragmentation`, `metaslab_set_fragmentation`.
 
@@ -245,7 +245,6 @@ fn class_fragmentation<'a>(vdevs: impl Iterator<Item = &'a VdevUsage>) -> Option
     Some(sum.checked_div(space).unwrap_or(0) as u64)
 }
 
-/// Space of a metaslab.
 struct MetaslabUsage {
     size_bytes: u64,
     /// Without the log: an import sets aside the metaslab with the least (`vdev_metaslab_init`).

@@ -1,8 +1,7 @@
 //! Reused buffer memory.
 //!
 //! Idea: reads need thousands of short-lived buffers in a few sizes. Fresh memory costs a page fault every 4
-//! KiB and is zeroed first: more than a warm read, or than decoding a block. So dropped buffers are kept
-//! here.
+//! KiB and is zeroed first: more than a warm read. So dropped buffers are kept here.
 //!
 //! Locking: a mutex guards the list, for a push or pop. `Bytes` may be dropped on any thread.
 

@@ -1,9 +1,8 @@
 //! A layer that makes a device fail, from a seed.
 //!
 //! Every operation tries the rules in order; the first that strikes decides. If it corrupts data, all other
-//! corruption rules apply, too, because one read may cover many blocks. All chance comes from the seed. Bad
-//! *sectors* stay bad, as on a worn disk: they depend only on the seed and the sector. The rules ([`Faults`])
-//! can outlive the device, so that a reopened disk still has them.
+//! corruption rules apply, too, because one read may cover many blocks. Bad *sectors* stay bad, as on a worn
+//! disk: they depend only on the seed and the sector. The rules ([`Faults`]) can outlive the device.
 //!
 //! Locking: one mutex guards rules and random numbers. Each operation takes it to choose the rule, and
 //! releases it before the transfer. Without rules it is not taken.

@@ -1,9 +1,9 @@
 //! A layer that lets a pool's writes pass only while the pool is known to be ours.
 //!
 //! Idea: another machine may take a pool once it has seen no heartbeat of ours for long enough. So each
-//! heartbeat that lands extends a lease, and writes after its end are refused, even if nobody has noticed
-//! yet: the process may have been stopped, or its threads starved. Once the engine has noticed, the fence is
-//! shut for good, and refuses reads, too: they might show another machine's blocks.
+//! heartbeat that lands extends a lease, and writes after its end are refused, even if the process was
+//! stopped meanwhile, or its threads starved. Once the engine has noticed, the fence is shut for good, and
+//! refuses reads, too: they might show another machine's blocks.
 //!
 //! A write that began in time may still be under way in the kernel. The importer waits for twice the lease.
 //!

@@ -1,9 +1,8 @@
 //! A layer that holds writes back in memory until approved.
 //!
 //! Idea: whether a change is wanted may become clear only after other writes. So those wait behind a
-//! [`Gate`], one for all devices of a pool, and reads see them as made. An open gate makes them in the order
-//! of issue, flushes included, and passes later writes through. If it never opens, no device changes by a
-//! byte.
+//! [`Gate`], one for all devices of a pool, and reads see them as made. Once open, it makes them in the order
+//! of issue, flushes included, and passes later writes through. If it never opens, no device changes.
 //!
 //! A waiting write was reported as done, and its device may fail to make it. If the pool can do without that
 //! device's writes, the rest is dropped: the device has a prefix.

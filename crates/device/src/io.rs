@@ -1,7 +1,7 @@
 //! The future of an operation, which may be complete already.
 //!
-//! Idea: an operation of the kernel can't be taken back. So an [`Io`] only waits: the operation has begun,
-//! owns its buffers, file and turn among overlapping changes, and goes on if the `Io` is dropped.
+//! Idea: an operation of the kernel can't be taken back. So an [`Io`] only waits: the operation owns its
+//! buffers, file and turn among overlapping changes, and goes on if the `Io` is dropped.
 //!
 //! ```text
 //!   call --> Io --polled--> result

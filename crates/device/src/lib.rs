@@ -14,7 +14,7 @@
 //!
 //! A device moves whole ranges: a read returns every requested byte, or an error with its place and cause.
 //! Buffers are owned ([`Bytes`]), so a transfer may outlive the task that started it; slices of one read
-//! share its buffer. The meaning of the bytes is unknown here.
+//! share its buffer.
 
 mod buffer_pool;
 mod counted;

@@ -8,8 +8,8 @@
 //!
 //! A real disk may keep any part of its unflushed writes, in any order, sector by sector.
 //! [`MemoryDevice::power_cut`] does that, by a seed: each sector is kept, lost or overtaken by an older one.
-//! So a crash test is: write, cut, reopen. As with Linux's page cache, later flushes do not cover writes lost
-//! by a failed flush ([`Device::lose_unflushed`]): they are read as written until the power is cut.
+//! As with Linux's page cache, later flushes do not cover writes lost by a failed flush
+//! ([`Device::lose_unflushed`]): they are read as written until the power is cut.
 //!
 //! Memory: twice the size, plus unflushed writes, plus lost writes not overwritten.
 //!

@@ -1,8 +1,8 @@
 //! Orders overlapping changes: each begins when those before it are over.
 //!
-//! Idea: neither the kernel nor a disk orders concurrent writes. Usually a write is awaited before the next
-//! one to the same place. But a write whose future was dropped goes on, and its place may get a new owner. So
-//! each change (a write, a discard) takes its turn when its method is called, and returns it when done.
+//! Idea: neither the kernel nor a disk orders concurrent writes, and a write whose future was dropped goes on
+//! while its place may get a new owner. So each change (a write, a discard) takes its turn when its method is
+//! called, and returns it when done.
 //!
 //! ```text
 //!   under way    |--a--|      |--b--|            none overlaps another

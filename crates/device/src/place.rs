@@ -161,7 +161,6 @@ pub enum PlaceError {
     RbdUser,
 }
 
-/// The beginning of an address.
 fn begins(scheme: &str) -> String {
     if scheme == RBD { "rbd".into() } else { format!("{scheme}://") }
 }
@@ -264,7 +263,6 @@ impl Place {
         }
     }
 
-    /// A remote place from its path in labels.
     fn of_label(path: &str) -> Option<Place> {
         if let Some(rbd) = RbdPlace::of_label(path) {
             return Some(Place::Rbd(rbd));

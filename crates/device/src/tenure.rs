@@ -1,8 +1,8 @@
 //! A machine's tenure of a pool, granted by a witness that all machines of the pool ask.
 //!
-//! Idea: two promises that the witness keeps for this machine. Until the lease ends, no other machine gets
-//! the pool. And the witness knows which leaves lack data before anything counts as durable without them: a
-//! machine that finds only such leaves later is refused the pool, instead of going on from an older state.
+//! Idea: the witness keeps two promises. Until the lease ends, no other machine gets the pool. And the
+//! witness knows which leaves lack data before anything counts as durable without them: a machine that finds
+//! only such leaves later is refused the pool.
 //!
 //! The keeper of the lease is `cenote_ha`; the fence before the devices ([`crate::Fence`]) obeys it.
 //!

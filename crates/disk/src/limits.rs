@@ -45,7 +45,6 @@ const WANTED: Duration = Duration::from_secs(10);
 const LEAST: Duration = Duration::from_millis(1500);
 const BYTES_PER_S: u32 = 4 << 20;
 const IMPATIENCE: u32 = 3;
-/// Interval of these checks.
 const TICK: Duration = Duration::from_millis(250);
 
 /// Lanes of shared memory.

@@ -164,7 +164,6 @@ impl ScanSettings {
         self.0.get(20)
     }
 
-    /// Interval of txgs.
     pub(crate) fn txg_timeout(&self) -> Duration {
         Duration::from_secs(self.0.get(21))
     }
@@ -174,7 +173,6 @@ impl ScanSettings {
         self.0.get(22)
     }
 
-    /// When and how much writers are delayed.
     pub(crate) fn delays(&self) -> Delays {
         Delays { min_percent: self.0.get(23), scale_ns: self.0.get(24) }
     }
@@ -194,7 +192,6 @@ impl ScanSettings {
         self.0.get(27) != 0
     }
 
-    /// Bounds of the log of space maps.
     pub(crate) fn log_bounds(&self) -> LogBounds {
         LogBounds {
             txgs: self.0.get(28),

@@ -1,9 +1,8 @@
 //! Changes to deadlists as snapshots and heads come and go.
 //!
 //! Idea: opening a deadlist costs time for each of its keys, one per earlier snapshot. A task that destroys
-//! many snapshots in a row keeps the deadlists that successive steps share open, and stores the remaining
-//! ones at the end. It opens following ones ahead in parallel tasks: deadlists change only through this
-//! module in this txg.
+//! many snapshots in a row keeps the deadlists that successive steps share open, stores the remaining ones at
+//! the end, and opens following ones ahead in parallel: only this module changes deadlists in this txg.
 //!
 //! Source: OpenZFS `dsl_destroy.c` (`dsl_dir_remove_clones_key`).
 

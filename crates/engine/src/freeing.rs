@@ -6,8 +6,7 @@
 //! ```
 //!
 //! Idea: destroying a dataset puts its tree into this list and charges its space to `$FREE`. Each txg frees a
-//! part and records its progress in the list, so a power cut loses nothing. Txgs are written while the list
-//! has entries.
+//! part and records its progress, so a power cut loses nothing. Txgs are written while the list has entries.
 //!
 //! An unreadable tree stops the list until the pool is opened again; so does an unreadable list.
 //!

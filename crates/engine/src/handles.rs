@@ -1,8 +1,7 @@
 //! Handles on open datasets: one per dataset, shared by all users.
 //!
-//! Idea: all users must share the locks, tables and options that a file system or volume keeps in memory, so
-//! opening a dataset asks here first. The engine holds a handle weakly, and tells it only that settings
-//! changed.
+//! Idea: all users must share the locks, tables and options of a file system or volume, so opening a dataset
+//! asks here first. The engine holds a handle weakly, and tells it only that settings changed.
 //!
 //! Locking: an opener holds the dataset's lock in `opening`, so that it is opened once; opening may wait for
 //! a txg. `table` is locked for one access, also by tasks. A task that changes settings of a dataset being

@@ -7,9 +7,9 @@
 //!   close          the last txg says EXPORTED. Without any change: nothing, if all devices have the newest
 //! ```
 //!
-//! Idea: a command is checked before anything is written. A sync task checks before it changes, and a txg
-//! without changes is not written, so a refusal leaves the gate closed. Pools with unreplayed logs are no
-//! exception: a command sees the replayed state; the replay reaches the disk only if the command succeeds.
+//! Idea: a sync task checks before it changes, and a txg without changes is not written, so a refusal leaves
+//! the gate closed. A command sees the replayed state of logs; the replay reaches the disk only if the
+//! command succeeds.
 //!
 //! After a power cut at any moment the pool opens: in the txg it was found in, until the first txg is whole,
 //! with labels exported or in use by this host; afterwards in the last whole txg.
@@ -67,8 +67,7 @@ impl Drop for BehindGate<'_> {
     }
 }
 
-/// Checks that no other system has taken the pool since it was opened: its labels did not say that it is in
-/// use.
+/// Checks that no other system has taken the pool since it was opened, when its labels did not say ACTIVE.
 pub(crate) async fn refuse_changed(pool: &Pool, taking: &OpenState) -> Result<()> {
     for device in taking.gate.devices().iter().take(WITNESSES) {
         for label in read_labels(&**device).await {

@@ -12,9 +12,9 @@
 //! ```
 //!
 //! Idea: a change to one object set (files, volumes) happens in the open txg under a [`Hold`] and stays in
-//! memory until the txg is written. A change to the pool or several datasets (a snapshot, say) is a *sync
-//! task*: it runs alone while its txg is written, on the MOS as that txg leaves it. So a snapshot shows a
-//! dataset exactly at the end of a txg.
+//! memory until the txg is written. A change to the pool or several datasets is a *sync task*: it runs alone
+//! while its txg is written, on the MOS as that txg leaves it. So a snapshot shows a dataset at the end of a
+//! txg.
 //!
 //! ```text
 //!   txgs, run, sync            which txg is open; tasks; how a txg is written

@@ -4,10 +4,9 @@
 //!   dir of a clone --LIVELIST--> table: list 0 [+a +b -a +c]   list 90 [+d -d +e]
 //! ```
 //!
-//! Idea: a block is listed when the clone writes it, and again when it dies; blocks listed more often as
-//! written than as dead are the clone's own. A death goes to the list of the block's birth, so each list can
-//! be freed by itself. A clone with little in common with its origin drops its livelist, since the walk then
-//! costs no more.
+//! Idea: a block is listed when the clone writes it, and again when it dies; those listed more often as
+//! written are the clone's own. A death goes to the list of the block's birth, so each list can be freed by
+//! itself. A clone with little in common with its origin drops its livelist: the walk costs no more.
 //!
 //! Lists are not condensed here; OpenZFS does that when it next opens the pool.
 //!

@@ -9,9 +9,8 @@
 //!       OnDisk     the pool as of the last txg; within it, the allocator's own locks
 //! ```
 //!
-//! Idea: a holder only takes locks further down, so there is no deadlock. Debug builds track each thread's
-//! locks and panic when one is taken out of order, even without contention. None is held across an await, so
-//! tracking by thread works.
+//! Idea: a holder only takes locks further down, so there is no deadlock. None is held across an await, so
+//! debug builds track each thread's locks and panic when one is taken out of order.
 //!
 //! Source: our own; compare Linux's `lockdep`.
 

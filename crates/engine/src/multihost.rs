@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Idea: a task writes heartbeats while the engine lives, the property `multihost` is on, and the pool is
-//! being changed. Each that lands extends the lease of the pool's fence, as does each txg. Two bounds follow:
-//! the task stops the engine when nothing landed for `fail_intervals` intervals, and the fence refuses writes
-//! from that moment on even if the task runs late.
+//! being changed. Each that lands extends the lease of the pool's fence, as does each txg. The task stops the
+//! engine when nothing landed for `fail_intervals` intervals, and the fence refuses writes from then on even
+//! if the task runs late.
 //!
 //! Time counts from the beginning of a heartbeat that landed: a process stopped right after one, which wakes
 //! up when another machine has the pool, finds its lease ended. OpenZFS counts from its completion.
@@ -111,7 +111,6 @@ impl Multihost {
         self.order();
     }
 
-    /// Ends heartbeats: the pool's last txg is on disk.
     async fn end(&self, engine: &Shared) {
         self.state.lock().is_beating = false;
         self.task.lock().take();
@@ -136,7 +135,6 @@ fn leaves(engine: &Shared) -> u32 {
     u32::try_from(engine.on_disk.read().pool.labels().beat_leaves()).unwrap_or(u32::MAX)
 }
 
-/// Writes heartbeats while the engine lives.
 async fn keep_beating(engine: Weak<Shared>, mut orders: Watcher<u64>) {
     loop {
         let Some(shared) = engine.upgrade() else { return };

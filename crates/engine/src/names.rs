@@ -1,9 +1,9 @@
 //! Names of datasets between a check of rights and the change that it permits.
 //!
 //! Idea: a delegated user's command checks its rights on the datasets that its names mean in the last txg on
-//! disk. Its tasks look the names up again, later. If a rename came between, a name could mean a dataset on
-//! which the user has no rights. The engine therefore counts renames, and a txg on disk knows its count. A
-//! delegated user's changes are refused if another has renamed a dataset since the check.
+//! disk. After a rename, its tasks could find a dataset on which the user has no rights. So the engine counts
+//! renames, a txg on disk knows its count, and a delegated user's changes are refused if another has renamed
+//! a dataset since the check.
 //!
 //! New datasets do not count: their names meant nothing at the check, so no right was found for them.
 //!
@@ -41,7 +41,6 @@ impl Delegated {
 }
 
 impl Names {
-    /// The names at this count of renames.
     pub(crate) fn at(renames: u64) -> Names {
         Names(Arc::new(AtomicU64::new(renames)))
     }

@@ -225,7 +225,6 @@ async fn is_multihost(mos: &Mos) -> Result<bool> {
     Ok(multihost.and_then(|entry| entry.value.as_u64()) == Some(1))
 }
 
-/// The pool's configuration, decoded.
 pub(crate) fn pool_config(mos: &Mos) -> Result<PoolConfig> {
     let of = |source| mos.objset().format(DMU_POOL_DIRECTORY_OBJECT, source);
     let mut config = PoolConfig::decode(mos.config()).map_err(of)?;

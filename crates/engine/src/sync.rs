@@ -330,7 +330,6 @@ async fn free_dead(context: &mut SyncContext) -> Result<()> {
     context.free_all(&dead).await
 }
 
-/// Frees blocks that the last txg deferred.
 async fn free_deferred(context: &mut SyncContext) -> Result<()> {
     let list = context.directory_object(names::SYNC_BPOBJ).await?;
     match context.take_list(list).await {

@@ -9,8 +9,8 @@
 //!               the txg is written, or sooner: once 64 MiB of it are blocks written from start to end
 //! ```
 //!
-//! Idea: all writers should run evenly at disk speed, rather than at full speed until memory is full and then
-//! not at all. Delays are served in turn, so the number of writers does not matter.
+//! Idea: all writers should run evenly at disk speed, rather than stop when memory is full. Delays are served
+//! in turn, so the number of writers does not matter.
 //!
 //! Source: OpenZFS `dmu_tx.c` (`dmu_tx_delay`), `dsl_pool.c` (`dsl_pool_need_dirty_sync`), `txg.c`
 //! (`txg_sync_thread`).
@@ -71,7 +71,6 @@ impl Throttle {
     }
 }
 
-/// When and how much writers are delayed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Delays {
     /// `zfs_delay_min_dirty_percent`.

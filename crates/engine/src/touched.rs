@@ -1,8 +1,8 @@
 //! The datasets that a command's tasks touched, so that their mounts may follow.
 //!
 //! Idea: a command costs in proportion to its changes. A task that changes few datasets says which
-//! ([`crate::SyncContext::touch`]), one about the pool as a whole none ([`crate::Engine::run_on_pool`]); one
-//! that says nothing may have touched all: no mount is forgotten.
+//! ([`crate::SyncContext::touch`]), one about the whole pool none ([`crate::Engine::run_on_pool`]); one that
+//! says nothing may have touched all.
 //!
 //! ```text
 //!   task: context.touch(..) --when done--> the command's Touched --Engine::touched--> the mounts of the pool

@@ -1,8 +1,8 @@
 //! A bounded, endian-aware reader of untrusted bytes, and a writer.
 //!
 //! Idea: OpenZFS stores most structures in the writer's byte order and byte-swaps whole buffers after a read.
-//! Here nothing is swapped in place: every decoder takes the `Endian` of its block (from the block pointer, a
-//! magic number or header byte) and reads fields through `Reader`, which checks each access against the end.
+//! Here every decoder takes the `Endian` of its block (from the block pointer, a magic number or header byte)
+//! and reads fields through `Reader`, which checks each access against the end.
 
 use crate::error::{FormatError, Result};
 

@@ -1,8 +1,8 @@
 //! Dnode: the head of an object, 512 bytes to 16 KiB in steps of 512.
 //!
-//! Idea: a `Dnode` is a reference-counted window on its block, not a copy. The fixed header is decoded at
-//! once, block pointers and bonus on demand: a scan opens millions of dnodes, so opening must be cheap.
-//! `detach` copies a dnode that outlives its block.
+//! Idea: a `Dnode` is a reference-counted window on its block. The fixed header is decoded at once, block
+//! pointers and bonus on demand: a scan opens millions of dnodes. `detach` copies a dnode that outlives its
+//! block.
 //!
 //! Layout:
 //!

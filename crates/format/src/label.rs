@@ -1,9 +1,8 @@
 //! Vdev label: the pool's description, four copies on each disk.
 //!
-//! Idea: two labels lie at the front of a device and two at its end, so no single accident (a new partition
-//! table, a truncated image) destroys all. Each holds the configuration of the disk's top-level vdev and a
-//! ring of uberblocks. Labels 0 and 2 are written before a txg's uberblock, 1 and 3 after it: one pair is
-//! always whole.
+//! Idea: two labels lie at each end of a device, so no single accident (a new partition table, a truncated
+//! image) destroys all. Each holds the configuration of the disk's top-level vdev and a ring of uberblocks.
+//! Labels 0 and 2 are written before a txg's uberblock, 1 and 3 after it: one pair is always whole.
 //!
 //! Layout of a device, in KiB; its size is first rounded down to a multiple of 256:
 //!

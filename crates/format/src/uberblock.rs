@@ -2,7 +2,7 @@
 //!
 //! Idea: every label ends in a ring of uberblocks. Each txg overwrites the oldest slot, so a torn write costs
 //! one txg and older trees stay reachable. The layer that knows the slot's offset verifies its 40-byte
-//! checksum; this module only decodes fields.
+//! checksum.
 //!
 //! Source: OpenZFS `uberblock_impl.h`.
 

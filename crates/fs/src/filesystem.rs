@@ -123,7 +123,6 @@ impl Filesystem {
         Ok(Filesystem::of_parts(objset, master, registry.into()))
     }
 
-    /// Assembles a file system from its parts.
     pub(crate) fn of_parts(objset: Objset, master: MasterNode, registry: Arc<SaRegistry>) -> Filesystem {
         let base = Arc::new(Base { objset, master, registry });
         Filesystem { base, overlay: Arc::default() }
@@ -272,7 +271,6 @@ pub(crate) async fn read_master_node(objset: &Objset) -> Result<MasterNode> {
     })
 }
 
-/// Reads the attribute registry and the layouts.
 async fn read_sa_registry(objset: &Objset, id: ObjectId) -> Result<SaRegistry> {
     let zap = Zap::open_id(objset, id).await?;
     let table = async |name: &str| -> Result<Vec<ZapEntry>> {

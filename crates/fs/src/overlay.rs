@@ -78,7 +78,6 @@ impl Overlay {
     }
 }
 
-/// A source of new content.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     /// A hole.
@@ -107,7 +106,6 @@ impl Source {
     }
 }
 
-/// Changes to an object's content.
 #[derive(Debug, Clone)]
 pub(crate) struct ContentOverlay {
     /// Content on disk is valid up to here; the rest was truncated.

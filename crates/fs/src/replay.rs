@@ -73,7 +73,6 @@ impl Volume {
     }
 }
 
-/// A replay in progress.
 struct Replay {
     /// The view so far; its overlay is not shared, so changes copy nothing.
     fs: Filesystem,
@@ -160,7 +159,6 @@ impl Replay {
         Arc::make_mut(&mut self.fs.overlay)
     }
 
-    /// An object's attributes, for modification.
     async fn attr_mut(&mut self, id: ObjectId) -> Result<&mut Attr> {
         let attr = self.fs.attr(id).await?;
         Ok(self.overlay().entry(id).attr.get_or_insert(attr))

@@ -256,7 +256,6 @@ impl Filesystem {
         }
     }
 
-    /// All names of a table, and their numbers.
     async fn numbers_in(&self, table: Option<ObjectId>) -> Result<Vec<(String, u64)>> {
         let Some(zap) = self.table(table).await? else { return Ok(Vec::new()) };
         let entries = zap.to_vec().await?;

@@ -50,14 +50,12 @@ impl Volume {
         Volume::sized(objset, size_bytes).await
     }
 
-    /// The same with a known size.
     async fn sized(objset: Objset, size_bytes: u64) -> Result<Volume> {
         let object = objset.object(ZVOL_OBJECT).await?;
         let overlay = Arc::default();
         Ok(Volume { layered: Layered { objset, id: ZVOL_OBJECT, object: Some(object), overlay, size_bytes } })
     }
 
-    /// The same volume under an overlay of changes.
     pub(crate) fn with_overlay(mut self, overlay: ContentOverlay) -> Volume {
         self.layered.overlay = Arc::new(overlay);
         self

@@ -356,7 +356,6 @@ impl FsWriter {
         Ok(entry.and_then(|entry| Some(DirEntry::decode(entry.name, entry.value.as_u64()?))))
     }
 
-    /// Refuses invalid new names.
     fn check_name(&self, dir: ObjectId, name: &[u8]) -> Result<()> {
         let why = match name {
             b"" => Refusal::NotFound,

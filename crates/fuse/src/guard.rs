@@ -1,10 +1,9 @@
 //! The guard: a second process that aborts the connections of a killed one.
 //!
 //! Idea: a connection ends with its last descriptor of `/dev/fuse`, which a process closes when its last
-//! thread ends. A thread that waits for the process's own file systems never ends: a notice, for example,
-//! waits for a directory lock of an operation no longer served. Then all users of the mounts hang, and a new
-//! daemon finds the disks in use. The guard, without such a descriptor, learns of each connection and aborts
-//! it when the daemon is killed.
+//! thread ends. A thread that waits for the process's own file systems never ends (a notice, say, for a
+//! directory lock of an operation no longer served): all users of the mounts hang, and a new daemon finds the
+//! disks in use. The guard, without such a descriptor, aborts each connection when the daemon is killed.
 //!
 //! ```text
 //!   daemon --"+43", "-43"--> guard: a set of connections

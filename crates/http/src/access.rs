@@ -17,7 +17,6 @@ use std::path::Path;
 use cenote_host::own;
 use sha2::{Digest, Sha256};
 
-/// Shortest accepted token.
 const TOKEN_CHARS_MIN: usize = 32;
 
 /// Role of a client.

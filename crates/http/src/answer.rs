@@ -38,7 +38,6 @@ pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// Longest time without an event or a comment.
 const HEARTBEAT: Duration = Duration::from_secs(4);
-/// Bytes of notes kept until the end of an answer.
 const NOTES_BYTES_MAX: usize = 1 << 20;
 
 /// Format of an answer.

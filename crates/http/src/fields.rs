@@ -5,7 +5,6 @@
 
 use serde_json::{Map, Value};
 
-/// Most fields of a query.
 const FIELDS_MAX: usize = 10_000;
 
 /// Reason for rejecting a query.

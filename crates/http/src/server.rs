@@ -45,9 +45,7 @@ use crate::{fields, metrics, openapi, page};
 
 /// Time limit for the head of a request, and for its content.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Largest request of a verb.
 const REQUEST_BYTES_MAX: usize = 8 << 20;
-/// Largest head of a request.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Tells the page the token's role, so that it offers only permitted actions.
 const ACCESS: HeaderName = HeaderName::from_static("cenote-access");
@@ -276,7 +274,6 @@ fn is_of_a_browser(headers: &HeaderMap) -> bool {
     has("origin") || has("sec-fetch-site") || host.contains('.') && !is_address
 }
 
-/// Streams the request body to the command.
 async fn feed(mut body: Incoming, mut stdin: Sender) {
     while let Some(Ok(frame)) = body.frame().await {
         let Ok(bytes) = frame.into_data() else { continue };

@@ -1,10 +1,10 @@
 //! Copies files, trees and volumes out of a pool, as completely as the destination allows, and accounts for
 //! every loss.
 //!
-//! Idea: the pool is read ahead, in parallel, without blocking; the destination is written by plain system
-//! calls relative to open folders. A file is written without a name (`O_TMPFILE`, else a temporary name).
-//! Content, owner, extended attributes, mode and times are set in an order in which none undoes another; the
-//! name comes last. An interrupted copy therefore leaves no partial files.
+//! Idea: the pool is read ahead, in parallel; the destination is written by plain system calls relative to
+//! open folders. A file is written without a name (`O_TMPFILE`, else under a temporary one). Content, owner,
+//! extended attributes, mode and times follow in an order in which none undoes another; the name comes last,
+//! so an interrupted copy leaves no partial files.
 //!
 //! ```text
 //!   folders: depth first, one stack     files: up to FILES_AT_ONCE tasks,
@@ -12,17 +12,15 @@
 //!   a folder is dressed (mode, times) when the last task in it has ended
 //! ```
 //!
-//! Names come from the pool and may be hostile: a name that is not a single component is refused or replaced,
-//! and nothing is opened through a symbolic link. Everything written stays below the folder that the caller
-//! opened.
+//! Names in the pool may be hostile: one that is not a single component is refused or replaced, and no
+//! symbolic link is followed. So everything written stays below the caller's folder.
 //!
 //! An attribute or range that can't be preserved is a [`Loss`], not an error, and reported to an [`Account`]
-//! at once. Unreadable content is reported before the file gets its name, so the account knows every file
-//! with zeros in place of data, however the copy ends.
+//! at once; unreadable content before the file gets its name. So the account knows every file with zeros in
+//! place of data, however the copy ends.
 //!
-//! Memory: a few windows of read-ahead for each large file in progress ([`LARGE_AT_ONCE`]), at most
-//! [`LARGE_BYTES`] for each small one; an entry for each file with several names; the names of subfolders of
-//! the folders on the stack.
+//! Memory: a few windows of read-ahead per large file ([`LARGE_AT_ONCE`]), at most [`LARGE_BYTES`] per small
+//! one; an entry per file with several names; the names of subfolders of the folders on the stack.
 //!
 //! Locking: any number of tasks may use and clone a [`Copier`]. The counters are relaxed atomics, exact once
 //! the copy has ended. A semaphore limits large files; its permit is held for the whole file. The account is
@@ -58,9 +56,8 @@ pub(crate) use loss::POSIX_ACL_PREFIX;
 pub use loss::{Loss, LossKind, Reason};
 pub use volume::VolumeSink;
 
-/// Maximum number of files copied concurrently.
 const FILES_AT_ONCE: usize = 16;
-/// Maximum number of files larger than [`LARGE_BYTES`] copied concurrently.
+/// Of these, files larger than [`LARGE_BYTES`].
 const LARGE_AT_ONCE: usize = 3;
 /// Files up to this size are read completely before they are written.
 const LARGE_BYTES: u64 = 1 << 20;
@@ -84,7 +81,7 @@ impl Default for CopyOptions {
     }
 }
 
-/// The source of a copy: a file, or a folder with all its contents.
+/// A file, or a folder with all its contents.
 #[derive(Debug, Clone)]
 pub struct CopySource {
     /// Its file system.
@@ -152,7 +149,7 @@ impl Counters {
 }
 
 impl Copier {
-    /// `on_loss` is called for everything that can't be preserved, from several tasks concurrently.
+    /// Several tasks call `on_loss` concurrently.
     pub fn new(
         runtime: &Runtime,
         options: CopyOptions,
@@ -195,13 +192,12 @@ impl Copier {
         let _ = self.noted(loss);
     }
 
-    /// The same, if the caller must not continue unless the account recorded the loss.
+    /// The same; on an error the loss is not recorded, and the caller must not continue.
     fn noted(&self, loss: Loss) -> Result<(), Errno> {
         self.count(|counters| &counters.losses, 1);
         self.account.lost(loss)
     }
 
-    /// The treatment of a file that may exist at the destination.
     fn standing(&self, folder: &Folder, name: &Name, path: &[u8]) -> Standing {
         match () {
             () if !folder.has(name) => Standing::Free,
@@ -210,7 +206,6 @@ impl Copier {
         }
     }
 
-    /// Reports that a path was copied without losing content.
     fn whole(&self, path: &[u8]) {
         self.account.whole(path);
     }

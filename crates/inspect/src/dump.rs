@@ -1,9 +1,8 @@
 //! Any on-disk structure of a pool, field by field: the information that `zdb` shows, for people and
 //! programs.
 //!
-//! Idea: a dump is a stream of events: a record opens, has fields, closes; a table has columns and rows. The
-//! functions here walk structures and pass the events to a [`Sink`], which does the layout (aligned text,
-//! JSON). Each structure is described once, and memory stays small for any object.
+//! Idea: a dump is a stream of events: a record opens, has fields, closes; a table has columns and rows. A
+//! [`Sink`] does the layout (aligned text, JSON), so each structure is described once, in little memory.
 //!
 //! Structures that consist of 64-bit words ([`Phys`]) describe themselves: field names carry units (`_bytes`,
 //! `_time_s`), so one function, [`phys`], shows them all.
@@ -181,7 +180,6 @@ fn plain_pair(value: &NvValue) -> Value {
     }
 }
 
-/// Shows an error at this point of the dump.
 fn failure(sink: &mut dyn Sink, error: &dyn std::fmt::Display) {
     sink.field("error", Value::Text(error.to_string()));
 }

@@ -3,9 +3,9 @@
 //! out of a pool, `put` into one; `rebalance` stores blocks again where and how they would be stored today;
 //! and `sent` reads files from a send stream.
 //!
-//! Idea: these modules read a whole pool, so they read it in disk order: block pointers are collected, sorted
-//! by address and read with their neighbours, instead of walking the tree block by block. Memory does not
-//! depend on the pool's size: work proceeds in windows, and results are passed on immediately.
+//! Idea: these modules read a whole pool, so they collect block pointers, sort them by address and read
+//! neighbours together. Work proceeds in windows and passes results on at once, so memory does not depend on
+//! the pool's size.
 #![forbid(unsafe_code)]
 
 pub mod copy;

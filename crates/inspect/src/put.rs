@@ -1,5 +1,5 @@
-//! Copies into a pool: local files and folders, or files of the pool itself, as `cp -a` would; reports
-//! everything that the pool could not store.
+//! Copies local files, or files of the pool itself, into a pool like `cp -a`; reports everything that it
+//! could not store.
 //!
 //! ```text
 //!   host folder --names, sorted--> each: make, content (holes stay holes), xattrs, owner, mode, times
@@ -7,14 +7,14 @@
 //!   changes gather in the open txg; the engine syncs it while the next one fills
 //! ```
 //!
-//! Memory: the engine's limit on dirty data, which its owner sets; the names of one folder, an open folder
-//! for each level, and 40 bytes for each file with several names.
+//! Memory: the engine's limit on dirty data; the names of one folder, an open folder per level, and 40 bytes
+//! per file with several names.
 //!
 //! A stop or an error leaves only complete files, but folders may still lack their times. So does a power
 //! cut, for everything in the last synced txg.
 //!
-//! Locking: one task works on a [`Putter`]; only [`Putter::stop`] and [`Putter::copied`] may be called
-//! meanwhile. The stop flag and the counters are relaxed atomics. A txg can be synced between two changes.
+//! Locking: one task works on a [`Putter`]; others may only call [`Putter::stop`] and [`Putter::copied`],
+//! which use relaxed atomics. A txg can be synced between two changes.
 //!
 //! Source: inode(7), xattr(7), lseek(2) for holes.
 
@@ -56,7 +56,7 @@ pub struct PutOptions {
     pub owner: (u64, u64),
 }
 
-/// Changes one file system of a pool: copies into it, removes from it. Txgs are synced as they fill.
+/// Copies into a file system, and removes from it. Txgs are synced as they fill.
 pub struct Putter {
     engine: Engine,
     fs: FsWriter,
@@ -70,8 +70,7 @@ pub struct Putter {
 }
 
 impl Putter {
-    /// For the file system called `dataset`, which `fs` changes. `on_loss` is called for everything that
-    /// can't be preserved.
+    /// `dataset`: the name of the file system of `fs`.
     pub fn new(
         engine: &Engine,
         dataset: &str,
@@ -91,7 +90,7 @@ impl Putter {
         }
     }
 
-    /// Copies a file or folder to `name` in a directory of the pool. An existing folder is entered.
+    /// Copies a file or folder to `name` in a directory. An existing folder is entered.
     ///
     /// # Errors
     /// The pool accepts no more: it is full, or a txg could not be synced.
@@ -99,7 +98,7 @@ impl Putter {
         tree::Walk::new(self).put(source, path, dir, name).await
     }
 
-    /// Copies the contents of a folder into a directory of the pool, and gives that the folder's metadata.
+    /// Copies the contents and the metadata of a folder to a directory.
     ///
     /// # Errors
     /// Those of [`Putter::put`].
@@ -107,8 +106,7 @@ impl Putter {
         tree::Walk::new(self).put_into(source, path, dir).await
     }
 
-    /// Copies a file or folder of the same pool to `name` in a directory. Files share their blocks with the
-    /// source where possible.
+    /// Like [`Putter::put`], from the same pool: files share blocks with the source where possible.
     ///
     /// # Errors
     /// Those of [`Putter::put`].
@@ -119,7 +117,7 @@ impl Putter {
         }
     }
 
-    /// Copies the contents of a folder of the same pool, like [`Putter::put_into`].
+    /// Like [`Putter::put_into`], from the same pool.
     ///
     /// # Errors
     /// Those of [`Putter::put`].
@@ -130,7 +128,7 @@ impl Putter {
         }
     }
 
-    /// Reports a copy that would have to contain itself.
+    /// Reports a copy into the source itself.
     async fn is_endless(&self, source: &PoolFile, path: &Path, dir: ObjectId) -> Result<bool> {
         let is_endless = source.has_below(dir).await?;
         if is_endless {
@@ -139,8 +137,7 @@ impl Putter {
         Ok(is_endless)
     }
 
-    /// Stops at the next file, which is not copied. A large file being copied is abandoned and leaves
-    /// nothing.
+    /// Stops before the next file. A large file being copied leaves nothing.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }

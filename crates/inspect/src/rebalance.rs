@@ -1,11 +1,11 @@
-//! Rewrites blocks that would lie elsewhere or take up less if written today.
+//! Rewrites blocks that would lie elsewhere or take less space if written today.
 //!
-//! Idea: vdevs and properties apply to later writes. A survey walks the pointers of live datasets and counts,
-//! for each [`Aim`], the blocks that a rewrite would change (`choice`). The work walks them again, a window
-//! at a time, and rewrites those blocks through the writers of mounts and volumes.
+//! Idea: new vdevs and properties apply to later writes only. A survey counts, for each [`Aim`], the blocks
+//! of live datasets that a rewrite would change (`choice`). The work walks the pointers again, a window at a
+//! time, and rewrites those blocks through the writers of mounts and volumes.
 //!
-//! Metadata move with their content: an indirect block with one data block below, a dnode block with one
-//! dnode. The pointers of 128 MiB move at the price of 128 KiB.
+//! Metadata move with their content: an indirect block with one data block below (128 KiB move the pointers
+//! of 128 MiB), a dnode block with one dnode.
 //!
 //! Blocks of snapshots and clones stay unless asked for, deduplicated ones always.
 //!

@@ -1,8 +1,8 @@
 //! Rescue: copies out everything readable from a damaged pool, and lists the rest.
 //!
-//! Idea: a pool is not one tree but many: each uberblock in the ring is the root of the pool as it was a few
-//! seconds earlier, and little was overwritten since. Parts missing from the newest tree are therefore looked
-//! up in the older ones: first the pool as a whole, then each dataset, then each lost folder or file.
+//! Idea: each uberblock in the ring is the root of the pool as it was a few seconds earlier, and little was
+//! overwritten since. So parts missing from the newest tree are looked up in older ones: first the pool as a
+//! whole, then each dataset, then each lost folder or file.
 //!
 //! ```text
 //!   plan    names of all datasets      newest tree; datasets below a damaged name, from older ones
@@ -23,8 +23,8 @@
 //! Memory: that of the copy, one block cache for all trees, and the rows of the report (rows about metadata
 //! are limited to the first 10,000 of each dataset and run).
 //!
-//! Locking: one rescue runs at a time and owns its state. The copy's tasks report to a [`Scribe`], which
-//! takes its own lock before the report's ([`record`]).
+//! Locking: a rescue owns its state. The copy's tasks report to a [`Scribe`], which takes its own lock before
+//! the report's ([`record`]).
 
 mod again;
 mod dataset;

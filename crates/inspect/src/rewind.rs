@@ -1,9 +1,9 @@
-//! Finds the older state to which a pool can be rewound: the newest intact one.
+//! Finds the newest intact state, to which a pool can be rewound.
 //!
-//! Idea: the ring of uberblocks leads to as many states as it has slots. A state is refused if its space maps
-//! call blocks free that are in use: the next write would destroy them. In the last few states no block can
-//! have been overwritten since ([`OlderState::is_kept`]); for older ones all blocks are read. As a last
-//! resort damaged files are accepted if all metadata is intact.
+//! Idea: each uberblock in the ring leads to a state. A state is refused if its space maps call blocks free
+//! that are in use: the next write would destroy them. In the last few states no block can have been
+//! overwritten since ([`OlderState::is_kept`]); for older ones all blocks are read. As a last resort damaged
+//! files are accepted.
 //!
 //! ```text
 //!   newest -> opens? -> kept? -yes-> space intact? -----------yes-------------> intact
@@ -11,8 +11,7 @@
 //!      '-- the next older <----------- no -----------'             yes: intact     no: refused
 //! ```
 //!
-//! Source: OpenZFS `spa.c` (`spa_load_best`, `spa_load_verify`), which counts damaged metadata and files in
-//! the same way.
+//! Source: OpenZFS `spa.c` (`spa_load_best`, `spa_load_verify`).
 
 use cenote_boxed::boxed;
 use cenote_dataset::ImportOptions;
@@ -46,8 +45,7 @@ pub async fn newest_that_opens(
     newest(rt, found, options, async |_| Ok(())).await
 }
 
-/// Finds the newest intact state without writing anything. `progress` is called while the blocks of a state
-/// are read.
+/// Finds the newest intact state; writes nothing. `progress` is called while blocks are read.
 ///
 /// # Errors
 /// No state is intact; the newest with intact metadata has damaged files and `reach` does not allow that; or
@@ -103,7 +101,7 @@ fn is_final(error: &InspectError) -> bool {
     })
 }
 
-/// Whether a pool in this state can be written to, and its metadata has not been overwritten since.
+/// Whether this state can be written to, and no metadata was overwritten since.
 async fn is_sound(state: &OlderState, progress: &impl Fn(Progress)) -> Result<()> {
     let options = VerifyOptions { data: false, ..VerifyOptions::default() };
     let report = verify(state.mos(), options, progress).await?;

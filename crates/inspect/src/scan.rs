@@ -1,9 +1,8 @@
 //! Scan: every file of a file system, with its attributes, without mounting anything.
 //!
-//! Idea: `find` with `stat` pays for millions of look-ups, each with a wait. A scan looks nothing up.
-//! Directories are taken from a stack, hundreds at a time. Their ZAP blocks are read together in disk order;
-//! the object numbers in them are sorted; the dnodes are gathered from their blocks, again in disk order; and
-//! attributes are decoded from the dnodes in place. Subdirectories go back on the stack.
+//! Idea: `find` with `stat` pays for millions of look-ups, each with a wait. A scan looks nothing up: it
+//! takes hundreds of directories from a stack, reads their ZAP blocks together in disk order, sorts the
+//! object numbers, and decodes the attributes in the dnode blocks, again in disk order.
 //!
 //! ```text
 //!   stack of directories --take a window--> ZAP blocks --names, numbers--> sort by number --> dnode blocks
@@ -11,9 +10,9 @@
 //!        +---------------------------- subdirectories -------------------- rows <-- attributes ---+
 //! ```
 //!
-//! Memory: a window of entries and one of dnode blocks for each worker; the paths of the directories on the
-//! stack, which is processed last in, first out to stay short; and a machine word for each directory met,
-//! since a damaged pool may name one twice.
+//! Memory: a window of entries and one of dnode blocks per worker; the paths of the directories on the stack,
+//! kept short by taking the last first; and a word per directory met, since a damaged pool may name one
+//! twice.
 //!
 //! Order: rows arrive in read order. [`sort`] sorts them by path in bounded memory.
 
@@ -66,8 +65,8 @@ impl ScanNeeds {
     }
 }
 
-/// Scans `target`. `render` turns a batch of rows into the caller's type; it runs on the workers, in
-/// parallel. `sink` gets the results one at a time, in no particular order.
+/// Scans `target`. `render` runs on the workers, in parallel; `sink` gets its results one at a time, in no
+/// particular order.
 ///
 /// Damage is part of the batches ([`RowBatch::problems`]) and does not end the scan.
 ///
@@ -82,7 +81,7 @@ where
     scan_below(target, target.filesystem.root(), needs, render, sink).await
 }
 
-/// Like [`scan`], for one folder and everything below it. Paths are relative to this folder, `.`.
+/// Like [`scan`], for one folder, `.`, and everything below it.
 ///
 /// # Errors
 /// The folder can't be read, or `sink` failed.

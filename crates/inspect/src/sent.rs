@@ -6,8 +6,8 @@
 //!   files         master node -> root directory -> ZAP -> object                 (this file, `zap`)
 //! ```
 //!
-//! Idea: objects ascend in a stream, and so do blocks. So a record is found like a word in a dictionary: by
-//! marks, then by reading on. The stream must therefore be a file that can be read twice; nothing is written.
+//! Idea: objects and blocks ascend in a stream. So a record is found like a word in a dictionary: by marks,
+//! then by reading on. The stream must be a file that can be read twice; nothing is written.
 //!
 //! Memory: at most [`index::MAX_MARKS`] marks, the records of a few segments between marks, and one block.
 //!
@@ -40,7 +40,6 @@ pub use content::{Content, Piece};
 const MASTER_NODE: ObjectId = ObjectId(1);
 /// Segments kept in memory.
 const SEGMENTS: usize = 8;
-/// Longest target of a symbolic link.
 const MAX_LINK_BYTES: u64 = 4096;
 /// Words of an old znode before its ACL (`znode_phys_t`).
 const ZNODE_WORDS: usize = 22;
@@ -111,7 +110,6 @@ impl Sent {
         Err(SentError::Unsuitable(why))
     }
 
-    /// Makes the index of the stream that begins with `begin`.
     async fn indexed(file: StreamFile, reader: &mut StreamReader, begin: Item, name: String) -> Result<Sent> {
         let mut marker = Marker::new(begin.end_bytes);
         loop {
@@ -283,7 +281,6 @@ impl Sent {
         found.ok_or(SentError::Fs(FsError::NoObject { object: id }))
     }
 
-    /// An object's spill block.
     fn spill(&mut self, id: ObjectId) -> Result<Option<Bytes>> {
         let first = self.index.segment_of_object(id);
         for number in first..self.index.len() {
@@ -297,7 +294,6 @@ impl Sent {
         Ok(None)
     }
 
-    /// A segment's records.
     fn segment(&mut self, number: usize) -> Result<&Segment> {
         self.recent.retain(|other| *other != number);
         self.recent.push(number);

@@ -1,9 +1,9 @@
 //! Verification: every live block, every copy and parity column of it, and the space maps.
 //!
-//! Idea: the walk over metadata only collects block pointers ([`cenote_dataset::traverse`]); the blocks are
-//! read in disk order, many at once ([`check`]). Both proceed in windows, so memory does not grow with the
-//! pool. Each block is met once, however many snapshots, clones or dedup references share it, so its space
-//! can be summed and compared with the allocations in the space maps ([`space`]).
+//! Idea: the walk over metadata only collects block pointers ([`cenote_dataset::traverse`]); blocks are read
+//! in disk order, many at once ([`check`]). Both proceed in windows. Each block is met once, however many
+//! snapshots, clones or dedup references share it, so space can be summed and compared with the space maps
+//! ([`space`]).
 //!
 //! ```text
 //!   uberblock -> tree, logs, pending frees --pointers--> census ----> counts        as zdb -b
@@ -24,8 +24,8 @@
 //! Memory: a window of pointers (64 MiB by default), a batch of metadata, 16 bytes per gap between extents,
 //! and the kept findings. Dropping the future stops everything; [`Stop`] stops it with a partial report.
 //!
-//! Locking: none. One task walks the tree and sends batches through a bounded channel to the verifying task,
-//! which owns all state; the channel's bound ([`QUEUED_BATCHES`]) slows the walk down.
+//! Locking: none. One task walks the tree and sends batches to the verifying task, which owns all state; the
+//! channel's bound ([`QUEUED_BATCHES`]) slows the walk down.
 //!
 //! Source: OpenZFS `zdb.c` (`dump_block_stats`), for the counts.
 
@@ -72,7 +72,6 @@ pub use report::{
 };
 pub use space::ClassSpace;
 
-/// Batches of the walk that may wait in the channel.
 const QUEUED_BATCHES: usize = 4;
 
 /// Options of a verification.
@@ -117,7 +116,6 @@ pub async fn verify(mos: &Mos, options: VerifyOptions, progress: impl Fn(Progres
     Ok(run.report().await)
 }
 
-/// A verification in progress.
 struct Run<'a> {
     mos: &'a Mos,
     options: VerifyOptions,

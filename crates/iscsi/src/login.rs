@@ -93,7 +93,6 @@ pub struct LoggedIn {
     pub stat_sn: u32,
 }
 
-/// Progress of CHAP.
 enum Chap {
     Outside,
     Chosen,

@@ -175,7 +175,6 @@ impl Request<'_> {
         &self.guest.lun
     }
 
-    /// The disk.
     fn unit(&self) -> &dyn Unit {
         &*self.guest.unit
     }
@@ -265,7 +264,6 @@ impl Request<'_> {
         }
     }
 
-    /// Number of logical blocks.
     fn blocks(&self) -> u64 {
         self.unit().size_bytes() / BLOCK_BYTES
     }

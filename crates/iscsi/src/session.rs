@@ -363,7 +363,6 @@ impl Session {
         COMPLETE
     }
 
-    /// Answers a text request.
     async fn text(&self, data: &[u8], targets: &dyn Targets, portal: &Portal) -> Result<Bytes> {
         let asked = match data.len() <= TEXT_BYTES_MAX {
             true => text::parse(data).ok_or(Ended::Protocol("a text is malformed"))?,

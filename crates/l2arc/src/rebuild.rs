@@ -1,8 +1,8 @@
 //! Reads a cache device's content from its log after an import, newest first.
 //!
 //! Idea: the header points to the two newest log blocks, and each log block to the one before the one before
-//! it. The walk ends at a missing or damaged log block; entries found by then are used. The size of the ring
-//! bounds the walk: more log blocks than fit are damage.
+//! it. The walk ends at a missing or damaged log block; entries found by then are used. More log blocks than
+//! fit into the ring are damage.
 //!
 //! Source: OpenZFS `arc.c` (`l2arc_rebuild`).
 

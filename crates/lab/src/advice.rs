@@ -6,9 +6,9 @@
 //! a result folder ───────────┘                             └─> watch: alerts, metrics, webhook
 //! ```
 //!
-//! A [rule](rules::RULES) looks at [`Facts`] and returns one of three verdicts for each subject: it is fine
-//! ([`Fine`]), it needs action ([`Advice`]), or a missing fact prevents a verdict ([`Unknown`]). `Unknown`
-//! matters: missing data do not mean health, and an alert must not end because a program failed to run.
+//! A [rule](rules::RULES) gives one of three verdicts on each subject: it is fine ([`Fine`]), it needs action
+//! ([`Advice`]), or a fact is missing ([`Unknown`]). Missing data do not mean health: an alert must not end
+//! because a program failed to run.
 //!
 //! Rules hold for OpenZFS 2.3. Each gives its reason and its source; where common wisdom is wrong, the reason
 //! says so.

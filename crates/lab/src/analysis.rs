@@ -101,7 +101,6 @@ pub fn analyse_runs<R: Borrow<Run>>(
     Ok(analysis)
 }
 
-/// Test and target.
 type TestOnTarget = (String, String);
 
 /// Analysis of the runs so far.

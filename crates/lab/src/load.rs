@@ -8,7 +8,7 @@
 //!
 //! A [`Job`](job::Job) describes the work, a [`Measurement`](measurement::Measurement) holds its result, and
 //! [`Samples`](samples::Samples) hold the machine's activity meanwhile. The same three serve simulated
-//! hardware: only the work and the sampler touch the real world. This module knows nothing of the analysis.
+//! hardware: only the work and the sampler touch the real world.
 
 mod bonnie;
 pub mod control;

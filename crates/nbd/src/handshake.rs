@@ -23,7 +23,6 @@ use crate::wire::{
 const OPTION_BYTES_MAX: u32 = 64 << 10;
 /// Longest name the protocol allows.
 const NAME_BYTES_MAX: usize = 4096;
-/// Most contexts per client.
 const CONTEXTS_MAX: usize = 16;
 /// Options per negotiation. No honest client needs this many.
 const OPTIONS_MAX: usize = 1_000;

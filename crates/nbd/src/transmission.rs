@@ -29,9 +29,7 @@ use crate::wire::{Command, Replies, ReplyForm, Request, flag, invalid};
 
 /// Largest payload of one request, as clients expect it.
 pub const MAX_PAYLOAD_BYTES: u32 = 32 << 20;
-/// Most extents in one reply.
 const EXTENTS_MAX: usize = 4 << 10;
-/// Bytes prefetched at a time.
 const PREFETCH_BYTES: u64 = 1 << 20;
 
 /// A queued reply, with its request's permits.

@@ -355,7 +355,6 @@ impl Replies {
     }
 }
 
-/// A failure for an invalid request.
 pub(crate) fn invalid(why: &str) -> Failure {
     Failure::new(Errno::Invalid, why)
 }

@@ -1,8 +1,8 @@
 //! Object: a numbered, sparse array of blocks under one dnode.
 //!
-//! Idea: blocks are the leaves of a tree of indirect blocks, each an array of block pointers. Arithmetic on N
-//! finds the pointer to block N. All reading uses [`Object::pointers`]: the pointers of a range, found from
-//! the top down, with all indirect blocks of a level read together.
+//! Idea: blocks are the leaves of a tree of indirect blocks, each an array of block pointers. All reading
+//! uses [`Object::pointers`]: the pointers of a range, found from the top down, with all indirect blocks of a
+//! level read together.
 //!
 //! ```text
 //!   dnode    [p0 p1 p2]                  level L-1       fanout F = indirect block / 128

@@ -33,7 +33,6 @@ use crate::object::Object;
 use stream::{Access, Ahead, Streams, WINDOW_BYTES};
 
 const SHARDS: usize = 8;
-/// Objects with streams.
 const MOST_OBJECTS: usize = 512;
 
 #[derive(Default)]

@@ -7,8 +7,8 @@
 //!
 //! Idea: a block belongs to a *class* (data, metadata on special vdevs, intent log...). A class has a
 //! *metaslab group* on each of its top-level vdevs. Groups take turns. A group uses up the metaslab with the
-//! largest free ranges first, and a metaslab places blocks one after the other. All metaslabs are loaded;
-//! memory is about 100 bytes per free range.
+//! largest free ranges first, which places blocks one after the other. All metaslabs are loaded: about 100
+//! bytes per free range.
 //!
 //! ```text
 //!   open, syncing   allocate, claim, unallocate

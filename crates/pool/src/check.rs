@@ -102,7 +102,6 @@ impl<'a> Check<'a> {
         matches!(self, Check::Pointer { checksum: Checksum::Off | Checksum::NoParity, .. })
     }
 
-    /// Whether it is a block of an intent log's chain.
     pub(crate) fn is_of_log(&self) -> bool {
         matches!(self, Check::Embedded { checksum: Checksum::Zilog | Checksum::Zilog2, .. })
     }

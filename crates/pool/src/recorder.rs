@@ -1,8 +1,7 @@
 //! Records every event of a kind, in order, for one consumer.
 //!
 //! Idea: events are appended to a bounded list, which its owner drains. When full, events are counted
-//! instead, so no I/O waits for a slow consumer. Without a recording, an event costs one atomic load. A
-//! recording ends when its owner drops it.
+//! instead, so no I/O waits for a slow consumer. Without a recording, an event costs one atomic load.
 //!
 //! Locking: a mutex for the current recording, and one for its list, taken within the first; both for one
 //! access.

@@ -37,7 +37,6 @@ const MAX_HASHED_BYTES: usize = 8 << 30;
 const MIN_ATTEMPTS: usize = 2_048;
 const MAX_ATTEMPTS: usize = 100_000;
 
-/// Why a copy could not be used.
 #[derive(Debug, Clone)]
 pub(crate) enum CopyError {
     Unreadable(String),

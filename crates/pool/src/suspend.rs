@@ -2,7 +2,7 @@
 //!
 //! Idea: a write that no vdev takes keeps its bytes and waits, and with it the txg and its tasks. It is
 //! retried on `zpool clear`, when a device comes back, and every few seconds. Once one succeeds, the others
-//! follow. So a second of errors costs only a few seconds of delay.
+//! follow.
 //!
 //! ```text
 //!            a write fails everywhere            a write that waited succeeds

@@ -232,7 +232,6 @@ pub(crate) fn stranger(from: Origin) -> Option<Origin> {
 pub struct SocketFile(Place);
 
 impl SocketFile {
-    /// For a place.
     pub(crate) fn of(place: Place) -> SocketFile {
         SocketFile(place)
     }

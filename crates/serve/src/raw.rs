@@ -24,9 +24,7 @@ use cenote_runtime::Runtime;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-/// Longest name.
 const NAME_BYTES_MAX: usize = 255;
-/// Zeros written at a time.
 const ZEROS_BYTES: u64 = 1 << 20;
 
 /// Exported devices by name.

@@ -1,9 +1,8 @@
 //! Runs verbs for a part of the daemon itself: one by its type, for the agent and metrics ([`ask`]); one by
 //! its name, with a request in JSON, for HTTP ([`Call::start`]).
 //!
-//! Idea: a verb runs on its own thread, as for a client of the socket. What it tells, and its parts, go
-//! through a short channel, so a slow reader slows the verb. Dropping the future or [`Running`] cancels the
-//! verb, as Ctrl-C would.
+//! Idea: a verb runs on its own thread. Its messages and parts go through a short channel, so a slow reader
+//! slows the verb. Dropping the future or [`Running`] cancels the verb, as Ctrl-C would.
 //!
 //! Locking: a console's stream has a mutex, held to clone or to drop it.
 
@@ -29,9 +28,7 @@ use crate::socket::{Serving, on_command_thread};
 
 /// Bytes per read.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Events that wait for their reader.
 const EVENTS_AHEAD: usize = 16;
-/// Bytes of messages kept.
 const MESSAGES_BYTES_MAX: usize = 1 << 20;
 
 /// A verb's result.

@@ -7,11 +7,10 @@
 //!   guard, with fusectl    every capability
 //! ```
 //!
-//! Idea: a daemon that mounts and opens disks is root. Code that takes it over can read and write disks,
-//! files and mounts. The sandbox keeps that code from entering the kernel or other processes through calls
-//! that the daemon never makes: module loading, kexec, BPF, ptrace and the like. A list of forbidden calls
-//! can't break allowed ones, and costs nothing: from 5.11 on, the kernel knows in advance which calls always
-//! pass.
+//! Idea: a daemon that mounts and opens disks is root. The sandbox keeps code that takes it over from
+//! entering the kernel or other processes through calls that the daemon never makes: module loading, kexec,
+//! BPF, ptrace and the like. A list of forbidden calls can't break allowed ones, and costs nothing: from 5.11
+//! on, the kernel knows in advance which calls always pass.
 //!
 //! Landlock does not fit: it forbids all mounting. Namespaces would hide the mounts from other processes.
 //! Without root, the daemon has no rights to drop, and a filter would keep fusermount3 from its rights.

@@ -74,7 +74,6 @@ const SEATS_OF_ONE_USER: usize = 64;
 const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 /// Wait after running out of descriptors or threads.
 const BREATHER: Duration = Duration::from_millis(100);
-/// Refusal when no seat is free.
 const NO_SEAT: &str = "too many commands are under way; try again when one has ended";
 /// Commands expect a main thread's stack; unused pages cost no memory.
 const STACK_BYTES: usize = 32 << 20;
@@ -456,7 +455,6 @@ mod tests {
         assert!(matches!(Listener::bind(&path), Err(SocketError::NotSocket { .. })));
     }
 
-    /// Stores messages.
     #[derive(Default)]
     struct Kept(Mutex<Vec<Note>>);
 

@@ -55,7 +55,6 @@ pub struct UblkServer {
     pools: Arc<Pools>,
     /// The folder of links.
     dir: PathBuf,
-    /// The ublk server.
     server: Arc<Server>,
     /// Reports problems to the administrator.
     tell: Box<dyn Fn(String) + Send + Sync>,

@@ -190,7 +190,6 @@ impl Dump {
         Ok(())
     }
 
-    /// Prints the totals.
     fn summary(&self, out: &mut impl Write) -> fmt::Result {
         writeln!(out, "SUMMARY:")?;
         for (number, name) in KINDS {

@@ -15,7 +15,6 @@ use tokio::io::{AsyncRead, BufReader, ReadBuf};
 
 use crate::error::{Result, StreamError};
 
-/// Bytes read at once.
 const BUFFER_BYTES: usize = 256 << 10;
 
 type ReadAt = dyn Fn(u64, &mut [u8]) -> io::Result<usize> + Send + Sync;

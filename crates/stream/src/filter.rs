@@ -141,7 +141,6 @@ fn changed(item: Item, change: &Change) -> Result<Changed, FilterError> {
     }
 }
 
-/// Whether a block is encrypted.
 fn is_encrypted(crypt: &CryptFields) -> bool {
     crypt.salt.iter().any(|byte| *byte != 0)
 }

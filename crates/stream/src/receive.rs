@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Idea: a stream fills its own head, which becomes visible in one txg, at its end (`cenote_tasks`). Until
-//! then no existing data has changed, whatever the stream contains.
+//! then no existing data has changed.
 //!
 //! Memory: the records of one batch, [`apply::BATCH_BYTES`], and a list of properties.
 //!
@@ -49,7 +49,7 @@ pub use name::Placing;
 pub struct Order {
     /// The file system, volume or snapshot.
     pub destination: String,
-    /// The rule that forms names from the destination and the stream's names.
+    /// Forms names from the destination and the stream's names.
     pub placing: Placing,
     /// Destroys whatever is in the way (`-F`).
     pub is_forced: bool,
@@ -128,7 +128,6 @@ pub async fn receive(
     Ok(receipt.received)
 }
 
-/// The context of a receive.
 #[derive(Clone, Copy)]
 struct Around<'a> {
     engine: &'a Engine,
@@ -136,7 +135,6 @@ struct Around<'a> {
     host: &'a dyn Host,
 }
 
-/// The result so far.
 #[derive(Default)]
 struct Receipt {
     /// The first dataset received.

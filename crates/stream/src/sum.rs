@@ -3,7 +3,6 @@
 use cenote_codec::fletcher::fletcher4_after;
 use cenote_format::bytes::Endian;
 
-/// The sum.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sum {
     words: [u64; 4],

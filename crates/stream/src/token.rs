@@ -17,7 +17,6 @@ use libdeflater::{CompressionLvl, Compressor, Decompressor};
 
 /// `ZFS_SEND_RESUME_TOKEN_VERSION`.
 const VERSION: u32 = 1;
-/// The longest list of a token.
 const MAX_LIST_BYTES: usize = 1 << 20;
 
 /// Names of the stream's options in the list.

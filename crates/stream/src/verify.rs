@@ -148,7 +148,6 @@ pub async fn verify<E: From<StreamError>>(
     Ok(check.done)
 }
 
-/// The state of a check.
 #[derive(Default)]
 struct Check {
     done: Verified,

@@ -1,8 +1,8 @@
 //! Compares cache policies for metadata, by the tests of the ARC patches of 2014.
 //!
-//! Idea: Cenote's own engine runs each test in the simulator, on a modelled disk, with a cache far smaller
-//! than the metadata; once with each policy, from the same seed. So all differences between two policies are
-//! their own. Disk reads decide; the cache's content explains them.
+//! Idea: Cenote's engine runs each test in the simulator, on a modelled disk, with a cache far smaller than
+//! the metadata; once with each policy, from the same seed. Disk reads decide; the cache's content explains
+//! them.
 //!
 //! Source: pull request 2110 of ZFS on Linux, "Improve ARC hit rate with metadata heavy workloads".
 

@@ -1,9 +1,8 @@
 //! Runs and measures loads, each on its own pool and simulator.
 //!
-//! Idea: all runs of a study have the same seed, so runs differ only by the study's parameters. A pool is
-//! created on memory devices, which take no time, then opened on modelled devices ([`Bench`]). Clients work
-//! in virtual time while a [`Meter`] counts operations of the disk and the cache. A run uses no real disk,
-//! and one thread.
+//! Idea: all runs of a study have the same seed, so only its parameters differ. A pool is created on memory
+//! devices, then opened on modelled devices ([`Bench`]). Clients work in virtual time while a [`Meter`]
+//! counts operations of the disk and the cache. A run uses no real disk, and one thread.
 
 mod clients;
 mod files;

@@ -1,9 +1,8 @@
 //! Effect of a cache device (L2ARC) and a log device (SLOG) on a pool on a slow disk.
 //!
-//! Idea: Cenote's own engine runs in the simulator on one disk with a moving head, with flash for the cache
-//! device and the log. Clients like those of report 002 read blocks at random from working sets below and
-//! above the size of memory and of the cache device, and make durable writes. Two runs of a load differ only
-//! in the device.
+//! Idea: Cenote's engine runs in the simulator on one disk with a moving head, and flash for the cache device
+//! and the log. Clients like those of report 002 read random blocks of working sets below and above the size
+//! of memory and of the cache device, and make durable writes. Two runs of a load differ only in the device.
 
 mod case;
 mod report;

@@ -5,9 +5,9 @@
 //!   trace        a recorded load --> cenote_policy --> answer
 //! ```
 //!
-//! Idea: a [`Study`] is a complete request, reports progress, and gives an [`Answer`]: figures (serde) and a
-//! [`Report`] on them. Command-line options, layout and the user's files belong to the caller. `bench` runs
-//! and measures any load; a study defines its loads and interprets their figures.
+//! Idea: a [`Study`] is a complete request and gives an [`Answer`]: figures (serde) and a [`Report`] on them.
+//! Command-line options, layout and the user's files belong to the caller. `bench` runs and measures any
+//! load; a study defines loads and interprets figures.
 //!
 //! Read in this order: [`Progress`], then [`cache`] as an example of a study, then `bench`.
 

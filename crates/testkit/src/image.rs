@@ -1,5 +1,5 @@
-//! A disk's content in copy-on-write pages. A copy costs one reference per page, so one run can be the start
-//! of thousands of power cuts.
+//! A disk's content in copy-on-write pages: a copy costs one reference per page, so a run can start thousands
+//! of power cuts.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,8 +1,8 @@
 //! Golden pools for tests: locations, unpacked images, and content as the OpenZFS kernel module reports it.
 //!
-//! A golden pool is a folder of compressed images with a `pool.json` (see the README in `shared/pools`).
-//! Those that users' machines most need ship in `golden/pools`. Tests of the other, larger ones are marked,
-//! and ignored where `../shared` is missing:
+//! A golden pool is a folder of compressed images with a `pool.json` (see the README in `shared/pools`). The
+//! most needed ones ship in `golden/pools`. Tests of others are marked, and ignored where `../shared` is
+//! missing:
 //!
 //! ```text
 //! use cenote_testkit::{golden, needs};

@@ -1,10 +1,9 @@
 //! `zdb`, OpenZFS's own checker, asked about pools that tests made.
 //!
-//! Idea: once `zdb` has printed its last word, it frees its ARC in thousands of rounds, each with a read of
-//! `/dev/urandom` and a yield: for an empty pool four seconds of processor time after 0.1 s of work, and two
-//! thirds of the time of whole suites. The C compiler makes a library with an empty `kernel_fini` (the
-//! function that frees), which is loaded before libzpool. Output and exit status stay the same; without a
-//! compiler, only the time differs.
+//! Idea: at its end, `zdb` frees its ARC in thousands of rounds, each with a read of `/dev/urandom` and a
+//! yield: four seconds of processor time for an empty pool, two thirds of the time of whole suites. So a
+//! library with an empty `kernel_fini` (the function that frees) is compiled, and loaded before libzpool.
+//! Output and exit status stay the same; without a C compiler, only the time differs.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -41,7 +40,7 @@ pub fn zdb_verdict(folder: &Path, pool: &str) -> Result<(), String> {
     if output.status.success() && said.contains("No leaks") { Ok(()) } else { Err(said) }
 }
 
-/// Asserts that `zdb -bcc` reads every block and finds as much allocated as referenced.
+/// [`zdb_verdict`] as an assertion.
 ///
 /// # Panics
 /// It found a difference.
@@ -56,7 +55,7 @@ pub fn all_said(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).concat()
 }
 
-/// The library, beside the running test. Many tests may make it at once: it appears only when complete.
+/// The library, beside the running test; it appears only when complete, as many tests may make it at once.
 fn without_freeing() -> Option<PathBuf> {
     let beside = std::env::current_exe().ok()?;
     let (source, library) = (beside.with_file_name("zdb-exit.c"), beside.with_file_name("zdb-exit.so"));

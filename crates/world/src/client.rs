@@ -1,7 +1,7 @@
 //! Clients: random programs from a seed.
 //!
-//! Idea: swarm testing. Each world draws weights for all kinds of calls, and many are zero, so that each
-//! world does some things often rather than all things rarely.
+//! Idea: swarm testing. Each world draws weights for all kinds of calls, many of them zero, so that it does
+//! some things often rather than all rarely.
 //!
 //! A client's own directory, `cN`, changes in the order of its calls. In `common`, calls of all clients
 //! meet, and reads and writes stay within a page, since longer ones are not atomic in Linux either.
@@ -218,7 +218,6 @@ fn choose(rng: &mut Rng, weights: &[u64]) -> usize {
     0
 }
 
-/// One of these.
 fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> Option<&'a T> {
     let count = from.len() as u64;
     (count > 0).then(|| &from[rng.below(count) as usize])

@@ -1,7 +1,7 @@
 //! Less than a seed gives: fewer clients, kinds of calls and troubles, and calls left out.
 //!
 //! Idea: a world is a program that its seed writes. Each part can be left out by name while the rest stays,
-//! so that [`crate::shrink`] finds the parts that matter, and a command line can name the rest.
+//! for [`crate::shrink`] and for the command line.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;

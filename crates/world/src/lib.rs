@@ -13,8 +13,8 @@
 //!   each call, its beginning and its end --> oracle: does any order of the calls explain it? (oracle, model)
 //! ```
 //!
-//! Idea: the worst faults lie between parts, so all parts run at once, in one thread, under a virtual clock,
-//! and every choice comes from one seed. A seed that fails is a test.
+//! Idea: the worst faults lie between parts, so all run at once, in one thread, under a virtual clock; every
+//! choice comes from one seed. A seed that fails is a test.
 //!
 //! Read in this order: [`model`] (the right behaviour), [`oracle`] (which histories are right), [`machine`],
 //! [`client`], [`life`], [`world`] (all of it).

@@ -6,8 +6,8 @@
 //!   daemon             its pools, verbs, mounts, NBD sessions over pipes in memory
 //! ```
 //!
-//! Paths of disks are real: empty files of the right size lie in [`RACK`], so everything that looks at paths
-//! runs as it ships. Only opening them is simulated (`cenote_device::Rack`).
+//! Paths of disks are real: empty files of the right size in [`RACK`]. Only opening them is simulated
+//! (`cenote_device::Rack`).
 
 pub mod daemon;
 pub mod disk;

@@ -1,8 +1,8 @@
 //! The model: the state of a pool as its users see it, and the effect of each call on it.
 //!
-//! Idea: a pure state machine. [`Pool::apply`] maps a state and a call to the next state and the call's
-//! outcome, without time, concurrency or crashes: those are the oracle's business. States share their parts
-//! and are cheap to copy, so the oracle may keep thousands.
+//! Idea: a pure state machine. [`Pool::apply`] maps a state and a call to the next state and the outcome;
+//! time, concurrency and crashes are the oracle's. States share their parts, so the oracle may keep
+//! thousands.
 //!
 //! Datasets, snapshots and files keep the numbers of the calls that made them.
 

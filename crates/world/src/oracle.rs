@@ -7,8 +7,8 @@
 //!                       --> the history goes on from there
 //! ```
 //!
-//! Idea: the model is sequential; clients are not. The oracle keeps the states of all orders of the calls
-//! that agree with their outcomes so far. A history is wrong once none is left.
+//! Idea: the model is sequential; clients are not. The oracle keeps the states of all orders of calls that
+//! agree with the outcomes so far. A history is wrong once none is left.
 //!
 //! Read in this order: [`linear`], [`history`], [`crash`], [`space`], [`accounts`], [`accused`].
 

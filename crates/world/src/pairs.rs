@@ -6,9 +6,8 @@
 //!   txg 7    |--open--|closing|--being written--|
 //! ```
 //!
-//! Idea: the worst faults lie between two verbs. A pair that never ran at once is untested, however many
-//! worlds were right. A world can aim at a pair: its clients and administrators then mostly choose these two
-//! verbs.
+//! Idea: a pair of verbs that never ran at once is untested, however many worlds were right. A world can aim
+//! at a pair: its clients and administrators then mostly choose these two.
 //!
 //! Two verbs on devices never run at once, since each may use up the budget of guilty disks
 //! ([`crate::client::devices`]).

@@ -4,9 +4,8 @@
 //!   calls ... cuts ... clients ... kinds of calls and troubles ... single choices    repeated while it helps
 //! ```
 //!
-//! Idea: each step leaves something out and runs the world again; it stays if the world is still wrong. The
-//! rest then takes another course, so a failed step may succeed later. Choices are left out in runs, long
-//! ones first.
+//! Idea: each step leaves something out and stays if the world is still wrong. The rest then takes another
+//! course, so a failed step may succeed later. Choices are left out in runs, long ones first.
 //!
 //! Source: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input" (2002).
 

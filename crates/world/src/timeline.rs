@@ -8,9 +8,8 @@
 //!   machine    | power on                   x cut
 //! ```
 //!
-//! Idea: virtual time has long pauses, so a place on the axis is the rank of an event, not its time.
-//! Concurrent calls still stand above each other. The page fetches nothing; a pointer on a call shows it
-//! whole.
+//! Idea: virtual time has long pauses, so a place on the axis is the rank of an event. The page fetches
+//! nothing; a pointer on a call shows it whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -29,7 +29,6 @@ const FULLEST: u64 = 90;
 const SMALL_MOST: usize = 1024;
 
 impl State {
-    /// The segments to be packed next.
     fn to_pack(&self) -> Vec<Slot> {
         let fit =
             || self.segments.iter().filter(|(_, segment)| segment.content.is_none() && !segment.is_unfit);

@@ -20,7 +20,6 @@ const GAP_BYTES: u64 = 128 << 10;
 /// Times that a vanished segment is looked up anew.
 const TRIES: u32 = 8;
 
-/// Part of a read.
 enum Part {
     Here(Vec<Bytes>),
     Zeros(usize),

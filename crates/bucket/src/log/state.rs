@@ -78,7 +78,6 @@ pub(crate) struct State {
     written_bytes: u64,
     /// A checkpoint that exists, for the next commit to name.
     pub(crate) ready: Option<CheckpointRef>,
-    /// One is being made.
     pub(crate) is_checkpointing: bool,
 }
 
@@ -148,7 +147,6 @@ impl State {
         full
     }
 
-    /// Adds a discard.
     pub(crate) fn discard(&mut self, start: u64, sectors: u64) {
         let State { map, segments, batch, .. } = self;
         let before = map.live_sectors();

@@ -27,7 +27,6 @@ use tokio_rustls::TlsConnector;
 use super::S3Error;
 use crate::store::{Body, StoreError};
 
-/// Idle connections kept.
 const IDLE_MOST: usize = 32;
 const HTTPS_PORT: u16 = 443;
 const HTTP_PORT: u16 = 80;
@@ -89,7 +88,6 @@ impl Connections {
         self.host == "localhost" || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// Sends a request and reads its answer.
     pub(super) async fn ask(&self, request: Request<Pieces>, most: usize) -> Result<Answer, StoreError> {
         let unknown = |error: String| StoreError::Unknown(error.into());
         let mut sender = match self.idle_one() {

@@ -23,7 +23,6 @@ use zeroize::Zeroizing;
 
 use super::S3Error;
 
-/// Bound on the size of the file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const DEFAULT_REGION: &str = "us-east-1";
 

@@ -28,7 +28,6 @@ pub(super) struct Signed<'a> {
 }
 
 impl Signed<'_> {
-    /// The query, encoded.
     pub(super) fn canonical_query(&self) -> String {
         let pairs = self.query.iter().map(|(name, value)| format!("{name}={}", encoded(value, false)));
         pairs.collect::<Vec<_>>().join("&")

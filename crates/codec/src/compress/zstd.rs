@@ -37,7 +37,6 @@ impl ZstdLevel {
         Self(number).library_level().map(|_| Self(number))
     }
 
-    /// Level in the zstd library.
     fn library_level(self) -> Option<i32> {
         match self.0 {
             1..=19 => Some(i32::from(self.0)),

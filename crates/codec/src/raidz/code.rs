@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Idea: with `k` unknown data columns, `k` known parity columns are `k` linear equations. Inverting their
-//! `k×k` matrix (k <= 3) gives each unknown column as a weighted sum of known columns. An unknown parity
-//! column is a weighted sum of all data; substituting the unknown data leaves known columns only. So every
-//! wanted column is a row of weights over the *same* known columns, and a kernel computes all in one pass.
+//! `k×k` matrix (k <= 3) gives each unknown column as a weighted sum of known ones; so, by substitution, does
+//! an unknown parity column. Every wanted column is a row of weights over the *same* known columns, and a
+//! kernel computes all in one pass.
 //!
 //! Any choice of up to 3 rows is invertible for distinct columns: the determinants of one, two or three rows,
 //! including P with R, are products of differences of powers of 2 or of 4. Those are nonzero for up to 255

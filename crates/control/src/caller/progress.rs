@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::caller::Progress;
 use crate::session::Session;
 
-/// Interval between reports.
 const TELL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Awaits `work` and reports progress meanwhile. `now` returns the operation, the bytes done, and the total

@@ -12,7 +12,6 @@ use super::{Target, split_path};
 use crate::error::{ControlError, Outcome};
 use crate::session::{Session, dataset, file_error};
 
-/// Opens a file system of a pool being changed.
 pub(super) async fn putter(
     engine: &Engine,
     name: &str,

@@ -1,8 +1,8 @@
 //! `du`: the space that folders use.
 //!
-//! A scan yields every file. The file's size is added to its folder, cut to the displayed depth, and at the
-//! end to all ancestors. A file with hard links counts once, under the name whose path sorts first, so the
-//! figures do not depend on the scan order.
+//! Each file's size is added to its folder, cut to the displayed depth, and at the end to all ancestors. A
+//! file with hard links counts once, under the path that sorts first, so the figures do not depend on the
+//! scan order.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -56,7 +56,6 @@ impl Files {
     }
 }
 
-/// The path of `below` under `place`.
 pub(super) fn join(place: &[u8], below: &[u8]) -> Vec<u8> {
     let slash: &[u8] = if below.is_empty() || place.ends_with(b"/") { b"" } else { b"/" };
     [place, slash, below].concat()

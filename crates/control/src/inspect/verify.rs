@@ -15,7 +15,6 @@ pub use cenote_inspect::verify::{
     BadBlock, BadPiece, Counts, Extent, FaultKind, Finding, Owner, Part, Severity, VerifyReport,
 };
 
-/// Maximum findings in an answer.
 const MOST_FINDINGS: u64 = 1_000_000;
 
 /// Read and check every copy and parity column of every block, and check space accounting.

@@ -1,8 +1,7 @@
 //! Commands on pools that the daemon holds open.
 //!
-//! Without a daemon a command opens a pool and leaves it exported. In the daemon the pool is already open:
-//! the command reads the newest txg on disk, or changes the pool through its engine, and the mounted file
-//! systems follow.
+//! In the daemon the pool is already open: a command reads the newest txg on disk, or changes the pool
+//! through its engine, and the mounted file systems follow.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
@@ -28,7 +27,6 @@ use crate::error::{ControlError, Outcome};
 
 /// How long mounts wait to follow a change if the pool is suspended meanwhile.
 const FOLLOWING_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a command waits for a pool to resume.
 const RESUMING_PATIENCE: Duration = Duration::from_secs(8);
 /// How long a resumed pool must run without failure.
 const SETTLING: Duration = Duration::from_millis(100);

@@ -29,7 +29,6 @@ pub(super) async fn filtered(
     }
 }
 
-/// Maps an error of a filter.
 pub(super) fn failed(source: &Source, error: FilterError) -> ControlError {
     match error {
         FilterError::Stream(error) => source.failed(error),

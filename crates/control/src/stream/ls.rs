@@ -147,7 +147,6 @@ impl Listing<'_> {
         }
     }
 
-    /// Reports an unreadable file.
     fn problem(&mut self, path: &[u8], error: SentError) {
         let error = failed(&self.request.source, error);
         let told = self.session.caller().tell(&String::from_utf8_lossy(path), &error);

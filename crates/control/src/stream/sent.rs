@@ -16,7 +16,6 @@ pub(super) async fn open(
     Sent::open(file, snapshot).await.map_err(|error| failed(source, error))
 }
 
-/// Maps an error of reading files.
 pub(super) fn failed(source: &Source, error: SentError) -> ControlError {
     match error {
         SentError::Stream(error) => source.failed(error),

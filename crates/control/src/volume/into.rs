@@ -17,7 +17,6 @@ use crate::text::nice_bytes;
 use crate::verb::Answered;
 
 impl Copy {
-    /// Copies the source into the volume.
     pub(super) async fn put(
         &self,
         session: &Session,

@@ -39,7 +39,6 @@ use crate::zfs::permitted::head_of;
 
 /// The child dataset that receives an increment: `recv_clone_name`.
 const RECV_CLONE_NAME: &str = "%recv";
-/// Interval between progress reports.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Write streams of snapshots to standard output.
@@ -387,7 +386,6 @@ impl Send {
         }
     }
 
-    /// Writes the streams and reports progress.
     async fn write(&self, session: &Session, ready: &Ready, sent: &mut Sent) -> Result<(), ControlError> {
         let caller = session.caller();
         let output = caller.console.output().map_err(ControlError::io("standard output"))?;

@@ -13,7 +13,6 @@ use crate::error::ControlError;
 use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-/// Polling interval.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Background work of a file system.

@@ -32,7 +32,6 @@ async fn joining(session: &Session, mos: &Mos, typed: &str, force: bool) -> Resu
     Ok(new)
 }
 
-/// The kind of resilver for a joining device.
 fn resilver(is_sequential: bool) -> Resilver {
     if is_sequential { Resilver::Sequential } else { Resilver::Healing }
 }

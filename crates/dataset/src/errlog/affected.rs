@@ -1,9 +1,9 @@
 //! Owners of a damaged block: live datasets, snapshots and clones.
 //!
 //! Idea: with feature `head_errlog`, the log names a live dataset and the block's birth. Every version with a
-//! pointer of that birth at the same position has the same block: the dataset itself unless it replaced the
-//! block, its later snapshots, their clones, and so on. Snapshots are checked one by one, as in the kernel;
-//! each is opened once for the whole log.
+//! pointer of that birth at the same position has the block: the dataset unless it replaced it, its later
+//! snapshots, their clones, and so on. Snapshots are checked one by one, as in the kernel; each is opened
+//! once for the whole log.
 //!
 //! Source: OpenZFS `spa_errlog.c` (`check_filesystem`).
 

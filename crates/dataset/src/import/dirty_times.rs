@@ -3,7 +3,7 @@
 //! Idea: a device absent during writes lacks the blocks born in those txgs, until a resilver. The
 //! configuration names a space map over txgs for each leaf.
 //!
-//! An unknown log means that the device lacks everything: the log is unreadable, or the device contradicts it
+//! If the log is unreadable, or the device contradicts it, the device counts as lacking everything
 //! ([`FoundDevice::may_lack`](cenote_pool::FoundDevice::may_lack)).
 //!
 //! Source: OpenZFS `vdev_dtl_load`, `vdev_dtl_sync` (`DTL_MISSING`).
@@ -19,7 +19,6 @@ use crate::spacemaps::{SpaceMapHead, txg_ranges};
 /// First and last txg of each run.
 type Runs = Vec<(Txg, Txg)>;
 
-/// Logs and their consequences.
 #[derive(Default)]
 pub(super) struct DirtyTimes {
     /// Nonempty logs by leaf.

@@ -61,7 +61,6 @@ pub(super) type Wanted<'a> = dyn Fn(&str) -> bool + Sync + 'a;
 
 pub(super) struct Facts {
     pub(super) kind: DatasetKind,
-    /// Kind of a snapshot's head.
     pub(super) head_kind: DatasetKind,
     values: BTreeMap<&'static str, Value>,
 }

@@ -1,14 +1,13 @@
 //! Blocks of intent logs.
 //!
 //! Idea: a log is a chain whose blocks are allocated before they are written; it ends at the first block that
-//! does not verify. The last pointer leads to a block never written, or torn by a power cut. This block
-//! counts as live and is no error. The power cut may have hit any copy of a block, so one readable copy
-//! suffices.
+//! does not verify, never written or torn by a power cut. This block counts as live and is no error. The
+//! power cut may have hit any copy of a block, so one readable copy suffices.
 //!
-//! The live blocks depend on whether the log was claimed, that is, whether the pool was opened for writing
-//! after the log's last write. In an unclaimed log, blocks born after the uberblock's txg are not allocated
-//! in this state, and the chain ends at the first. In a claimed log, blocks up to the header's sequence
-//! number count, with the data blocks of their write records; an unreadable one is lost.
+//! A log is claimed if the pool was opened for writing after the log's last write. In an unclaimed log,
+//! blocks born after the uberblock's txg are not allocated in this state, and the chain ends at the first. In
+//! a claimed log, blocks up to the header's sequence number count, with the data blocks of their write
+//! records; an unreadable one is lost.
 //!
 //! Source: OpenZFS `zil.c` (`zil_parse`), `dmu_traverse.c` (`traverse_zil`); `zdb.c` and `dsl_scan.c` expect
 //! failures, too.

@@ -73,7 +73,6 @@ impl Buffer {
         if whole { bytes } else { bytes.slice(start..end) }
     }
 
-    /// The remaining room.
     pub(super) fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
         let left = self.room - self.filled();
         &mut self.vec.spare_capacity_mut()[..left]

@@ -155,7 +155,6 @@ fn backing_file(folder: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(line)))
 }
 
-/// The sysfs folder of a block device.
 fn sysfs(device: u64) -> PathBuf {
     format!("/sys/dev/block/{}:{}", major(device), minor(device)).into()
 }

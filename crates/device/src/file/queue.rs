@@ -10,8 +10,8 @@
 //!                                     until the queue is empty
 //! ```
 //!
-//! Idea: the kernel admits one writer at a time to a file's page cache, and each blocking call occupies a
-//! thread. So one thread is enough. Writes that arrive while it is busy are merged into a few large calls.
+//! Idea: the kernel admits one writer at a time to a file's page cache, so one thread is enough. Writes that
+//! arrive while it is busy are merged into a few large calls.
 //!
 //! Overlapping writes wait for their turn first ([`crate::order`]), so queued ones may be sorted.
 //!

@@ -17,7 +17,6 @@ const SMOOTHING: u32 = 32;
 /// Heartbeats kept (`zfs_multihost_history`).
 const HISTORY: usize = 100;
 
-/// Multihost protection of a pool.
 pub(crate) struct Multihost {
     pub(super) runtime: Runtime,
     pub(super) settings: MultihostSettings,
@@ -38,7 +37,6 @@ pub(super) struct State {
     pub(super) is_beating: bool,
     /// When the last heartbeat that landed was begun: from then on no other machine can have watched.
     pub(super) sure: Instant,
-    /// When it landed.
     pub(super) landed: Instant,
     pub(super) delay_ns: u64,
     /// Of the last heartbeat.

@@ -299,7 +299,6 @@ impl Table {
         Ok(Some(Table::new(checksum_id, checksum, true, directory)))
     }
 
-    /// Index of the set for this many copies.
     fn set_for(&self, copies: usize) -> usize {
         if self.flat { 0 } else { copies }
     }

@@ -30,7 +30,6 @@ use crate::space::write::ashift;
 /// `zfs_vdev_standard_sm_blksz`.
 const MAP_BLOCK_BYTES: u32 = 128 << 10;
 
-/// Keeps the checkpoint's blocks.
 pub(crate) async fn keep(mos: &Mos, allocator: &Allocator) -> Result<()> {
     let checkpoint = mos.checkpoint().await?;
     allocator.keep_for_checkpoint(checkpoint.map_or(Txg(0), |uberblock| uberblock.checkpoint_txg));

@@ -147,7 +147,6 @@ async fn forget_maps(context: &mut SyncContext, log: &mut SpaceLog) -> Result<()
     Ok(())
 }
 
-/// Stores the txg since which a metaslab is unflushed.
 async fn set_unflushed(context: &mut SyncContext, (vdev, index): MetaslabId, since: Txg) -> Result<()> {
     let edit = context.edit();
     let fields = ZapEdit::new(&edit, top_zap(context, vdev)?);

@@ -41,7 +41,6 @@ pub(crate) struct StoragePolicy {
     pub(crate) dedup: Option<Dedup>,
 }
 
-/// Algorithm and level of a number of property `compression`.
 fn compression_of(number: u64) -> (Compression, ZstdLevel) {
     let algorithm = match Compression::try_from((number & SPA_COMPRESSMASK) as u8) {
         Ok(Compression::Inherit) | Err(_) => Compression::On,

@@ -131,7 +131,6 @@ impl Chain {
         self.end(txg);
     }
 
-    /// Whether `txg` changes the log.
     pub(crate) fn is_touched(&self, txg: Txg) -> bool {
         self.touched >= txg
     }

@@ -36,7 +36,6 @@ pub(crate) struct FoundLog {
 }
 
 impl FoundLog {
-    /// No log.
     pub(crate) fn nothing() -> FoundLog {
         let (blocks, data, unclaimed, to_share) = Default::default();
         FoundLog {

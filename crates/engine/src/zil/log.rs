@@ -35,7 +35,6 @@ pub(crate) struct LogInner {
     pub(crate) chain: Mutex<Chain>,
     /// A block was written, or never will be.
     pub(crate) settled: Notify,
-    /// Commits requested.
     pub(crate) asked: AtomicU64,
     pub(crate) turn: tokio::sync::Mutex<Turn>,
 }

@@ -1,7 +1,7 @@
 //! In-place changes of a ZAP leaf: add, set and remove entries; split a full leaf.
 //!
-//! Idea: the block's chunks are a heap. Free chunks form a list; an entry takes chunks from its head and
-//! returns them there. A change thus costs the length of the entry, not of the leaf.
+//! Idea: free chunks form a list; an entry takes chunks from its head and returns them there. A change thus
+//! costs the length of the entry, not of the leaf.
 //!
 //! Invariants: every chain and chunk is checked before the first change, so an error leaves the leaf intact.
 //! The block is in native byte order.

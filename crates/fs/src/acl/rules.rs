@@ -90,7 +90,6 @@ pub(crate) struct Acl {
     pub flags: u64,
 }
 
-/// The rules for a new file's ACL.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AclRules {
     pub mode: AclMode,

@@ -117,7 +117,6 @@ fn escape(bytes: &[u8], also: impl Fn(u8) -> bool, out: &mut String) {
     }
 }
 
-/// Appends lower-case hexadecimal digits.
 pub(super) fn append_hex(bytes: &[u8], out: &mut String) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for byte in bytes {

@@ -12,7 +12,6 @@ use cenote_format::zil::record::{LogRecord, Operation, RenameKind};
 
 use crate::error::{FsError, Result};
 
-/// How many records a report lists.
 const MOST_LISTED: usize = 100;
 
 /// The result of replaying a log.
@@ -39,7 +38,6 @@ pub struct SetAside {
     pub why: FsError,
 }
 
-/// A replay's account.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     pub(crate) report: ReplayReport,

@@ -23,13 +23,11 @@ const ZPL_VERSION_FUID: u64 = 3;
 const ZPL_VERSION_SA: u64 = 5;
 
 impl Replay {
-    /// Creates an object and gives it a name.
     pub(super) async fn create(&mut self, new: &NewObject, name: &[u8]) -> Result<()> {
         let attr = self.make(new, false).await?;
         self.add_name(new.directory, name, new.object, attr.kind()).await
     }
 
-    /// Creates the hidden directory of a file's extended attributes.
     pub(super) async fn make_xattr_dir(&mut self, new: &NewObject) -> Result<()> {
         self.make(new, true).await?;
         self.attr_mut(new.directory).await?.xattr_dir = Some(new.object);
@@ -125,7 +123,6 @@ impl Replay {
         self.relink(to_dir, to, &source).await
     }
 
-    /// Swaps two names.
     pub(super) async fn exchange(
         &mut self,
         (from_dir, from): (ObjectId, &[u8]),

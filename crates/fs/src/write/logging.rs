@@ -277,7 +277,6 @@ impl<'a> Notes<'a> {
     }
 }
 
-/// The part of a record that describes a new object.
 pub(super) fn new_object(node: &Znode, directory: ObjectId) -> Result<NewObject> {
     let is_symlink = node.kind()? == FileKind::Symlink;
     Ok(NewObject {

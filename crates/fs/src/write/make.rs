@@ -96,7 +96,6 @@ pub(super) struct Making<'a> {
 }
 
 impl<'a> Making<'a> {
-    /// A file in a directory.
     pub(super) fn child(fs: &FsWriter, parent: &Znode, new: &NewFile<'a>) -> Result<Making<'a>> {
         let kind = new.kind.kind();
         if let NewKind::Symlink(target) = new.kind

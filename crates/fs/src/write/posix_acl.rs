@@ -32,7 +32,6 @@ const TAGS: [u16; 6] = [USER_OBJ, 0x2, GROUP_OBJ, 0x8, MASK, OTHER];
 /// An entry: tag, permissions, user or group.
 type Entry = (u16, u16, u32);
 
-/// A POSIX ACL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PosixAcl(Vec<Entry>);
 

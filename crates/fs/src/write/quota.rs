@@ -102,7 +102,6 @@ impl FsWriter {
         self.check(&owners, &[Counted::Bytes, Counted::Objects], at).await
     }
 
-    /// Refuses to give a file to owners with an exhausted quota.
     pub(super) async fn check_new_owners(&self, node: &Znode, set: &SetAttr) -> Result<()> {
         let before = [node.find_u64(ZplAttr::Uid), node.find_u64(ZplAttr::Gid), Some(node.project())];
         let after = [set.uid, set.gid, set.project.map(u64::from)];

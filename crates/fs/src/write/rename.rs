@@ -49,7 +49,6 @@ pub enum RenameMode {
 const WHITEOUT: NewFile<'static> =
     NewFile { kind: NewKind::CharDevice(0, 0), mode: 0, umask: 0, uid: 0, gid: 0 };
 
-/// A name in a directory.
 type DirName<'a> = (ObjectId, &'a [u8]);
 
 /// Held while a directory moves to another one.

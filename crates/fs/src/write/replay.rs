@@ -114,7 +114,6 @@ async fn open(engine: &Engine, pending: &PendingReplay) -> Result<Target> {
     Ok(Target::Files(FsWriter::open(dataset, options).await?.for_replay()))
 }
 
-/// Replays a file system's records in an open txg.
 struct Replay<'a> {
     fs: &'a FsWriter,
     change: Change<'a>,

@@ -23,7 +23,6 @@ use crate::error::{Refusal, Result};
 const FIXED: u64 = pflags::IMMUTABLE | pflags::APPENDONLY;
 
 impl FsWriter {
-    /// The writer that replays this file system's log.
     pub(super) fn for_replay(&self) -> FsWriter {
         FsWriter(self.0.clone(), By::Log)
     }
@@ -34,23 +33,19 @@ impl FsWriter {
         self.1 == By::Log
     }
 
-    /// Refuses an operation on a file if a rule forbids it.
     fn forbid(&self, is_forbidden: bool, why: Refusal, file: &Znode) -> Result<()> {
         if is_forbidden && !self.is_replay() { Err(why.of(file.id)) } else { Ok(()) }
     }
 
-    /// A directory may get another name.
     pub(super) fn may_add(&self, parent: &Znode) -> Result<()> {
         self.forbid(parent.has_flag(pflags::IMMUTABLE)?, Refusal::NotPermitted, parent)
     }
 
-    /// A directory may lose a name, and this file may lose it.
     pub(super) fn may_remove(&self, parent: &Znode, file: &Znode) -> Result<()> {
         let is_fixed = parent.has_flag(FIXED)? || file.has_flag(FIXED | pflags::NOUNLINK)?;
         self.forbid(is_fixed, Refusal::NotPermitted, file)
     }
 
-    /// A file may get another name in a directory.
     pub(super) fn may_link(&self, parent: &Znode, file: &Znode) -> Result<()> {
         let is_fixed = file.has_flag(FIXED | pflags::READONLY)? || parent.has_flag(pflags::IMMUTABLE)?;
         self.forbid(is_fixed, Refusal::NotPermitted, file)?;
@@ -63,7 +58,6 @@ impl FsWriter {
         self.forbid(is_foreign, Refusal::CrossDevice, file)
     }
 
-    /// A file accepts content at an offset.
     pub(super) fn may_write(&self, file: &Znode, offset: u64) -> Result<()> {
         let is_appending = offset >= file.u64(ZplAttr::Size)?;
         let is_fixed = file.has_flag(pflags::IMMUTABLE | pflags::READONLY)?
@@ -71,7 +65,6 @@ impl FsWriter {
         self.forbid(is_fixed, Refusal::NotPermitted, file)
     }
 
-    /// A range of a file may be cleared.
     pub(super) fn may_clear(&self, file: &Znode) -> Result<()> {
         let fixed = pflags::IMMUTABLE | pflags::READONLY | pflags::APPENDONLY;
         self.forbid(file.has_flag(fixed)?, Refusal::NotPermitted, file)
@@ -88,12 +81,10 @@ impl FsWriter {
         self.check_new_owners(file, set).await
     }
 
-    /// The ACL of a file may be set.
     pub(super) fn may_set_acl(&self, file: &Znode) -> Result<()> {
         self.forbid(file.has_flag(pflags::IMMUTABLE)?, Refusal::NotPermitted, file)
     }
 
-    /// Extended attributes of a file may be set.
     pub(super) fn may_set_xattr(&self, file: &Znode) -> Result<()> {
         self.forbid(file.has_flag(FIXED)?, Refusal::NotPermitted, file)
     }
@@ -104,7 +95,6 @@ impl FsWriter {
     }
 }
 
-/// Whether the attributes fit the type of the file.
 pub(super) fn check_settable(node: &Znode, set: &SetAttr, stores_projects: bool) -> Result<()> {
     if set.project.is_some() && !stores_projects {
         return Err(Refusal::NotSupported.of(node.id));

@@ -52,7 +52,6 @@ impl DeleteQueue {
         Ok(ZapEdit::new(edit, self.table()?).update(&name_of(object), object.0).await?)
     }
 
-    /// Adds a file created without a name.
     pub(super) async fn add_unnamed(&self, edit: &Edit, object: ObjectId) -> Result<()> {
         self.unnamed.lock().insert(object);
         self.add(edit, object).await
@@ -83,7 +82,6 @@ impl DeleteQueue {
         }
     }
 
-    /// All its files.
     async fn files(&self, edit: &Edit) -> Result<Vec<ObjectId>> {
         let entries = Zap::open_id(&edit.view(), self.table()?).await?.to_vec().await?;
         Ok(entries.into_iter().filter_map(|entry| entry.value.as_u64()).map(ObjectId).collect())

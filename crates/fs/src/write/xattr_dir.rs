@@ -104,7 +104,6 @@ impl FsWriter {
         Ok(file)
     }
 
-    /// Removes an attribute from the hidden directory, if it is there.
     pub(super) async fn drop_xattr_file(&self, change: Change<'_>, node: &Znode, name: &[u8]) -> Result<()> {
         let Some((mut dir, name, file)) = self.xattr_file(change.edit, node, name).await? else {
             return Ok(());
@@ -118,7 +117,6 @@ impl FsWriter {
         self.destroy(change.edit, &file).await
     }
 
-    /// Frees the hidden directory with all its contents.
     pub(super) async fn free_xattr_dir(&self, edit: &Edit, node: &Znode) -> Result<()> {
         let Some(dir) = self.xattr_dir(edit, node).await? else { return Ok(()) };
         self.free_xattr_files(edit, &dir).await?;

@@ -28,7 +28,6 @@ pub(super) struct Znode {
     registry: std::sync::Arc<SaRegistry>,
     values: SaValues,
     room_bytes: usize,
-    /// The current spill block.
     spill: Option<Bytes>,
     /// The object that holds the ACL of an old znode.
     old_acl: Option<ObjectId>,
@@ -109,7 +108,6 @@ impl Znode {
         Ok(())
     }
 
-    /// The entries of its ACL.
     pub(super) fn acl(&self) -> Result<Vec<Ace>> {
         let count = self.find_u64(ZplAttr::DaclCount).unwrap_or(0);
         let entries = self.get(ZplAttr::DaclAces).unwrap_or_default();

@@ -1,9 +1,9 @@
 //! The hand: a process for all calls that take paths.
 //!
 //! Idea: a mount point may lie in a file system served by this process, or in one that hangs. A thread that
-//! looks it up sleeps until the server answers. If the process is killed meanwhile, the thread keeps its
-//! mounts alive, and they the thread. So another process, which holds no descriptor of `/dev/fuse` and can
-//! always end, makes every call with a path. It gets a finished mount, and attaches it.
+//! looks it up sleeps until the server answers; if the process is killed meanwhile, the thread keeps its
+//! mounts alive, and they the thread. So another process, which holds no descriptor of `/dev/fuse`, makes
+//! every call with a path, and attaches finished mounts.
 //!
 //! ```text
 //!   daemon: fsopen, fsmount --(mount)--> hand: mkdir, move_mount    umount, remount, rmdir

@@ -1,7 +1,7 @@
 //! The mount table: identifies mounts, and finds those that cover others.
 //!
-//! Idea: a path tells where a mount was made; its id identifies it. A later mount on the directory, or above
-//! it, takes the path over. Reading the table touches no directory, which may hang with its server.
+//! Idea: a mount's id identifies it; a later mount on its directory, or above it, takes its path over.
+//! Reading the table touches no directory, which may hang with its server.
 //!
 //! Layout (`/proc/self/mountinfo`): `id parent major:minor root directory options [tags] - type source
 //! super`; blanks in names are written in octal.

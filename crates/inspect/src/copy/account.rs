@@ -1,7 +1,6 @@
 //! The observer of a copy: records losses, and knows which files of an earlier copy are incomplete.
 //!
-//! Locking: tasks call an account concurrently, so it guards its own state. The copier holds no lock during a
-//! call.
+//! Locking: tasks call an account concurrently, holding no lock, so it guards its own state.
 
 use rustix::io::Errno;
 

@@ -1,8 +1,7 @@
 //! A folder at the destination, and names that can't leave it.
 //!
 //! Only the caller's folder is opened by path, following links. Everything below is opened relative to an
-//! open folder, one name at a time, never through a symbolic link. A planted link, or a file named `../x` in
-//! the pool, causes an error.
+//! open folder, one name at a time: a planted link, or a file named `../x` in the pool, causes an error.
 //!
 //! Locking: none. A global atomic counter makes temporary names unique within the process.
 
@@ -115,7 +114,6 @@ impl Folder {
         }
     }
 
-    /// Whether a file with this name exists.
     pub(super) fn has(&self, name: &Name) -> bool {
         statat(&self.0, name.as_os(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }
@@ -165,7 +163,6 @@ impl Folder {
         Ok(openat(&self.0, c".", flags, mode)?.into())
     }
 
-    /// Opens a new file for writing.
     pub(super) fn open_new(&self, name: &Name, mode: Mode) -> Result<File, Errno> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
         Ok(openat(&self.0, name.as_os(), flags, mode)?.into())

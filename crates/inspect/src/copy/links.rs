@@ -1,7 +1,7 @@
 //! Files with several names: the first name met is copied, the others become hard links to it.
 //!
-//! Locking: any task may look up a file. The map's mutex is held for the look-up. The first task to use the
-//! returned cell initialises it outside the lock; tasks with other names of the file wait.
+//! Locking: the map's mutex is held for a look-up. The first task to use the returned cell initialises it
+//! outside the lock; tasks with other names of the file wait.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +29,7 @@ pub(super) struct FirstCopy {
 pub(super) struct Links(Mutex<HashMap<ObjectId, Arc<OnceCell<FirstName>>>>);
 
 impl Links {
-    /// The cell of a file's first name. The first caller initialises it by copying the file; the others wait.
+    /// The cell of a file's first name, to be initialised by copying the file.
     pub fn of(&self, object: ObjectId) -> Arc<OnceCell<FirstName>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.entry(object).or_default().clone()

@@ -8,7 +8,6 @@ use rustix::io::Errno;
 
 use super::folder::Name;
 
-/// The name prefix of extended attributes that store POSIX ACLs on Linux.
 pub(crate) const POSIX_ACL_PREFIX: &[u8] = b"system.posix_acl_";
 
 /// A file, or part of one, missing or different at the destination.

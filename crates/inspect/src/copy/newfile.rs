@@ -87,7 +87,6 @@ impl Drop for NewFile {
     }
 }
 
-/// The errno in an I/O error.
 pub(super) fn errno(error: std::io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }

@@ -27,7 +27,6 @@ use super::{Copier, CopySource, FILES_AT_ONCE, file};
 /// Why a name is refused.
 const NO_NAME: &str = "Linux can't store this name: longer than 255 bytes, or not one component";
 
-/// A folder being filled.
 struct Filling {
     folder: Arc<Folder>,
     /// Its path in reported losses.
@@ -43,7 +42,6 @@ struct Level {
     subfolders: Vec<DirEntry>,
 }
 
-/// One tree.
 struct Tree {
     copier: Copier,
     fs: Filesystem,
@@ -59,7 +57,6 @@ struct Work {
     filled: Vec<Arc<Filling>>,
 }
 
-/// See [`Copier::copy`].
 pub(super) async fn copy(copier: &Copier, source: &CopySource, folder: &Folder, name: &Name) {
     if let Err((kind, reason)) = begin(copier, source, folder, name).await {
         copier.lost(Loss { path: source.path.clone(), kind, reason });
@@ -92,7 +89,6 @@ async fn begin(
     Ok(())
 }
 
-/// See [`Copier::copy_into`].
 pub(super) async fn copy_into(copier: &Copier, source: &CopySource, folder: &Folder) {
     let fs = &source.filesystem;
     let opened = async {
@@ -178,7 +174,7 @@ impl Tree {
         self.make(above, entry.object, attr, &name, path).await
     }
 
-    /// The name of the copy; a stand-in if Linux can't store the name and the options allow it.
+    /// A stand-in if Linux can't store the name and the options allow it.
     fn name(&self, bytes: &[u8], path: &[u8]) -> Option<Name> {
         let name = Name::new(bytes);
         if name.is_some() || !self.copier.options().stand_ins {
@@ -248,7 +244,6 @@ impl Tree {
         work.running.push(task.abort_on_drop());
     }
 
-    /// Sets the metadata of complete folders.
     fn dress_filled(&self, work: &mut Work) {
         for filling in std::mem::take(&mut work.filled) {
             match Arc::try_unwrap(filling) {
@@ -263,7 +258,7 @@ impl Tree {
         }
     }
 
-    /// Copies a file of any type except folder, or links it to the existing copy.
+    /// Copies a file that is no folder, or links it to the existing copy.
     async fn file(&self, filling: &Filling, id: ObjectId, name: &Name, path: &[u8]) {
         let attr = match self.fs.attr(id).await {
             Ok(attr) => attr,
@@ -303,7 +298,6 @@ impl Tree {
         }
     }
 
-    /// Links a name to the existing copy.
     fn link(&self, filling: &Filling, name: &Name, path: &[u8], first: &FirstCopy) -> Result<(), Reason> {
         let lost_bytes = first.lost.as_ref().map_or(0, Loss::content_bytes);
         let replace = self.copier.standing(&filling.folder, name, path).replace(lost_bytes)?;
@@ -323,8 +317,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Copies one file and reports its losses. Returns `None` if it could not be copied, otherwise the
-    /// content it lacks.
+    /// Reports losses; returns the content that the copy lacks, `None` if it could not be made.
     async fn file_alone(
         &self,
         filling: &Filling,
@@ -384,13 +377,11 @@ impl Tree {
     }
 }
 
-/// The path of `name` in `folder`.
 fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     let slash: &[u8] = if folder.is_empty() || folder.ends_with(b"/") { b"" } else { b"/" };
     [folder, slash, name].concat()
 }
 
-/// Everything before the last slash.
 fn parent_path(path: &[u8]) -> Vec<u8> {
     let end = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
     path[..end].to_vec()

@@ -25,7 +25,6 @@ pub struct Parts {
     pub content: bool,
 }
 
-/// The columns of the table of objects.
 const COLUMNS: [&str; 10] =
     ["object", "lvl", "iblk", "dblk", "dsize", "dnsize", "lsize", "full", "type", "bonus"];
 

@@ -42,7 +42,6 @@ impl Owner {
     }
 }
 
-/// Shows a map of a pool.
 pub(super) async fn show(sink: &mut dyn Sink, mos: &Mos, object: &Object) -> Result<(), DatasetError> {
     let owner = match owner(mos, object.id()).await {
         Ok(owner) => owner,
@@ -75,7 +74,6 @@ fn kind(entry: &SpaceMapEntry) -> &'static str {
     if entry.map_type == MapType::Alloc { "alloc" } else { "free" }
 }
 
-/// One entry of a space map.
 pub(super) fn row(entry: &SpaceMapEntry) -> Vec<Value> {
     vec![
         kind(entry).into(),

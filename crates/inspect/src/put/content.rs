@@ -76,7 +76,6 @@ impl Putter {
         Ok(true)
     }
 
-    /// Writes a piece of content.
     pub(super) async fn write(&self, object: ObjectId, start: u64, data: Bytes) -> cenote_fs::Result<()> {
         let need = Need::Write(data.len() as u64);
         self.change_with(need, move |fs, change| fs.write(change, object, start, data)).await

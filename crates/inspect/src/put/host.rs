@@ -87,7 +87,6 @@ impl HostFile {
         FileKind::from_mode(self.stat.st_mode.into())
     }
 
-    /// The names of its extended attributes.
     pub(super) fn xattr_names(&self) -> Result<Vec<Vec<u8>>, Errno> {
         let list = grown(|buffer| rustix::fs::listxattr(self.link(), buffer))?;
         Ok(list.split(|b| *b == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
@@ -107,7 +106,6 @@ impl HostFile {
         }
     }
 
-    /// The open file, for reading content.
     pub(super) fn file(&self) -> Result<File, Errno> {
         Ok(rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?.into())
     }

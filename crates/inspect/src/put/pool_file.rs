@@ -92,7 +92,7 @@ impl PoolFile {
         self.attr.kind()
     }
 
-    /// Whether it is a folder of the file system being changed that is `dir` or one of its ancestors.
+    /// Whether it is `dir` or one of its ancestors, in the file system being changed.
     pub(super) async fn has_below(&self, dir: ObjectId) -> cenote_fs::Result<bool> {
         let Home::Target(fs) = &self.home else { return Ok(false) };
         let (view, mut at) = (fs.view(), dir);
@@ -142,8 +142,7 @@ impl PoolFile {
         Ok(end)
     }
 
-    /// Shares as much content as possible, and copies the rest. The size is set last: a shared file has the
-    /// source's block size.
+    /// The size is set last: a shared file has the source's block size.
     async fn fill(&self, putter: &Putter, object: ObjectId) -> cenote_fs::Result<bool> {
         let size = self.attr.size;
         let (mut at, mut shares) = (0, true);

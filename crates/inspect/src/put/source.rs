@@ -1,4 +1,4 @@
-//! The source of a copy into a pool: a local file, or one of the same pool.
+//! The source of a copy: a local file, or one of the same pool.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -12,7 +12,6 @@ use crate::error::Result;
 
 /// An open file of any kind.
 pub(super) trait Source: Sized {
-    /// Its type.
     fn kind(&self) -> FileKind;
 
     /// Permissions, set-id and sticky bits.
@@ -30,10 +29,8 @@ pub(super) trait Source: Sized {
     /// The names in a folder, sorted.
     async fn names(&self) -> Result<Vec<OsString>, Reason>;
 
-    /// Opens an entry of a folder.
     async fn enter(&self, name: &[u8]) -> Result<Self, Reason>;
 
-    /// The target of a symbolic link.
     async fn target(&self) -> Result<Vec<u8>, Reason>;
 
     /// Copies the content into a new, empty file. Returns whether it is complete.

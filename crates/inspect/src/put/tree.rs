@@ -229,7 +229,6 @@ impl<'a, S: Source> Walk<'a, S> {
 }
 
 impl Putter {
-    /// Adds a name to a file; returns the file.
     async fn link(&self, object: ObjectId, dir: ObjectId, name: &[u8]) -> cenote_fs::Result<ObjectId> {
         let name = name.to_vec();
         let linked =
@@ -255,8 +254,7 @@ impl Putter {
         }
     }
 
-    /// Gives a new file its content and metadata; a file with incomplete content is removed. Returns whether
-    /// the file exists.
+    /// Gives a new file content and metadata. If the content is incomplete, removes it and returns false.
     async fn put_whole(
         &self,
         source: &impl Source,

@@ -3,8 +3,8 @@
 //!
 //! Memory: the engine's limit on dirty data, and one piece.
 //!
-//! Locking: one task copies; [`VolumePutter::stop`] and [`VolumePutter::copied_bytes`] may be called
-//! meanwhile. Both use independent relaxed atomics.
+//! Locking: one task copies; others may call [`VolumePutter::stop`] and [`VolumePutter::copied_bytes`], which
+//! use relaxed atomics.
 
 use std::fs::File;
 use std::io::Read;

@@ -38,12 +38,10 @@ impl Surplus {
         Surplus(Arc::new(surplus.collect()))
     }
 
-    /// Whether a vdev still has too much.
     fn has(&self, vdev: VdevId) -> bool {
         self.0.get(&vdev).is_some_and(|bytes| bytes.load(Ordering::Relaxed) > 0)
     }
 
-    /// Whether any vdev has.
     pub(super) fn is_empty(&self) -> bool {
         self.0.values().all(|bytes| bytes.load(Ordering::Relaxed) <= 0)
     }
@@ -63,7 +61,6 @@ impl Surplus {
 pub(super) struct Choice {
     pool: Pool,
     aims: Vec<Aim>,
-    /// Fill of the special vdevs, if any.
     special_used_percent: Option<u64>,
     special_small_blocks: u64,
     /// The compression that a block gets, unless it does not shrink.
@@ -150,12 +147,10 @@ impl Choice {
         bp.dvas().next().is_some_and(|dva| vdevs.class_of(dva.vdev) == Some(VdevClass::Normal))
     }
 
-    /// Bytes that a block would take up on its vdevs now.
     pub(super) fn bytes_now(&self, bp: &Blkptr) -> u64 {
         self.bytes_of(bp, bp.psize().0)
     }
 
-    /// The same with another compressed size.
     pub(super) fn bytes_of(&self, bp: &Blkptr, psize_bytes: u64) -> u64 {
         let vdevs = self.pool.tree().vdevs();
         let bytes = |vdev| vdevs.psize_to_asize(vdev, psize_bytes, self.now);

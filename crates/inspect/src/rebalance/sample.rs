@@ -42,7 +42,6 @@ pub(super) struct Samples {
     by_compression: BTreeMap<u8, Reservoir>,
 }
 
-/// The verdict on a dataset's blocks.
 pub(super) struct Verdict {
     /// Of blocks whose rewrite is worth it.
     pub(super) gain: Gain,

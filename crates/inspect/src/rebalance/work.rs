@@ -1,8 +1,8 @@
 //! Rewrites the blocks that a survey's rules choose.
 //!
-//! Idea: a walk keeps freed blocks of its tree from being reused. So a window of pointers comes from the
-//! newest state, which is then let go; its tasks run; the walk resumes. Writers judge blocks again by their
-//! pointers of that moment.
+//! Idea: a walk keeps freed blocks of its tree from being reused. So each window of pointers comes from the
+//! newest state, which is let go while the window's tasks run. Writers judge blocks again by their current
+//! pointers.
 //!
 //! Locking: counters are independent relaxed atomics.
 

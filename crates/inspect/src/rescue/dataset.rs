@@ -82,7 +82,6 @@ fn make(folder: &Folder, name: &str) -> Result<Folder, Errno> {
     }
 }
 
-/// Copies a whole dataset; losses are reported to the copier's account.
 pub(super) async fn copy(copier: &Copier, opened: &Opened, root: &Folder, name: &str) {
     let lost = match opened {
         Opened::Filesystem { filesystem, .. } => match folder_of(root, name) {

@@ -10,7 +10,6 @@ use super::options::RescueOptions;
 use super::trees::Trees;
 use crate::error::{InspectError, Result};
 
-/// Why a dataset was found without the table that lists it.
 const UNLISTED: &str = "the table that lists it can't be read: it was found by its parent, and its name is \
     that of an older txg, or its number";
 

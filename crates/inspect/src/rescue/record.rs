@@ -1,7 +1,7 @@
 //! The record of a rescue over all its runs: the rows of the report, in memory and at the destination.
 //!
-//! Idea: a row is in the report before the file it describes gets its name, so no file with zeros in place of
-//! data is ever without its row, however a run ends. A row is removed only when the file was read completely.
+//! Idea: a row is in the report before its file gets its name, so no file with zeros in place of data lacks
+//! its row, however a run ends. A row is removed only when the file was read completely.
 //!
 //! ```text
 //!   open     rows of earlier runs, in either format ---> rewritten in the requested format
@@ -11,8 +11,8 @@
 //!
 //! Memory: all rows.
 //!
-//! Locking: one mutex guards rows and file, so both agree between calls. Any task may call; the lock is held
-//! while a row is written, never across an await or with another lock under it.
+//! Locking: one mutex guards rows and file, so both agree between calls. It is held while a row is written,
+//! never across an await or with another lock under it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -109,7 +109,6 @@ impl Report {
         self.lock().is_resumed
     }
 
-    /// A row about a loss.
     pub(super) fn row(&self, dataset: &str, loss: &Loss, fate: Fate) -> Row {
         let row = Row::of_loss(dataset, loss, fate);
         let checksums = loss.reason.checksums().filter(|_| self.lock().checksums);
@@ -150,7 +149,6 @@ impl Report {
         self.lock().about(dataset, Some(path)).find_map(|(_, row)| row.content_bytes())
     }
 
-    /// All rows about a dataset and its contents.
     pub(super) fn of_dataset(&self, dataset: &str) -> Vec<Row> {
         self.lock().about(dataset, None).map(|(_, row)| row.clone()).collect()
     }

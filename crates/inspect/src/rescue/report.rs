@@ -23,7 +23,6 @@ const NODE: &str = "device node, fifo or socket";
 /// Another file has the name: the destination treats two names of the pool as one.
 const NAME_TAKEN: &str = "name taken";
 
-/// The two formats of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Tsv,
@@ -50,7 +49,6 @@ impl Form {
     }
 }
 
-/// The fate of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fate {
     /// No tree tried has it.

@@ -3,8 +3,8 @@
 //! Idea: a loss becomes a row of the report at once. Losses that may still be recovered (from an older tree
 //! or a snapshot) are kept until the dataset is copied; a better row then replaces the first.
 //!
-//! Locking: the copy's tasks call the [`Account`] methods concurrently. `told` is locked before the report,
-//! and held while a row is written, so the row and the kept loss agree. `before` never changes.
+//! Locking: tasks call concurrently. `told` is locked before the report, and held while a row is written, so
+//! the row and the kept loss agree. `before` never changes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};

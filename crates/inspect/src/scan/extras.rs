@@ -13,7 +13,6 @@ use super::row::{Extra, RowBatch, ScanProblem};
 use super::walk::{Walk, runtime};
 use crate::{InspectError, Result};
 
-/// Reads link targets, extended attributes and contents of a batch, several files concurrently.
 pub(super) async fn read_extras(walk: &Walk, batch: &mut RowBatch) {
     let rt = runtime(&walk.target).clone();
     let wanted: Vec<(usize, ObjectId, Attr)> =
@@ -52,7 +51,6 @@ pub(super) async fn read_extras(walk: &Walk, batch: &mut RowBatch) {
     }
 }
 
-/// The error of content that could not be read completely.
 fn unreadable(content: &ContentHash) -> Option<InspectError> {
     if content.is_complete() {
         return None;

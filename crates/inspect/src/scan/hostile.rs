@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use cenote_format::units::ObjectId;
 
-/// Directories met so far; an intact tree meets each once. Unguarded, a directory that names an ancestor
-/// would be walked forever, and one that names a sibling twice would double the work at every level.
+/// Directories met so far. Unguarded, one that names an ancestor would be walked forever, and one that names
+/// a sibling twice would double the work at every level.
 #[derive(Debug, Default)]
 pub(super) struct Met(HashSet<ObjectId>);
 

@@ -1,8 +1,8 @@
 //! Sorts more rows than fit in memory: runs are sorted, spilled to a temporary file, and merged.
 //!
-//! A record is a key and a line. Records are collected up to a budget, then sorted and written as a run. At
-//! the end all runs are merged, each read through a small buffer. One pass handles budget times (budget /
-//! buffer) bytes: with 64 MiB and 64 KiB, 64 GiB of names.
+//! Records, a key and a line each, are collected up to a budget, sorted and written as a run. At the end all
+//! runs are merged through small buffers. One pass handles budget times (budget / buffer) bytes: with 64 MiB
+//! and 64 KiB, 64 GiB of names.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,12 +1,11 @@
 //! The stack of directories and the workers that empty it.
 //!
-//! Each worker takes a share of the stack, lists those directories and pushes the subdirectories. A worker
-//! that finds the stack empty waits until another pushes something or all are waiting; then the walk is over.
-//! A directory with millions of entries is cut into pieces on the stack, so all workers share it.
+//! Each worker takes directories from the stack, lists them and pushes the subdirectories. At an empty stack
+//! it waits; once all wait, the walk is over. A directory with millions of entries is cut into pieces, which
+//! all workers share.
 //!
-//! Locking: one mutex guards the stack, the count of busy workers and the set of directories met. Methods of
-//! [`Walk`] take it for one operation, never across an await. Every change that could wake a worker notifies
-//! `changed` after the lock is released.
+//! Locking: one mutex guards the stack, the count of busy workers and the directories met. Methods of
+//! [`Walk`] take it for one operation, never across an await, and notify `changed` after its release.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,10 +25,8 @@ use crate::Result;
 const WINDOW_DIRECTORIES: usize = 512;
 /// Most directories on the stack with block pointers (16 MiB); the pointers of others are read again.
 const MOST_POINTERS: usize = 100_000;
-/// Most batches that wait for the sink.
 const WAITING_BATCHES: usize = 4;
 
-/// A directory to be listed.
 #[derive(Debug)]
 pub(super) struct Directory {
     /// Its object.
@@ -40,7 +37,6 @@ pub(super) struct Directory {
     pub block: Option<Box<Blkptr>>,
 }
 
-/// A piece of work on the stack.
 #[derive(Debug)]
 pub(super) enum Work {
     /// Directories to list.
@@ -57,7 +53,6 @@ struct Stack {
     met: Met,
 }
 
-/// A running scan.
 pub(super) struct Walk {
     pub target: Arc<ScanTarget>,
     /// The folder where it starts.

@@ -3,8 +3,8 @@
 //! Entries of many directories are collected in one list and sorted by object number, so that each block of
 //! dnodes is opened once for all.
 //!
-//! Locking: each worker owns its [`Batches`] and uses it alone. Workers share the [`Walk`], whose lock is
-//! taken inside its methods only, and the bounded channel to the sink, which slows them down to its speed.
+//! Locking: each worker owns its [`Batches`]. Workers share the [`Walk`], whose methods take its lock, and
+//! the bounded channel to the sink, which slows them down to its speed.
 
 use std::sync::Arc;
 
@@ -26,7 +26,6 @@ use crate::{InspectError, Result};
 
 /// Entries looked up together: about 6 MB with their names.
 const WINDOW_ENTRIES: usize = 128 * 1024;
-/// Rows rendered together.
 const BATCH_ROWS: usize = 8 * 1024;
 /// Directories whose blocks are read together.
 const ZAP_READS: usize = 512;
@@ -78,7 +77,7 @@ impl Entries {
 /// Renders a batch at once, then hands it to the sink; false if the sink wants no more rows.
 pub(super) type SendBatch = dyn Fn(&RowBatch) -> BoxFuture<'static, bool> + Send + Sync;
 
-/// Collects rows and sends them off in rendered batches. Each worker has one, whose memory is reused.
+/// Rows of one worker on their way to the sink; their memory is reused.
 pub(super) struct Batches<'a> {
     walk: &'a Walk,
     send: &'a SendBatch,

@@ -16,7 +16,6 @@ use super::{Result, damaged};
 pub(super) const MAX_MARKS: usize = 1 << 16;
 /// Bytes between marks of a stream with few.
 const MARK_BYTES: u64 = 256 << 10;
-/// Bytes read at once for headers.
 const HEADERS_BYTES: usize = 32 << 10;
 
 /// A block: its object and offset.
@@ -50,7 +49,6 @@ impl Marker {
         Marker { marks: vec![now], every_bytes: MARK_BYTES, now }
     }
 
-    /// Takes the next record.
     pub(super) fn note(&mut self, item: &Item) -> Result<()> {
         match &item.record {
             Record::Object(record) => {
@@ -92,7 +90,6 @@ impl Marker {
 }
 
 impl Index {
-    /// Number of segments.
     pub(super) fn len(&self) -> usize {
         self.marks.len()
     }
@@ -112,7 +109,6 @@ impl Index {
         self.marks.get(number).is_none_or(|mark| mark.object > object && mark.block.0 > object)
     }
 
-    /// A segment's place in the stream.
     pub(super) fn range(&self, number: usize) -> Range<u64> {
         let at = |number: usize| self.marks.get(number).map_or(self.end, |mark| mark.at);
         at(number)..at(number + 1)

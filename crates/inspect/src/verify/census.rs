@@ -15,7 +15,6 @@ use super::sharing::{Occurrence, Sharing};
 /// Most invalid addresses kept; the rest are only counted.
 const KEPT_BAD_ADDRESSES: usize = 10_000;
 
-/// The register.
 pub(super) struct Census {
     pool: Pool,
     metaslab_shifts: Vec<u32>,

@@ -1,8 +1,8 @@
 //! Counts block pointers the way `zdb -b` does.
 //!
-//! A deduplicated or cloned block is added to the sums for each reference, and additional references are also
-//! summed separately, so that `allocated - deduped - cloned` equals the allocation in the space maps.
-//! Embedded blocks count with their logical size and take no space; holes and redacted blocks do not count.
+//! Sums include a deduplicated or cloned block for each reference; additional references are also summed
+//! separately, so that `allocated - deduped - cloned` equals the allocation in the space maps. Embedded
+//! blocks count with their logical size and take no space; holes and redacted blocks do not count.
 //!
 //! Source: OpenZFS `zdb.c` (`zdb_count_block`), for the counts.
 
@@ -103,7 +103,6 @@ pub(crate) enum Under {
 /// Marks a pending free, which has no type here; no object type has this number.
 const DEFERRED: u8 = 0xff;
 
-/// Counts being accumulated.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
     sums: BTreeMap<(u8, u8), Sums>,

@@ -58,7 +58,6 @@ impl Family {
         self.this().dataset.name()
     }
 
-    /// Its objects.
     pub(super) async fn objset(&self) -> Option<&Objset> {
         self.this().objset().await
     }

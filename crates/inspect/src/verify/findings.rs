@@ -69,7 +69,6 @@ impl Found {
     }
 }
 
-/// The findings so far.
 #[derive(Debug)]
 pub(super) struct Findings {
     most: usize,
@@ -126,7 +125,6 @@ impl Findings {
         }
     }
 
-    /// Damage by device.
     pub(super) fn devices(&self, pool: &Pool) -> Vec<DeviceDamage> {
         let named = |(guid, damage): (&Guid, &DeviceDamage)| DeviceDamage {
             device: device_name(pool, *guid),

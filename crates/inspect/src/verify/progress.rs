@@ -40,7 +40,6 @@ pub struct Progress {
     pub damaged_blocks: u64,
 }
 
-/// Computes progress.
 pub(super) struct Meter {
     runtime: Runtime,
     started: Instant,

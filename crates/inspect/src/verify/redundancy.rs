@@ -1,9 +1,9 @@
 //! Lost redundancy: devices that lack data, by top-level vdev.
 //!
 //! Idea: all blocks can be intact although the next failure would lose data. So devices are judged, too: one
-//! is sound if present in full size, in use and up to date. A slot in a vdev is sound if any device in it is
-//! (a spare, a replacement). The vdev tolerates as many further failures as its parity or additional copies,
-//! less the unsound slots.
+//! is sound if present in full size, in use and up to date; a slot, if any device in it is (a spare, a
+//! replacement). A vdev tolerates as many further failures as its parity or additional copies, less unsound
+//! slots.
 
 use std::fmt;
 
@@ -48,7 +48,6 @@ impl fmt::Display for WeakVdev {
     }
 }
 
-/// The vdevs of a pool that have lost redundancy.
 pub(super) fn weak_vdevs(pool: &Pool) -> Vec<WeakVdev> {
     let lagging = pool.lacking().lagging();
     let health = pool.status();

@@ -1,8 +1,8 @@
 //! Blocks with several references: deduplicated and cloned blocks.
 //!
-//! Idea: each block is verified once and its space counts once, so every pointer to a potentially shared
-//! block is compared with those met before. The pointer to a deduplicated block is marked. A cloned block's
-//! is not; the block reference table (BRT) has its address and the number of additional references.
+//! Idea: each block is verified and counted once, so pointers to possibly shared blocks are compared with
+//! those met before. Pointers to deduplicated blocks are marked; for a cloned block, the block reference
+//! table (BRT) has its address and the number of additional references.
 //!
 //! A pointer written before its dedup entry gained copies (because `copies=` was raised) names fewer copies
 //! than are allocated; the table's entry then replaces it.

@@ -1,10 +1,9 @@
 //! The space that the space maps call allocated, compared with the referenced space.
 //!
-//! Idea: both are sorted ranges ([`super::extent`]), compared in one pass. Allocated but not referenced space
-//! is *leaked*; referenced but not allocated space will be overwritten, perhaps by the next import for
-//! writing. Space of a checkpoint is allocated but not referenced by the current state, so it is subtracted
-//! first. Data copied by a vdev's removal is allocated at its destination, too, while pointers lead to the
-//! source, so the copies count as referenced.
+//! Idea: both are sorted ranges ([`super::extent`]), compared in one pass. Allocated but unreferenced space
+//! is *leaked*; referenced but unallocated space will be overwritten, perhaps by the next import for writing.
+//! A checkpoint's space is unreferenced, so it is subtracted first. Pointers to data copied by a vdev's
+//! removal lead to the source, so the copies count as referenced.
 //!
 //! Memory: the allocated ranges of one vdev; 16 bytes for each range in total, and 32 for each range that a
 //! removal has copied.
@@ -39,7 +38,6 @@ type ClassOrder = (u8, &'static str);
 /// After the classes that hold data, before separate log devices.
 const EMBEDDED_LOG: ClassOrder = (3, "embedded log");
 
-/// The space maps of a pool.
 #[derive(Debug)]
 pub(super) struct SpaceMaps {
     log: LogSpacemaps,
@@ -57,7 +55,6 @@ impl SpaceMaps {
         Ok(SpaceMaps { log, classes: BTreeMap::new(), copies: Vec::new() })
     }
 
-    /// Space by class, for the vdevs read so far.
     pub(super) fn classes(&self) -> Vec<ClassSpace> {
         let space = |(&(_, class), &(allocated_bytes, total_bytes)): (&ClassOrder, &(u64, u64))| ClassSpace {
             class: class.to_owned(),

@@ -7,7 +7,6 @@ use super::{BLOCK_BYTES, Outcome, Request, Sense, TRANSFER_BYTES_MAX, Trouble, w
 
 /// Most blocks of one COMPARE AND WRITE.
 pub(super) const COMPARE_BLOCKS_MAX: u8 = 255;
-/// Bytes compared at a time.
 const COMPARE_BYTES: u64 = 1 << 20;
 /// DPO and FUA, in the second byte.
 const FUA: u8 = 0x08;

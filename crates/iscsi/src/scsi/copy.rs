@@ -5,10 +5,10 @@
 //!   header, 16 bytes | CSCDs: the disks, 32 bytes each | segments: the blocks, 28 bytes each
 //! ```
 //!
-//! Idea: implements only the subset that VMware, QEMU and Linux use: list identifiers of one byte (LID1),
-//! disks named by NAA designators, segments from block device to block device. A host copies only between
-//! disks to which it has sessions. Blocks are cloned where the pool can do that, else copied. A command is
-//! answered when the copy is done, so no results are held.
+//! Idea: the subset that VMware, QEMU and Linux use: list identifiers of one byte (LID1), disks named by NAA
+//! designators, segments from block device to block device. A host copies only between disks to which it has
+//! sessions. Blocks are cloned where the pool can do that, else copied. A command is answered when the copy
+//! is done, so no results are held.
 //!
 //! Source: SPC-4, sections 6.4 and 6.18 (revision 37).
 
@@ -43,7 +43,6 @@ const UNREACHABLE: Sense = Sense::new(10, 0x0804);
 /// COPY ABORTED.
 const ABORTED: Sense = Sense::new(10, 0);
 
-/// A part of a disk.
 struct Part {
     guest: Arc<Guest>,
     span: Range<u64>,
@@ -207,7 +206,6 @@ async fn copy(from: &Part, to: &Part) -> Outcome<()> {
     Ok(())
 }
 
-/// Copies a piece of a segment.
 async fn copy_piece(from: &Part, to: &Part, piece: Range<u64>) -> Outcome<()> {
     let span = from.span.start + piece.start..from.span.start + piece.end;
     let data = from.guest.unit.read(span).await?;

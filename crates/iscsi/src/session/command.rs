@@ -35,7 +35,6 @@ struct Command {
     payload: Payload,
 }
 
-/// Data of a command.
 enum Payload {
     /// Complete, with its permits.
     Here(Bytes, Option<Permits>),

@@ -1,4 +1,4 @@
-//! Known facts about a machine and its pools, as plain values, with a list of the missing facts.
+//! Facts about a machine and its pools, as plain values, with a list of the missing ones.
 //!
 //! Facts come from `zpool`, `zfs`, kstats and SMART records: read from this machine ([`Facts::gather`]), from
 //! Cenote's daemon on it ([`Facts::of_daemon`]), from recorded output ([`Facts::recorded`]) or from a result
@@ -74,8 +74,7 @@ impl Facts {
     /// unknown.
     pub fn rotational(&self, pool: &Pool) -> Option<bool> {
         let leaves = pool.class(Class::Normal).flat_map(Vdev::leaves);
-        // A loop device reports itself as non-rotational whatever disk its backing file lies on, so ask the
-        // last disk under it.
+        // A loop device always reports itself as non-rotational, so ask the last disk under it.
         let known: Vec<Option<bool>> = leaves.map(|leaf| self.disks(leaf).last()?.rotational).collect();
         if known.contains(&Some(true)) {
             Some(true)

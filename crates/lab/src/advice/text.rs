@@ -20,7 +20,6 @@ pub struct Layout {
 /// Default width in columns.
 pub const WIDTH: usize = 120;
 
-/// Columns before the text of a piece of advice.
 const INDENT: usize = 12;
 
 /// Review as text; the last line counts verdicts.

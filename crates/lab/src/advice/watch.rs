@@ -1,4 +1,4 @@
-//! Watching: gathers facts at every interval, raises each alert once, ends it once, and reports both.
+//! Watching: gathers facts at intervals, and reports each alert once when raised and once when ended.
 //!
 //! ```text
 //! every interval: gather ─> review ─> Alerts ─> events ─┬─> Outbox ─> webhook, retried until delivered
@@ -7,8 +7,7 @@
 //! ```
 //!
 //! [`Alerts`] and undelivered events are saved to a file after each round, so a restart neither forgets nor
-//! repeats any. Facts, posting and the clock come from a [`World`]: tests bring their own, and this crate
-//! needs no HTTP.
+//! repeats any. Facts, posting and the clock come from a [`World`], so this crate needs no HTTP.
 
 mod alert;
 mod metrics;

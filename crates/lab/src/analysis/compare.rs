@@ -1,8 +1,7 @@
 //! Compares two sides figure by figure: targets of one result, or results with each other.
 //!
 //! Comparisons of one kind shown together are judged together ([`judge`]): p values are corrected for their
-//! number, because among many, chance alone looks more often like a difference. Headlines and 99th
-//! percentiles are judged; all other figures are for information.
+//! number. Headlines and 99th percentiles are judged; other figures are for information.
 
 use serde::{Deserialize, Serialize};
 

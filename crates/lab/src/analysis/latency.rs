@@ -1,8 +1,8 @@
 //! Several kinds of latency in one test: found as modes of the histogram, explained by the caches.
 //!
-//! If the share of fast reads matches the hit share of a cache, the fast reads are most likely those hits.
-//! Median and mean then describe no real operation, and a data set that fits the cache less well will be
-//! slower than the figures say. Modes that no cache counter matches get no cause.
+//! If the share of fast reads matches the hit share of a cache, they are most likely those hits. Median and
+//! mean then describe no real operation, and a larger data set will be slower than the figures say. Modes
+//! that no cache counter matches get no cause.
 
 use serde::{Deserialize, Serialize};
 

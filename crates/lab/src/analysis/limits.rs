@@ -7,9 +7,8 @@
 //! none, fewer in flight than allowed ───> the submitter: its own processor, a rate, time in fsync
 //! ```
 //!
-//! Each resource gets a part with its numbers ([`parts`]); [`Limits::verdict`] is the one conclusion they
-//! allow. A resource not sampled is named and never counts as free. Processor time of other processes is
-//! never the work's own limit.
+//! Each resource gets a part with its numbers ([`parts`]); [`Limits::verdict`] is the conclusion. A resource
+//! not sampled is named and never counts as free. Other processes' processor time is never the work's limit.
 
 mod parts;
 

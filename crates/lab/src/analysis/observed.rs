@@ -1,8 +1,7 @@
 //! Observations of one run in terms of queueing laws: its throughput and how busy the machine was.
 //!
 //! Utilisation is the share of time in which a resource had work. A processor core, a link and a rotating
-//! disk are saturated at 1. A solid-state disk is not: it serves many operations in parallel, and `io_time`
-//! only shows that it had at least one.
+//! disk are saturated at 1. A solid-state disk is not: it serves many operations in parallel.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,8 @@
-//! Plots as SVG. The lab draws them itself: a report is one page that fetches nothing and reads well in light
-//! and dark mode.
+//! Plots as SVG, drawn here, since a report is one page that fetches nothing and reads well in light and dark
+//! mode.
 //!
-//! A [`Plot`] is data and a title; [`Plot::svg`] lays it out. All plots are [`svg::WIDTH`] units wide: two
-//! fit side by side on a page, and one on a phone with legible text. Each is drawn in the same order: grid,
-//! marks, words.
+//! A [`Plot`] is data and a title; [`Plot::svg`] lays it out: grid, marks, words. All are [`svg::WIDTH`]
+//! units wide: two fit side by side on a page, and one on a phone with legible text.
 //!
 //! ```text
 //! title
@@ -15,9 +14,8 @@
 //! ```
 //!
 //! Invariants: [`svg::Svg`] alone writes XML, and escapes all outside text. Coordinates are finite and lie
-//! within the plot. A line has at most a few hundred points ([`thin`]). Colours are custom properties of one
-//! style sheet ([`STYLE`]), which each file includes and a page includes once. No element has an `id`,
-//! because many plots share a page.
+//! within the plot. A line has at most a few hundred points ([`thin`]). One style sheet ([`STYLE`]) has the
+//! colours. No element has an `id`, because many plots share a page.
 
 mod axis;
 mod bars;

@@ -1,8 +1,8 @@
 //! Processor use during a run, by owner: this program, the kernel, other processes, or the host of a virtual
 //! machine.
 //!
-//! Only the work's own use may be called its limit. Other use slows a run without saying anything about the
-//! storage, so it is kept apart; much of it means that the machine was not quiet.
+//! Only the work's own use may be called its limit. Other use slows a run and says nothing about the storage,
+//! so it is kept apart.
 
 use serde::{Deserialize, Serialize};
 

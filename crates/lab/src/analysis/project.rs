@@ -1,4 +1,4 @@
-//! Scaling projection: the likely result with another link or other disks, as a range with its assumptions.
+//! Projection: the likely result with another link or other disks, as a range with its assumptions.
 //!
 //! The run is modelled as a closed system: N operations in flight, X per second, each taking R = N / X
 //! (Little). By the utilisation law, a resource's demand is D = U / X: its working time for one operation.
@@ -8,10 +8,10 @@
 //!   N / (R - r + l + (N - 1) D')  <=  X'  <=  min(1 / max D', N / (R - r + l))
 //! ```
 //! with the new device's demand D' and its latency l for one operation. The upper bound assumes a saturated
-//! bottleneck or no queueing at all; the lower one assumes that all operations always wait for each other.
-//! The time r spent at the old device is known if its queue was sampled (disks); otherwise (links) it lies
-//! between D and the estimate of mean value analysis. The speed of a kind of link or disk is itself a range.
-//! So the results are ranges, often wide: one measurement allows no more.
+//! bottleneck or no queueing, the lower one that all operations always wait for each other. The time r spent
+//! at the old device is known if its queue was sampled (disks); otherwise (links) it lies between D and the
+//! estimate of mean value analysis. The speed of a kind of link or disk is itself a range. So the results are
+//! ranges, often wide.
 //!
 //! The utilisation law holds for devices that serve one operation at a time: links, processors, rotating
 //! disks. The upper bound leaves other disks out, and the lower one does not assume that a new one is faster.
@@ -58,7 +58,7 @@ const fn disk(name: &'static str, bandwidth: Range, iops: Range, latency_ns: Ran
     Device { name, resource: Resource::Disk, bandwidth, iops, latency_ns }
 }
 
-/// Common links and disks. Disk ranges span the data sheets and reviews of many models, not just the best.
+/// Common links and disks. Disk ranges span the data sheets and reviews of many models.
 pub const DEVICES: [Device; 8] = [
     link("1 GbE", 125e6),
     link("2.5 GbE", 312.5e6),
@@ -136,8 +136,8 @@ pub struct Projected {
 }
 
 impl Demands {
-    /// Demands of a run; None if its latency was not measured, it moved no bytes, it paused deliberately, or
-    /// other work used much of the processors.
+    /// Demands of a run; None if its latency is unknown, it moved no bytes, it paused deliberately, or other
+    /// work used much of the processors.
     pub fn of(o: &Observed) -> Option<Demands> {
         let (latency_ns, in_flight) = (o.latency_ns?, o.in_flight()?);
         if o.throttled
@@ -244,8 +244,7 @@ fn queue(used: f64, in_flight: f64) -> f64 {
     if used >= FULL { in_flight } else { used / (1.0 - used * (in_flight - 1.0) / in_flight) }
 }
 
-/// Projects a run to those of these devices that had a part in it; None if none, or if the run does not allow
-/// it ([`Demands::of`]).
+/// Projects a run to those devices that had a part in it; None if none, or without demands ([`Demands::of`]).
 pub fn project(observed: &Observed, devices: &[Device]) -> Option<Projected> {
     let demands = Demands::of(observed)?;
     let had_part = |device: &&Device| match device.resource {

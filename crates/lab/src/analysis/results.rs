@@ -24,9 +24,9 @@ pub struct Source {
     pub plan: Plan,
 }
 
-/// Compares results with each other. Targets of the same name in several results are compared as `tank
-/// (before)` and `tank (after)`. If no name repeats, all targets are compared with each other, and those of a
-/// single result under their own names. Speed against fill covers all.
+/// Compares results. Targets of the same name in several results are compared as `tank (before)` and
+/// `tank (after)`; if no name repeats, all targets are compared, those of a single result under their own
+/// names. Speed against fill covers all.
 ///
 /// # Errors
 /// Nothing to compare; the text lists each result's content.

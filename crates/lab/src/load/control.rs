@@ -1,8 +1,7 @@
 //! Stop requests to a run, and its progress.
 //!
-//! One [`Control`] accompanies all work that takes time. Workers check [`Control::stopped`] between
-//! operations and add their work with [`Control::count`]; a progress display calls [`Control::seen`]. The
-//! atomics are relaxed: workers pay a few nanoseconds, and batch updates.
+//! Workers check [`Control::stopped`] between operations and add their work with [`Control::count`], in
+//! batches; a progress display calls [`Control::seen`]. The atomics are relaxed and cost a few nanoseconds.
 
 pub(crate) mod crew;
 

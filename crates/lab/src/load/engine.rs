@@ -9,9 +9,9 @@
 //!          ──> Lines: workers that report together ──> Outcome
 //! ```
 //!
-//! Terms and their meanings are fio's. Latency is fio's completion latency: from handing an operation to the
-//! kernel until its completion is seen. A worker's runtime lasts from the end of its ramp to the completion
-//! of its last operation, `end_fsync` included. For names of streams see [`lines`].
+//! Terms are fio's. Latency is fio's completion latency: from handing an operation to the kernel until its
+//! completion is seen. A worker's runtime lasts from the end of its ramp to the completion of its last
+//! operation, `end_fsync` included. For names of streams see [`lines`].
 //!
 //! Deliberate differences from fio: operations ready together go to the kernel in one system call; a delayed
 //! worker does not catch up in a burst; a file with holes is laid out; written data are verified in offset

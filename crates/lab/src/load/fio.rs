@@ -1,5 +1,4 @@
-//! Runs the same jobs on the real fio and converts its output to the same [`Outcome`], so that later stages
-//! see no difference.
+//! Runs the same jobs on the real fio and converts its output to the same [`Outcome`].
 //!
 //! ```text
 //! Jobs ──> job file (to_fio) ──> fio ──┬─> JSON: totals, latency histograms ──┐
@@ -100,8 +99,7 @@ fn escaped(path: &Path) -> String {
     path.display().to_string().replace(':', "\\:")
 }
 
-/// Adds logs, and threads for workers, because processes would survive if fio is killed. These options are
-/// global.
+/// Adds logs, and threads for workers: processes would survive if fio is killed.
 fn for_us(text: &str, logs: &Path) -> String {
     let logs = escaped(logs);
     let options = ["thread", "log_avg_msec=1000", "log_unix_epoch=1"];

@@ -1,5 +1,4 @@
-//! Describes the machine and the targets: the facts a reader needs to trust a result and to compare it with
-//! others.
+//! Describes the machine and the targets, so that a reader can trust a result and compare it.
 //!
 //! ```text
 //! target ──> mount (mountinfo) ──┬─> device ──> a partition's disk, slaves of dm and md, a loop file

@@ -1,5 +1,5 @@
 //! Refuses hopeless plans before anything is written: contradictory options, too little space, or a missing
-//! program. Otherwise every run would fail alike after filling the targets.
+//! program.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -68,7 +68,6 @@ fn options(plan: &Plan) -> Result<()> {
     }
 }
 
-/// Smallest usable data set for a piece of work.
 fn least_bytes(work: &Work) -> Option<u64> {
     match work {
         Work::Io(jobs) => {

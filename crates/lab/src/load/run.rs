@@ -2,8 +2,7 @@
 //!
 //! Repeats are the outer loop, then tests, then targets, so that drift (temperature, fill, neighbours)
 //! affects all targets alike. With `together`, the targets run each test at the same time. Each measurement
-//! is on disk with its samples before the next starts. To resume, the run skips the measurements that the
-//! result already has.
+//! is on disk with its samples before the next starts; a resumed run skips those that exist.
 //!
 //! A test that fails on a target is recorded with its error, and the others continue; only an interrupt ends
 //! the run.
@@ -27,7 +26,6 @@ use crate::load::target::{Scratch, Target, TargetKind};
 use crate::{LabError, Result};
 use eta::Eta;
 
-/// Sampling interval.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// Progress of a run.

@@ -1,8 +1,8 @@
 //! Sampling: the machine's activity during a measurement.
 //!
-//! A [`Sampler`] reads all sources at an interval in its own thread, from start to stop. Every series has a
-//! point at both ends, so a counter's growth covers the whole measurement. Sources that cannot be sampled are
-//! in [`Samples::missing`] with the reason; they never stop a measurement.
+//! A [`Sampler`] reads all sources at an interval in its own thread. Every series has a point at both ends,
+//! so a counter's growth covers the whole measurement. Sources that cannot be sampled never stop it: they are
+//! in [`Samples::missing`] with the reason.
 //!
 //! `docs/lab-series.md` lists sources, subjects, names and units.
 //!

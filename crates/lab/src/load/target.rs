@@ -1,10 +1,10 @@
 //! Targets: a folder on a mounted file system, a file, or a block device; and the checks before anything is
 //! written.
 //!
-//! Invariants: in a folder, everything is written to one new sub-folder ([`Scratch`]), which is removed when
-//! the work ends, however it ends. A file is written only if it exists, is regular, was named by the user and
-//! confirmed twice; so is a block device that holds any data. A device in use (mounted, part of a pool or
-//! array, opened exclusively) is always refused.
+//! Invariants: in a folder, everything is written to one new sub-folder ([`Scratch`]), removed when the work
+//! ends in any way. A file is written only if it exists, is regular, was named by the user and confirmed
+//! twice; so is a block device that holds any data. A device in use (mounted, part of a pool or array, opened
+//! exclusively) is always refused.
 
 mod device;
 

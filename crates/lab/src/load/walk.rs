@@ -6,9 +6,9 @@
 //!     └── shared stack: work given away while a worker was idle
 //! ```
 //!
-//! The unit of work is one buffer of a folder's listing, not the folder. The open descriptor keeps the
-//! position, so the rest of a large folder can be deferred or given away like any unit. Entries are looked up
-//! relative to their open folder, so no path is resolved from the root.
+//! The unit of work is one buffer of a folder's listing. The open descriptor keeps the position, so the rest
+//! of a large folder can be deferred or given away like any unit. Entries are looked up relative to their
+//! open folder.
 //!
 //! Bounds: at most [`OPEN_FOLDERS`] folders are open besides those being listed; folders found beyond that
 //! are later opened by path. A worker keeps at most about [`MOST_PENDING`] sub-folders of a folder, then

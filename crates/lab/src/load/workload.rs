@@ -1,8 +1,7 @@
 //! Workload: the sequence of a worker's operations.
 //!
-//! An iterator of [`Operation`]s, endless with `time_based`, at about ten nanoseconds each, so that it never
-//! limits the measurement. It does no I/O and knows no time: rates, pauses and the end of `runtime` belong to
-//! the executor.
+//! An iterator of [`Operation`]s, endless with `time_based`, at about ten nanoseconds each. It knows no time:
+//! rates, pauses and the end of `runtime` belong to the executor.
 //!
 //! Reads and writes each have a *lane*: its sizes, and the alignment of its offsets (its smallest size). An
 //! [`Order`] determines where a lane goes next. Random reads and writes with the same alignment share one

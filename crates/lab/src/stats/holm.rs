@@ -1,5 +1,4 @@
-//! Many comparisons at once: of twenty chance differences, one looks supported at 5 %. Holm's correction
-//! prevents that.
+//! Holm's correction for many comparisons: of twenty chance differences, one looks supported at 5 %.
 //!
 //! The smallest of m p values is multiplied by m, the next by m - 1, and so on, each result being at least as
 //! large as the previous one. The probability that any is wrongly called supported is then 5 % overall,

@@ -1,8 +1,8 @@
 //! Modes of a latency histogram: groups of operations served in different ways.
 //!
-//! A read from memory takes microseconds, one from a disk milliseconds: on a logarithmic axis these are hills
-//! with a valley between them. The histogram is converted to bins of equal logarithmic width and smoothed. A
-//! valley counts if well below the lower of its two hills, and a hill if its share is relevant.
+//! A read from memory takes microseconds, one from a disk milliseconds: on a logarithmic axis, hills with a
+//! valley between them. The histogram is smoothed in bins of equal logarithmic width. A valley counts if well
+//! below the lower of its hills, and a hill if its share is relevant.
 
 use serde::{Deserialize, Serialize};
 

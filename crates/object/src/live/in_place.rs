@@ -46,7 +46,6 @@ pub(crate) struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    /// A block for reading.
     pub(crate) fn get(&self, block: BlockId) -> Step<&[u8]> {
         if let Some((_, open)) = self.open.iter().find(|(id, _)| *id == block) {
             return Ok(open);

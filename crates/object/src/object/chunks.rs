@@ -1,9 +1,8 @@
 //! The content of an object in order, with read-ahead.
 //!
-//! Idea: disks need the next request before the last is done. The content is cut into windows; while the
-//! caller works on one, tasks read the next ones. Holes are found in the tree, whole regions at a time, and
-//! reported rather than filled with zeros, so that a copy can skip them. Everything under an unreadable
-//! indirect block is one piece, too.
+//! Idea: disks need the next request before the last is done. While the caller works on one window, tasks
+//! read the next ones. Holes are found in the tree, whole regions at a time, and reported, so that a copy can
+//! skip them. Everything under an unreadable indirect block is one piece, too.
 //!
 //! Memory: `AHEAD + 1` windows.
 

@@ -1,8 +1,7 @@
 //! All dnodes of an object set in batches, in disk order within a batch.
 //!
-//! Idea: a scan through the cache would wait for one block after the other. Here a window of the meta dnode's
-//! blocks is read at once, neighbours on disk together. Holes (freed regions) and regions under unreadable
-//! indirect blocks are skipped at the highest level that shows them.
+//! Idea: a window of the meta dnode's blocks is read at once, neighbours on disk together. Holes (freed
+//! regions) and regions under unreadable indirect blocks are skipped at the highest level that shows them.
 //!
 //! Memory: one window of blocks.
 

@@ -1,9 +1,8 @@
 //! Writing an object's changed blocks, bottom up.
 //!
 //! Idea: blocks are never overwritten, so a new data block needs a new indirect block above it, and so on up
-//! to the dnode. Level by level: write the changed blocks, collect their pointers, put them into the blocks
-//! above. All blocks of a level are in flight at once, with the reads before their writes: one wait per
-//! level.
+//! to the dnode. Level by level: write the changed blocks, and put their pointers into the blocks above. All
+//! blocks of a level are in flight at once, with the reads before their writes.
 //!
 //! ```text
 //!   dnode     [p0' p1]                     made by the writer of the blocks of dnodes

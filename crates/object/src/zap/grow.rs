@@ -1,8 +1,8 @@
 //! Growing and shrinking a fat ZAP.
 //!
 //! Idea: a full leaf splits by one more bit of the hash. If the table has no more bits, it is doubled first:
-//! out of the header into its own block, then into twice as many blocks at the end of the object. Two empty
-//! leaves that differ in their last bit merge; the table does not shrink.
+//! out of the header into its own block, then at the end of the object. Two empty leaves that differ in their
+//! last bit merge; the table does not shrink.
 //!
 //! ```text
 //!   table, shift 3   [a a a a b b c d]      a: prefix 0 (1 bit)   b: 10 (2)   c: 110 (3)   d: 111 (3)

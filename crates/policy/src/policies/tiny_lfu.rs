@@ -1,8 +1,7 @@
-//! W-TinyLFU: new blocks pass a small LRU window, a hundredth of the cache. If some blocks are much larger
-//! than others, the window has room for at least a few of those: a metadata block that leaves at once would
-//! be read again for each of its items. A block leaving the window must be more popular than the next victim
-//! of the main cache. A sketch of small counters, halved now and then so that old popularity fades, estimates
-//! popularity.
+//! W-TinyLFU: new blocks pass a small LRU window, a hundredth of the cache. If some blocks are much larger,
+//! the window has room for a few of those: a metadata block that leaves at once would be read again for each
+//! of its items. A block leaving the window must be more popular than the next victim of the main cache. A
+//! sketch of small counters, halved now and then so that old popularity fades, estimates popularity.
 //!
 //! The main cache is a segmented LRU: blocks on probation, and protected ones (four fifths) used again.
 //!

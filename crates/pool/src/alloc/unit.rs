@@ -1,8 +1,8 @@
 //! The unit of allocation of a vdev, and ranges of whole units.
 //!
 //! Idea: a unit is a sector, or a row of a dRAID redundancy group, which need not be a power of two. A block
-//! not aligned to rows could not be mapped to disks. So free space takes and gives only [`Span`]s, and only a
-//! [`Unit`] creates these: free space cannot be cut elsewhere.
+//! not aligned to rows could not be mapped to disks. So free space takes and gives only [`Span`]s, which only
+//! a [`Unit`] creates.
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unit(u64);

@@ -1,8 +1,8 @@
 //! Rebuilding: reconstructs ranges of a mirror or dRAID, independently of blocks, for incomplete leaves.
 //!
 //! Idea: the used ranges are known without the tree of blocks, and these vdevs place parity independently of
-//! blocks. So a device is filled in disk order, in long pieces. A scrub must verify the data later. Only
-//! complete leaves are read, since the birth of the data is unknown.
+//! blocks. So a device is filled in disk order. A scrub must verify the data later. Only complete leaves are
+//! read, since the birth of the data is unknown.
 //!
 //! Source: OpenZFS `vdev_rebuild.c` (`vdev_rebuild_range`), `vdev_op_rebuild_asize` of each kind.
 

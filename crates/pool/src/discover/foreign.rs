@@ -1,8 +1,8 @@
 //! Detects foreign content of a device: file systems, swap space, members of volume managers.
 //!
-//! Idea: magic bytes at a fixed place mark such content. A table of the marks likely on a Linux machine, with
-//! `blkid`'s names, makes a library unnecessary. A missing entry costs no more than a warning. Partitions are
-//! examined as well, since `zpool create` on the whole disk overwrites them.
+//! Idea: magic bytes at a fixed place mark such content. A table has the marks likely on a Linux machine,
+//! with `blkid`'s names. A missing entry costs no more than a warning. Partitions are examined as well, since
+//! `zpool create` on the whole disk overwrites them.
 //!
 //! A mark of two bytes matches one in 65,536 disks of noise, so ext and HFS+ get further checks.
 //!

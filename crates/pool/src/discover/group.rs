@@ -178,7 +178,6 @@ fn assemble(candidates: Candidates, mut notes: Vec<Problem>) -> Result<FoundPool
     Ok(FoundPool { config, uberblocks, devices, auxiliary, notes, lost, duplicates, taps: None, fence: None })
 }
 
-/// The sum of all vdevs' guids and the pool's.
 fn guid_sum(config: &PoolConfig) -> u64 {
     let vdevs = config.vdevs.iter().flat_map(VdevConfig::walk);
     vdevs.fold(config.guid.0, |sum, vdev| sum.wrapping_add(vdev.guid.0))

@@ -22,7 +22,6 @@ const SCAN_WIDTH: usize = 16;
 /// A device with at least one usable label.
 pub(super) struct Scanned {
     pub(super) device: Arc<dyn Device>,
-    /// The device itself, or the one with the partition.
     pub(super) base: Base,
     /// Where its bytes lie: the same for `sda1` and for the first partition found on `sda`.
     pub(super) seat: Option<Seat>,

@@ -13,7 +13,6 @@ use std::time::Duration;
 const SAFETY_FACTOR: u32 = 2;
 /// The watch is extended by up to this part of a thousand, so that simultaneous imports part.
 const SPREAD_PERMILLE: u64 = 250;
-/// Interval of looks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Looks during a short watch.
 const LOOKS_AT_LEAST: u32 = 10;
@@ -21,7 +20,6 @@ const LOOKS_AT_LEAST: u32 = 10;
 /// A pool that nobody changed during the watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watched {
-    /// Its newest uberblock.
     pub(super) newest: Uberblock,
 }
 

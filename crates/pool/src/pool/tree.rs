@@ -57,7 +57,6 @@ struct Current {
     earlier: Vec<Weak<VdevTree>>,
 }
 
-/// The parts of a new tree.
 pub(super) struct Parts<'a> {
     pub(super) config: PoolConfig,
     pub(super) found: Arc<FoundPool>,

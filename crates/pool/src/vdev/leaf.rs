@@ -228,7 +228,6 @@ impl Leaf {
         result
     }
 
-    /// Start of its oldest slow operation, if any.
     pub(crate) fn slow_since(&self) -> Option<Instant> {
         self.patience.slow_since()
     }
@@ -365,17 +364,14 @@ impl Leaf {
         self.lost_since(mark).map_or(Ok(()), Err)
     }
 
-    /// Forgets losses of a rewritten txg. Returns whether that covers all.
     pub(crate) fn forget_lost(&self, txg: Txg) -> bool {
         self.state.unflushed.forget_lost(txg)
     }
 
-    /// Why some of a txg's flushed tree is not durable.
     pub(crate) fn lost_of(&self, txg: Txg) -> Option<DeviceError> {
         self.state.unflushed.lost_of(txg)
     }
 
-    /// Why a write since `mark` is not durable.
     pub(crate) fn lost_since(&self, mark: FlushMark) -> Option<DeviceError> {
         self.state.unflushed.lost_since(mark)
     }

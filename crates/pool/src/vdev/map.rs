@@ -82,7 +82,6 @@ impl Former {
     }
 }
 
-/// Why an address cannot be mapped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MapError {
     #[error("{0}")]

@@ -108,7 +108,6 @@ impl Patience {
         self.state.slow.load(Ordering::Relaxed) > 0
     }
 
-    /// Operations that took `zio_slow_io_ms` or longer.
     pub(crate) fn slow_ios(&self) -> u64 {
         self.state.slow_ios.load(Ordering::Relaxed)
     }

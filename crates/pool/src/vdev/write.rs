@@ -120,7 +120,6 @@ impl VdevTree {
         (0..).map(VdevId).zip(&self.tops).filter(|(_, top)| !takes_writes(top)).map(|(id, _)| id).collect()
     }
 
-    /// Whether the host file system must still allocate part of a block.
     pub(crate) async fn has_hole(&self, dva: &Dva, psize: Psize, birth: PhysicalBirth) -> bool {
         let Ok(map) = self.map(dva, psize.0 as usize, birth) else { return false };
         for row in &map.rows {

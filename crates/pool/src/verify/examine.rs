@@ -110,7 +110,6 @@ fn ask(vdevs: &VdevTree, extents: &mut Extents, target: &Target) -> Option<Asked
 }
 
 impl Asked {
-    /// Whether all data read is right.
     fn is_right(&self, fetched: &Fetched, check: &Check<'_>, psize: usize, scratch: &mut Vec<u8>) -> bool {
         if self.incomplete {
             return false;

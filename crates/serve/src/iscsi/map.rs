@@ -90,12 +90,10 @@ impl<'a> Places<'a> {
         self.1.contains(volume)
     }
 
-    /// The targets.
     pub(super) fn targets(&self) -> impl Iterator<Item = &TargetName> {
         self.0.keys().map(|(target, _)| target).collect::<BTreeSet<_>>().into_iter()
     }
 
-    /// The units of a target.
     pub(super) fn units(&self, target: &TargetName) -> impl Iterator<Item = (u8, &'a str)> {
         self.0.iter().filter(move |((of, _), _)| of == target).map(|((_, number), volume)| (*number, *volume))
     }

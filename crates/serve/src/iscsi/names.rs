@@ -22,7 +22,6 @@ const OWN_BYTES_MAX: usize = 64;
 pub struct TargetName(pub(super) String);
 
 impl TargetName {
-    /// Parses a name.
     pub(super) fn parse(typed: &str) -> Option<TargetName> {
         let is_one = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
         let is_sound = (1..=OWN_BYTES_MAX).contains(&typed.len()) && typed.bytes().all(is_one);
@@ -65,7 +64,6 @@ impl Names {
         format!("{}{}", self.0, target.0)
     }
 
-    /// The shared target of a name.
     pub(super) fn target(&self, name: &str) -> Option<TargetName> {
         TargetName::parse(name.strip_prefix(&self.0)?)
     }

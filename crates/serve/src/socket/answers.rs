@@ -2,10 +2,8 @@
 
 use std::io::{self, Read, Write};
 
-/// The longest content.
 pub(super) const CONTENT_BYTES_MAX: usize = 64 << 10;
 
-/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -38,7 +36,6 @@ pub(super) fn send(mut stream: impl Write, kind: Kind, content: &[u8]) -> io::Re
     stream.write_all(&answer)
 }
 
-/// Waits for the next frame.
 pub(super) fn receive(mut stream: impl Read) -> io::Result<(Kind, Vec<u8>)> {
     let mut head = [0; 5];
     stream.read_exact(&mut head)?;

@@ -32,13 +32,11 @@ pub struct ClientConsole {
 }
 
 impl ClientConsole {
-    /// `has_screen`: its standard error is a terminal.
     pub(crate) fn new(replies: &Arc<Replies>, streams: [OwnedFd; 2], has_screen: bool) -> ClientConsole {
         let streams = Mutex::new(Some(streams.map(File::from)));
         ClientConsole { replies: replies.clone(), streams, has_screen }
     }
 
-    /// Marks the verb as ended.
     pub(crate) fn end(&self) {
         self.streams.lock().take();
     }

@@ -12,11 +12,8 @@ use serde::Serialize;
 
 use super::answers::{self, CONTENT_BYTES_MAX, Kind};
 
-/// The longest answer.
 pub(super) const ANSWER_BYTES_MAX: usize = 1 << 30;
-/// The longest part of an answer.
 pub(super) const PART_BYTES_MAX: usize = 64 << 20;
-/// The longest plain text message.
 const TEXT_BYTES_MAX: usize = CONTENT_BYTES_MAX / 8;
 
 /// A client's receiving side.

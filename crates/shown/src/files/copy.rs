@@ -6,7 +6,6 @@ use cenote_control::files::copy::losses::{Lost, Summary};
 use cenote_control::text::json_name;
 use serde::Serialize;
 
-/// Counts and losses, for JSON.
 #[derive(Serialize)]
 struct SummaryJson<'a> {
     files: u64,

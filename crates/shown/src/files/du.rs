@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::numbers::Numbers;
 
-/// A total for JSON.
 #[derive(Serialize)]
 struct TotalJson {
     path: String,

@@ -84,7 +84,6 @@ pub fn mode_text(attr: &Attr) -> String {
     text
 }
 
-/// The size, or the device numbers.
 fn size_text(attr: &Attr, numbers: Numbers) -> String {
     match attr.kind() {
         FileKind::BlockDevice | FileKind::CharDevice => {
@@ -112,7 +111,6 @@ impl FileLine {
         FileLine { inode: object.0, cells: vec![name] }
     }
 
-    /// All cells.
     fn long(object: ObjectId, attr: &Attr, name: String, numbers: Numbers) -> FileLine {
         let (uid, gid) = attr.owner();
         let cells = [

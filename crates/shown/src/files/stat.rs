@@ -37,7 +37,6 @@ impl Received {
     }
 }
 
-/// A file with all its attributes.
 #[derive(Serialize)]
 struct Full<'a> {
     #[serde(flatten)]

@@ -69,7 +69,6 @@ impl Report<'_> {
         })
     }
 
-    /// The value typed for a property.
     fn typed(&self, property: &str) -> Option<&str> {
         let mut pairs = self.options.iter().filter_map(|option| option.split_once('='));
         pairs.find(|(name, _)| *name == property).map(|(_, value)| value)

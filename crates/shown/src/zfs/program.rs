@@ -6,7 +6,6 @@
 use cenote_control::zfs::program::{Returned, Value};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// Columns by which a table's entries are indented.
 const INDENT: usize = 4;
 
 /// As text.

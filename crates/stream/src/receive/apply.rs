@@ -1,9 +1,8 @@
 //! Records become changes of objects.
 //!
-//! Idea: records gather until worth a hold, then all are applied in one txg. Each record is checked against
-//! its object: the record has the sender's sizes, and the object may have others here. Two kinds of record
-//! are applied alone, since they wait or take long: an object that needs slots of others, and a freed range
-//! of numbers.
+//! Idea: records gather until worth a hold, then all are applied in one txg. Each is checked against its
+//! object, which may have other sizes than the sender's. Two kinds are applied alone, since they wait or take
+//! long: an object that needs slots of others, and a freed range of numbers.
 //!
 //! Source: OpenZFS `dmu_recv.c` (`receive_process_record` and its callees).
 
@@ -51,7 +50,6 @@ pub(super) struct Way {
     pub(super) is_whole: bool,
     /// Blocks come encrypted.
     pub(super) is_raw: bool,
-    /// The pool's limits.
     pub(super) limits: Limits,
 }
 
@@ -298,7 +296,6 @@ impl Filling {
     }
 }
 
-/// Applies a record.
 async fn apply(edit: &Edit, way: Way, Item { record, payload, .. }: Item) -> Result<()> {
     match record {
         Record::Object(record) => object::receive(edit, way, &record, payload).await,
@@ -346,7 +343,6 @@ async fn write(edit: &Edit, way: Way, record: &Write, payload: Bytes) -> Result<
     write_data(edit, object, record.offset, data).await
 }
 
-/// A block in its stored form.
 fn stored_block(
     edit: &Edit,
     object: ObjectId,

@@ -1,7 +1,7 @@
 //! One stream of a corrective receive (`zfs receive -c`): lost blocks of its snapshot come back.
 //!
-//! Idea: only WRITE records count: they have the data of blocks that the snapshot has too. The stream may be
-//! an increment; then it has the blocks that differ from its source. Blocks of metadata are not in a stream.
+//! Idea: only WRITE records count: they have the data of blocks that the snapshot has too; in an increment,
+//! those that differ from its source. Blocks of metadata are not in a stream.
 //!
 //! Source: OpenZFS `libzfs_sendrecv.c` (`zfs_receive_one`), `dmu_recv.c` (`receive_process_write_record`).
 
@@ -74,7 +74,6 @@ pub(super) async fn correct(
     done
 }
 
-/// The cause of a break.
 enum Broken {
     Stream(StreamError),
     Block(CorrectError),

@@ -67,7 +67,6 @@ impl ReceiveError {
         ReceiveError::Refused { what, why: why.into() }
     }
 
-    /// An error of a task.
     pub(super) fn of_task(what: &'static str, error: DatasetError) -> ReceiveError {
         match error {
             DatasetError::Unsuitable { why, .. } => ReceiveError::refused(what, &*why),

@@ -46,7 +46,6 @@ impl Place {
     }
 }
 
-/// Splits a stream's name.
 pub(super) fn split(to_name: &[u8]) -> Result<Sent> {
     let bad = || ReceiveError::of_stream(StreamError::Name);
     let name = std::str::from_utf8(to_name).map_err(|_| bad())?;

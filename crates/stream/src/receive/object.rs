@@ -6,9 +6,8 @@
 //!   the same object        attributes change, blocks stay
 //! ```
 //!
-//! Idea: an equal number does not prove the same object. A different block size means another object, except
-//! for a file of several blocks with the same generation: then an earlier stream split its blocks, and they
-//! stay small.
+//! Idea: an equal number does not prove the same object. A different block size means another, except for a
+//! file of several blocks with the same generation: an earlier stream split its blocks, and they stay small.
 //!
 //! Source: OpenZFS `dmu_recv.c` (`receive_object`, `receive_handle_existing_object`).
 
@@ -47,7 +46,6 @@ pub(super) fn needs_slots(record: &ObjectRecord) -> bool {
     record.slots > 1
 }
 
-/// Makes or changes an object.
 pub(super) async fn receive(edit: &Edit, way: Way, record: &ObjectRecord, payload: Bytes) -> Result<()> {
     let object = record.object;
     check(edit, way, record)?;
@@ -279,7 +277,6 @@ fn blkptr_count(record: &ObjectRecord) -> u8 {
     (1 + spare).min(DN_MAX_NBLKPTR.into()) as u8
 }
 
-/// A file's generation, from its attributes.
 fn generation(bonus_type: ObjectType, bonus: &[u8]) -> Option<u64> {
     let word = |at: usize| bonus.get(at..)?.first_chunk::<8>().copied();
     match bonus_type {

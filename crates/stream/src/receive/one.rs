@@ -43,7 +43,6 @@ pub(super) struct Context {
     pub(super) is_below: bool,
     /// The snapshot that identifies its parent.
     pub(super) parent_from: Guid,
-    /// Its properties.
     pub(super) props: Option<Settings>,
 }
 
@@ -259,7 +258,6 @@ async fn existing(engine: &Engine, name: &str) -> Result<Option<Dataset>> {
     }
 }
 
-/// Skips a stream.
 async fn skip(reader: &mut StreamReader) -> Result<()> {
     while let Some(item) = reader.next().await.map_err(ReceiveError::of_stream)? {
         if matches!(item.record, Record::End(_)) {
@@ -278,7 +276,6 @@ fn redacted_for(list: &Nvlist) -> RedactedFor {
     RedactedFor { snapshots: guids("redact_snaps"), from: guids("redact_from_snaps") }
 }
 
-/// The keys in a raw stream.
 fn keys_of(list: &Nvlist, endian: Endian) -> Result<RawKeys, &'static str> {
     if endian != Endian::NATIVE {
         return Err("raw streams of machines of the other byte order can't be received");
@@ -286,7 +283,6 @@ fn keys_of(list: &Nvlist, endian: Endian) -> Result<RawKeys, &'static str> {
     RawKeys::of(list.get_nvlist("crypt_keydata").ok_or("stream has no encryption keys")?)
 }
 
-/// The cause of a break.
 enum Broken {
     Stream(StreamError),
     Pool(DatasetError),
@@ -304,7 +300,6 @@ impl From<DatasetError> for Broken {
     }
 }
 
-/// Takes the records of a stream up to its end.
 async fn fill(
     engine: &Engine,
     reader: &mut StreamReader,

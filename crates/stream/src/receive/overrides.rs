@@ -26,7 +26,6 @@ const OF_KEYS: [&str; 4] = ["encryption", "keyformat", "pbkdf2iters", "pbkdf2sal
 pub(super) struct Target<'a> {
     pub(super) name: &'a str,
     pub(super) is_volume: bool,
-    /// The topmost dataset received.
     pub(super) is_top: bool,
     /// The stream is full, or a clone's.
     pub(super) is_new: bool,

@@ -53,13 +53,11 @@ pub(super) struct SentDataset {
 }
 
 impl Package {
-    /// The dataset and name of a snapshot.
     pub(super) fn owner(&self, snapshot: Guid) -> Option<(&SentDataset, &str)> {
         self.datasets.iter().find_map(|sent| Some((sent, sent.snapshots.get(&snapshot)?.as_str())))
     }
 }
 
-/// Receives all streams of the package whose BEGIN is `head`.
 #[boxed]
 pub(super) async fn receive_package(
     around: Around<'_>,

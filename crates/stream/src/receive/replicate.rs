@@ -1,10 +1,9 @@
 //! Changes of an incremental package (`-R -i`) besides its streams: file systems and snapshots that the
 //! sender has destroyed, renamed or promoted since.
 //!
-//! Idea: a snapshot's guid identifies it everywhere, so local datasets are compared with the package's list
-//! one by one. Names may collide, and a rename may need a parent that only the streams create. So passes
-//! repeat while one makes progress and leaves work; a dataset whose name is taken gets a temporary one,
-//! `recv-PID-N`.
+//! Idea: a snapshot's guid identifies it everywhere, so local datasets are compared with the package's list.
+//! Names may collide, and a rename may need a parent that only the streams create. So passes repeat while one
+//! makes progress and leaves work; a dataset whose name is taken gets a temporary one, `recv-PID-N`.
 //!
 //! Source: OpenZFS `libzfs_sendrecv.c` (`recv_incremental_replication`, `recv_rename`, `recv_destroy`,
 //! `created_before`).
@@ -28,7 +27,6 @@ use crate::receive::package::Package;
 /// More than enough: each pass makes progress, and a few settle all names.
 const PASSES_MAX: usize = 1 << 10;
 
-/// A local file system or volume.
 struct Local {
     name: String,
     /// Guid and name of each snapshot, oldest first.
@@ -49,10 +47,8 @@ pub(super) struct Replication<'a> {
     pub(super) to: &'a str,
 }
 
-/// The result of a pass.
 #[derive(Default)]
 struct Pass {
-    /// Work remains.
     is_unfinished: bool,
     has_progressed: bool,
 }

@@ -23,9 +23,7 @@ use super::records::Manner;
 use super::redaction::Parts;
 use super::walk::{Block, Part};
 
-/// Bytes of data in a window.
 const WINDOW_BYTES: u64 = 4 << 20;
-/// Parts in a window.
 const WINDOW_PARTS: usize = 4_096;
 /// Windows waiting for the writer, or for their blocks.
 const WINDOWS_AHEAD: usize = 4;

@@ -30,7 +30,6 @@ const LARGE_MICROZAP: &str = "com.klarasystems:large_microzap";
 const EMBEDDED_DATA: &str = "com.delphix:embedded_data";
 const LZ4: &str = "org.illumos:lz4_compress";
 
-/// The BEGIN of a stream and its payload.
 pub(super) async fn begin(source: &SendSource) -> Result<(Begin, Bytes)> {
     let features = features(source).await?;
     let payload = payload(source, features).await?;

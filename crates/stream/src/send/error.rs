@@ -108,5 +108,4 @@ pub enum SendError {
     },
 }
 
-/// Result of making a stream.
 pub(super) type Result<T, E = SendError> = std::result::Result<T, E>;

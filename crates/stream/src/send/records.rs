@@ -67,7 +67,6 @@ impl Manner {
         }
     }
 
-    /// The form in which to read a block.
     pub(super) fn form(&self, block: &Block) -> Form {
         let bp = &block.bp;
         if self.is_raw() {
@@ -102,7 +101,6 @@ fn is_bytes(object_type: ObjectType) -> bool {
     [ObjectType::PLAIN_FILE_CONTENTS, ObjectType::ZVOL, ObjectType::PLAIN_OTHER].contains(&object_type)
 }
 
-/// Makes records.
 pub(super) struct Records {
     manner: Manner,
     /// Object numbers are below this.
@@ -111,7 +109,6 @@ pub(super) struct Records {
     pending: Option<Record>,
 }
 
-/// Records with their payloads.
 pub(super) type Made = Vec<(Record, Bytes)>;
 
 impl Records {

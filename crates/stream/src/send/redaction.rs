@@ -32,10 +32,8 @@ use super::walk::{Part, Span, Start, Walk};
 
 /// Words of an entry.
 const ENTRY_WORDS: usize = 4;
-/// Entries read at once.
 const ENTRIES_AT_ONCE: u64 = 4096;
 
-/// A list of a redaction bookmark.
 #[derive(Debug, Default, Clone)]
 pub(super) struct RedactionList {
     /// Guids of the redaction snapshots.
@@ -44,7 +42,6 @@ pub(super) struct RedactionList {
 }
 
 impl RedactionList {
-    /// Reads a bookmark's list.
     #[boxed]
     pub(super) async fn read(mos: &Mos, mark: &Bookmark) -> Result<RedactionList> {
         let id = mark.phys.redaction_list;
@@ -139,7 +136,6 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// All parts of the walk.
     pub(super) fn all(walk: Walk) -> Parts {
         Parts { walk, born_after: Txg(0), left: VecDeque::new(), queue: VecDeque::new() }
     }

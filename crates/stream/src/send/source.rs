@@ -92,7 +92,6 @@ pub(super) struct Ancestor {
     pub(super) ivset_guid: Guid,
     /// It belongs to another dataset.
     pub(super) is_clone: bool,
-    /// Its redaction snapshots.
     pub(super) redact_snaps: Option<Vec<u64>>,
     /// Blocks that the receiver lacks.
     pub(super) lacking: Arc<[RedactedRun]>,

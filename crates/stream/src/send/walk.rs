@@ -58,7 +58,6 @@ pub(super) struct Span {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) object: ObjectId,
-    /// Its object's type.
     pub(super) object_type: ObjectType,
     pub(super) id: BlockId,
     pub(super) bp: Blkptr,

@@ -74,8 +74,8 @@ impl Places {
     }
 }
 
-/// As rsync does: lists a directory and stats its entries. Each is looked up at the destination, created
-/// under another name, filled, given its attributes and renamed. Directories get their times at the end.
+/// Like rsync: lists a directory, stats its entries, looks each up at the destination, creates it under
+/// another name, fills it, sets its attributes and renames it. Directories get their times at the end.
 async fn copy_all(
     bench: &Bench,
     (source, copy): (ObjectId, ObjectId),

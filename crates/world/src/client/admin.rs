@@ -168,7 +168,6 @@ pub struct GivenUp(String);
 /// A verb that runs.
 pub type Work<'a> = Pin<Box<dyn Future<Output = Result<Outcome, GivenUp>> + 'a>>;
 
-/// The verb for an action.
 fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
     let name = |dataset: &DatasetId| state.datasets[dataset].name.clone();
     let at = |dataset: &DatasetId, snapshot: &str| format!("{}@{snapshot}", name(dataset));
@@ -194,8 +193,8 @@ fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
             let destroyed = destroy(stage, at(&dataset, &name));
             Box::pin(async move {
                 let outcome = destroyed.await?;
-                // As in OpenZFS, a missing snapshot is destroyed already. If its dataset was renamed
-                // meanwhile, it exists by another name. No two snapshots have the same own name.
+                // As in OpenZFS, a missing snapshot is destroyed already; if its dataset was renamed
+                // meanwhile, it exists by another name. Own names of snapshots are unique.
                 match outcome == Outcome::Done && exists(stage, &name).await {
                     true => Ok(Outcome::Refused(format!("{name} does not exist by its old name"))),
                     false => Ok(outcome),
@@ -271,7 +270,6 @@ fn target(dataset: &str, path: &Path) -> files::Target {
     format!("{dataset}:/{}", path.join("/")).parse().expect("a plain name and path")
 }
 
-/// Whether a dataset has a snapshot of this name.
 async fn exists(stage: &Stage, snapshot: &str) -> bool {
     let Some(pool) = stage.daemon.pools.get(POOL) else { return false };
     let Ok(mos) = pool.engine.mos().await else { return false };

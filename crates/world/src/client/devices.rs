@@ -1,9 +1,9 @@
 //! An administrator's verbs on devices and on the pool as a whole.
 //!
-//! Idea: the budget of guilty disks ([`crate::machine::faults`]) binds administrators, too. A disk that they
-//! take out of use lacks data from then on, so it becomes guilty first, and only if its vdev can do without
-//! it. They detach no honest disk that the guilty ones depend on. Copies without checksums (rebuilds,
-//! expansions, removals) would spread a lie, so they are made only where disks do not lie.
+//! Idea: the budget of guilty disks ([`crate::machine::faults`]) binds administrators, too. A disk taken out
+//! of use lacks data from then on, so it becomes guilty first, if its vdev can do without it. No honest disk
+//! is detached that guilty ones depend on. Copies without checksums (rebuilds, expansions, removals) would
+//! spread a lie, so they are made only where disks do not lie.
 //!
 //! The pool's content stays the same, so each verb may be refused. If done, it shows in redundancy: the pool
 //! must get well again ([`super::trouble`]), and its content survives without other disks.

@@ -17,7 +17,6 @@ pub const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 const SLOTS: usize = 4;
 /// The longest file, about.
 const FILE_BYTES: u64 = 96 << 10;
-/// The longest write.
 const WRITE_BYTES: u64 = 48 << 10;
 const PAGE_BYTES: u64 = 4096;
 
@@ -83,7 +82,6 @@ impl Chooser<'_> {
         DIRS[self.rng.below(DIRS.len() as u64) as usize].to_owned()
     }
 
-    /// A directory's path.
     fn dir(&mut self) -> Path {
         let top = self.top();
         match top == "common" || self.rng.chance(0.4) {

@@ -248,7 +248,6 @@ impl Attached {
         }
     }
 
-    /// The error of a disk that lost its power.
     fn gone(&self, op: Op, offset: u64, len: u64) -> DeviceError {
         self.info().io_error(op, offset, len, std::io::Error::other("the disk lost its power"))
     }

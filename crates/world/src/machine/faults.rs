@@ -201,8 +201,8 @@ pub fn budgets(config: &PoolConfig) -> Vec<Budget> {
     config.vdevs.iter().map(budget).chain(caches).collect()
 }
 
-/// Disks that a pool can do without, all at once: at random, at least one of each vdev that can. `but`: not
-/// those of these places. Disks that lack data are guilty anyway.
+/// Disks that a pool can do without, all at once: at random, at least one of each vdev that can, none of the
+/// places `but`. Disks that lack data are guilty anyway.
 pub fn draw(
     config: &PoolConfig,
     but: &BTreeSet<usize>,

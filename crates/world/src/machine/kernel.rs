@@ -5,8 +5,8 @@
 //!                                ^---------------------- notices ------------------'
 //! ```
 //!
-//! Idea: the kernel answers from its caches while the daemon lets it. So an outdated answer shows here as a
-//! history without a linear order, as in a mount.
+//! Idea: the kernel answers from its caches while the daemon lets it, so an outdated answer shows as a
+//! history without a linear order.
 //!
 //! Like Linux,
 //! * it locks a directory for look-ups (shared) and changes of names (exclusively), and a file for writes;

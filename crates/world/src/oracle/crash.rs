@@ -117,7 +117,6 @@ fn found_below<'a>(files: &'a Files, top: &str) -> BTreeMap<&'a Vec<String>, &'a
     files.iter().filter(|(path, _)| path[0] == top).collect()
 }
 
-/// Whether names and kinds agree.
 fn names_agree(
     found: &BTreeMap<&Vec<String>, &Node>,
     tree: &Tree,

@@ -6,9 +6,9 @@
 //!   call c            |--------|        at the end of a: a first, or b before it
 //! ```
 //!
-//! Idea: a call takes effect at one moment between its beginning and its end. When it ends, each state either
-//! has it already, with this outcome, or takes it now, after any of the other calls under way. Calls that
-//! commute are not tried in both orders.
+//! Idea: a call takes effect at one moment between its beginning and its end. When it ends, each state has it
+//! already, with this outcome, or takes it now, after any other calls under way. Calls that commute are not
+//! tried in both orders.
 //!
 //! Source: Wing and Gong, "Testing and verifying concurrent objects" (1993); Lowe, "Testing for
 //! linearizability" (2017).

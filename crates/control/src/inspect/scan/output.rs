@@ -22,7 +22,6 @@ use crate::text::quoted;
 
 /// Problems listed; all are counted.
 const MOST_PROBLEMS: usize = 100;
-/// Interval between reports of the file count.
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
 
 struct Work<'a> {
@@ -33,7 +32,6 @@ struct Work<'a> {
     report: Report<'a>,
 }
 
-/// Scans every target, writes the result and returns a summary.
 pub(super) async fn write(
     session: &Session,
     options: &Scan,

@@ -74,7 +74,6 @@ pub enum Advice {
 }
 
 impl Outlook {
-    /// Evaluates a cache.
     pub(super) fn of(cache: &BlockCache, stats: &CacheStats, second: &L2Stats) -> Outlook {
         let sized = |(times, parts): (u64, u64)| {
             let bytes = stats.budget_bytes / parts * times;

@@ -13,7 +13,6 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::to_set;
 use crate::zfs::properties::settings::{Setting, read_all};
 
-/// Properties of keys.
 const OF_KEYS: [&str; 3] = ["keyformat", "keylocation", "pbkdf2iters"];
 
 /// Change the key of an encrypted dataset. The new key is the dataset's second in the request, or is prompted

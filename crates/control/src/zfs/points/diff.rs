@@ -17,7 +17,6 @@ use crate::permissions::Permissions;
 use crate::session::{Session, dataset, pool_of};
 use crate::verb::{Answered, InParts, Looks, Needs, Verb};
 
-/// Maximum lines per part.
 const PART_LINES: usize = 500;
 
 /// List files that differ between two snapshots, or between a snapshot and now.

@@ -1,8 +1,8 @@
 //! The block size of a new volume, and the reservation that guarantees it can be written full.
 //!
 //! Idea: `used` is computed as if all blocks were 128 KiB, but parity and padding cost more with small
-//! blocks. The reservation is therefore scaled by the relative overhead of the volume's blocks, and indirect
-//! blocks are added.
+//! blocks. So the reservation is scaled by the overhead of the volume's blocks, and indirect blocks are
+//! added.
 //!
 //! Source: OpenZFS `libzfs_dataset.c` (`zvol_volsize_to_reservation`, `volsize_from_vdevs`), `zfs_main.c`
 //! (`default_volblocksize`).

@@ -13,7 +13,6 @@ use crate::session::{Session, pool_of};
 use crate::text::nice_bytes;
 use crate::zfs::tree::above::create_ancestors;
 
-/// The context of a receive.
 pub(super) struct Here<'a> {
     pub(super) session: &'a Session,
     pub(super) engine: &'a Engine,

@@ -56,7 +56,6 @@ pub struct Space {
     pub quota_objects: u64,
 }
 
-/// The owners of these kinds in a file system or snapshot.
 pub(super) async fn owners(
     session: &Session,
     name: &str,

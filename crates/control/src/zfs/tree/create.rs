@@ -139,7 +139,6 @@ impl Create {
         made.map_err(cannot(self.what()))
     }
 
-    /// Checks the request and its properties.
     async fn checked(&self, session: &Session, mos: &Mos) -> Result<Plan, ControlError> {
         let plan = self.plan(session, mos).await?;
         check_settings(&self.name, plan.kind, &plan.settings).map_err(cannot(self.what()))?;

@@ -40,7 +40,6 @@ pub struct Replace {
     pub ashift: Option<u32>,
 }
 
-/// The replacement.
 enum New {
     Device(NewDevice),
     Spare(Guid, Option<FoundDevice>),

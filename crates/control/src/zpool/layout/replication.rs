@@ -12,7 +12,6 @@ use super::Group;
 /// A larger size difference within one vdev is probably a mistake, `ZPOOL_FUZZ`.
 const FUZZ_BYTES: u64 = 16 << 20;
 
-/// A vdev's replication level.
 #[derive(Clone, Copy)]
 struct Level {
     kind: &'static str,
@@ -58,7 +57,6 @@ fn level(group: &Group) -> Level {
     Level { kind, parity: group.parity, width: group.devices.len() }
 }
 
-/// How two vdevs differ.
 enum Difference {
     /// Different numbers of tolerated losses. RAID-Z and dRAID come before a mirror.
     Losses(Level, Level),

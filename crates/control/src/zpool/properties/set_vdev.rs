@@ -15,10 +15,8 @@ use crate::session::Session;
 use crate::zfs::properties::settings::Setting;
 use crate::zpool::shown::vdev_properties::{LIMITS, SWITCHES, named};
 
-/// Longest text.
 const MOST_TEXT_BYTES: usize = 4096;
 
-/// A change of a vdev.
 #[derive(Debug, PartialEq, Eq)]
 enum Change {
     /// In the pool.

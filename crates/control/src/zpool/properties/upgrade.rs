@@ -119,7 +119,6 @@ async fn list(session: &Session) -> Result<Features, ControlError> {
     Ok(Features::Lacking(all))
 }
 
-/// Enables the features that the pool should have but lacks.
 async fn upgrade(engine: &Engine, name: &str) -> Result<Upgraded, ControlError> {
     let mut mos = engine.mos().await?;
     let compatibility = mos.pool().tree().config().compatibility.clone().unwrap_or_else(|| "off".into());

@@ -110,7 +110,6 @@ impl Verb for Events {
 }
 
 impl Events {
-    /// Events seen by the daemon.
     async fn of_daemon(&self, ring: &Ring) -> Seen {
         let (mut seen, mut last) = (Vec::new(), self.after);
         if self.order == Order::Clear {
@@ -128,7 +127,6 @@ impl Events {
         }
     }
 
-    /// Events recorded on disks.
     async fn on_disks(&self, session: &Session) -> Result<Answered<Seen>, ControlError> {
         let (pools, mut outcome) = session.find_pools_to_show(&self.pools).await?;
         let mut seen = Seen { events: Vec::new(), pools: Vec::new(), last: 0, cleared: 0 };

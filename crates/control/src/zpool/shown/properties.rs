@@ -121,7 +121,6 @@ fn fact_source(prop: &Prop, value: &Value) -> Source {
     }
 }
 
-/// Set values.
 async fn were_set(mos: &Mos) -> Result<BTreeMap<String, Value>, ControlError> {
     let mut set = BTreeMap::new();
     for entry in mos.pool_properties().await? {

@@ -1,8 +1,7 @@
 //! The properties of vdevs.
 //!
-//! Idea: one list in OpenZFS's order. Most values are the vdev's state, size and configuration; settings come
-//! from the vdev's ZAP. Operation and byte counters exist while the daemon has the pool open, and are a dash
-//! otherwise; the root's include devices that have left since.
+//! Idea: one list in OpenZFS's order. Settings come from the vdev's ZAP. Counters exist while the daemon has
+//! the pool open, and are a dash otherwise; the root's include devices that have left since.
 //!
 //! Source: OpenZFS `vdev_prop_get`, `zpool_get_vdev_prop_value`, `zpool_do_get`.
 

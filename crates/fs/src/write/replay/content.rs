@@ -47,7 +47,6 @@ async fn piece_of(edit: &Edit, id: ObjectId, operation: &Operation) -> Result<Pi
     Ok(Piece { offset, data, end: written.end })
 }
 
-/// The maximum block size.
 const MAX_BLOCK_BYTES: u64 = 16 << 20;
 
 async fn read_block(edit: &Edit, id: ObjectId, bp: &Blkptr) -> Result<Bytes> {
@@ -61,7 +60,6 @@ fn range(offset: u64, len: u64) -> Result<Range<u64>, FsError> {
     end.map(|end| offset..end).ok_or_else(|| contradiction("reaches beyond the largest file"))
 }
 
-/// The blocks that a record clones, and their target.
 struct Clones<'a> {
     range: Range<u64>,
     block_bytes: u64,

@@ -13,7 +13,6 @@ use crate::attr::pflags;
 use crate::error::{FsError, Refusal, Result};
 
 impl Replay<'_> {
-    /// Recreates a file.
     pub(super) async fn create(&self, new: &NewObject, name: &[u8], target: Option<&[u8]>) -> Result<()> {
         self.fs.check_name(new.directory, name)?;
         let _held = self.fs.0.locks.exclusive(&[new.directory]).await;

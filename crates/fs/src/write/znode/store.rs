@@ -116,7 +116,6 @@ impl Znodes {
         Ok(Packed { bonus_type: ObjectType::SA, bonus, spill })
     }
 
-    /// Writes changed attributes back.
     pub(in crate::write) async fn save(&self, edit: &Edit, node: &mut Znode) -> Result<()> {
         if self.are_old() {
             let (bonus, acl) = self.pack_old(edit, node.id, &node.values, node.old_acl).await?;
@@ -172,7 +171,6 @@ impl Znodes {
     }
 }
 
-/// Parses attributes from bonus and spill block.
 fn read(registry: &SaRegistry, bonus: &[u8], spill: Option<&Bytes>) -> Result<SaValues, FormatError> {
     let mut values = SaValues::new();
     for part in std::iter::once(bonus).chain(spill.map(|spill| &spill[..])) {

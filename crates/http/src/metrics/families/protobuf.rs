@@ -19,7 +19,6 @@ const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const BYTES: u64 = 2;
 
-/// A message being built.
 #[derive(Default)]
 struct Message(Vec<u8>);
 

@@ -1,6 +1,5 @@
-//! Gathers facts from this machine, from Cenote's daemon on it, or from a recording of a machine: a folder
-//! with the output of the programs, and the kernel's files under their paths (made by
-//! crates/lab/tests/recorded/zfs/record).
+//! Gathers facts from this machine, from Cenote's daemon on it, or from a recording: a folder with the
+//! programs' output and the kernel's files under their paths (made by crates/lab/tests/recorded/zfs/record).
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

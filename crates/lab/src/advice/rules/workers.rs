@@ -2,8 +2,8 @@
 //!
 //! Operations in flight equal throughput times latency (Little's law). While disks have capacity, more
 //! workers bring more throughput at the same latency; beyond some number they only wait longer. A sweep
-//! measures that number; otherwise it is estimated from a busy pool: the operations in flight on the disks
-//! are work, the rest is queue.
+//! measures that number; otherwise it is estimated from a busy pool, as the operations in flight on the
+//! disks.
 
 use super::rule::{Finding, Problem, Rule, remedy};
 use crate::advice::facts::{Bears, Facts, Workers};

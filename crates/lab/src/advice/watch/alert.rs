@@ -1,9 +1,9 @@
 //! Alerts: problems that a rule reported and that have not yet been fine for long enough.
 //!
 //! An alert is raised when a rule gives advice, and again only if it becomes more severe. It ends when its
-//! subject has been *good* without interruption for some time. Good is stricter than not bad: a number must
-//! be past the second of two levels ([`Gauge`](crate::advice::Gauge)). A value between the levels restarts
-//! the time. An undetermined verdict is not good either, but it neither raises nor ends an alert.
+//! subject has been *good* without interruption for some time: a number must be past the second of two levels
+//! ([`Gauge`](crate::advice::Gauge)), and a value between the levels restarts the time. An undetermined
+//! verdict neither raises nor ends an alert.
 
 use std::collections::BTreeMap;
 
@@ -137,8 +137,8 @@ fn now(review: &Review, alert: &Alert) -> Now {
     if review.unknown.iter().any(|unknown| is_it(&unknown.rule, &unknown.subject)) {
         return Now::Neither;
     }
-    // The rule is silent about the subject. If it reports others in the same pool, the subject is gone (a
-    // disk was replaced); otherwise the pool is.
+    // The rule is silent about the subject. If it reports others in the pool, the subject is gone (a replaced
+    // disk); otherwise the pool is.
     let pool = |subject: &str| subject.split('/').next().map(str::to_owned);
     let is_gone = |rule: &str, subject: &str| rule == alert.rule && pool(subject) == pool(&alert.subject);
     let told = review.advice.iter().any(|advice| is_gone(&advice.rule, &advice.subject))

@@ -1,9 +1,9 @@
 //! Builds a [`Document`] from a result and its findings: its sections and their order.
 //!
-//! For readers who stop early, the answer comes first, with its numbers; then the system and the method, all
-//! targets side by side, each target with its plots, the conclusions, and finally the evidence. Invariants:
-//! numbers are rounded only as in tables; findings that the data do not support are marked; an empty section
-//! is left out, unless its emptiness is news.
+//! The answer comes first, with its numbers; then the system and the method, all targets side by side, each
+//! target with its plots, the conclusions, and the evidence. Invariants: numbers are rounded only as in
+//! tables; findings that the data do not support are marked; an empty section is left out, unless its
+//! emptiness is news.
 
 mod across;
 mod closing;

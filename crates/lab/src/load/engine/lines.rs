@@ -1,8 +1,8 @@
 //! Lines of a result: which workers report together, and the names of their streams.
 //!
-//! The workers of a job with `group_reporting` form one line; otherwise each worker is a line. A run with a
-//! single line has streams `read`, `write` and `sync`. If there are several, the line's name comes first:
-//! `JOB/read` for a job, `JOB/WORKER/read` for a worker (from 0). A second job of the same name is `JOB#2`.
+//! The workers of a job with `group_reporting` form one line; otherwise each is a line. The streams of a
+//! single line are `read`, `write` and `sync`; of several, the line's name comes first: `JOB/read` for a job,
+//! `JOB/WORKER/read` for a worker (from 0). A second job of the same name is `JOB#2`.
 
 use crate::load::job::Jobs;
 use crate::load::measurement::Stream;

@@ -1,12 +1,11 @@
 //! Pace: start times of operations, by `rate`, `rate_iops` and `thinktime`.
 //!
 //! Each direction has its own clock, which advances by the time that an operation may take at its rate; an
-//! operation waits until due. A late worker (the disk stalled, a sleep was too long) catches up by at most
-//! [`CREDIT_NS`]: the rate holds over short delays, and no burst follows a long one. (fio catches up in
-//! full.)
+//! operation waits until due. A late worker catches up by at most [`CREDIT_NS`], so no burst follows a long
+//! delay. (fio catches up in full.)
 //!
-//! In a mix, operations keep their order, so reads wait for writes not yet due, and vice versa: the mix stays
-//! as requested, and the slower rate decides.
+//! In a mix, operations keep their order, so reads wait for writes not yet due, and vice versa: the slower
+//! rate decides.
 
 use crate::load::job::Job;
 use crate::load::workload::{Kind, Operation};

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! So one system call and two clock readings serve all operations that complete together; fio needs these for
-//! each. As in fio, a slot is reused once its operation completes.
+//! each.
 //!
 //! The file and the buffers are registered (their pages are pinned) to save work per operation; if the kernel
 //! refuses, each operation names them. Completions are handled when this thread asks for them

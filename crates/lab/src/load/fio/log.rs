@@ -6,8 +6,8 @@
 //!                                                      value: KiB/s, operations/s, mean ns
 //!                                                      direction: 0 read, 1 write
 //! ```
-//! Spans are a few milliseconds longer than a second, and differ between workers. Each is therefore spread
-//! over the seconds it overlaps: the seconds of a job start together and can be summed.
+//! Spans are a few milliseconds longer than a second, and differ between workers. Each is spread over the
+//! seconds it overlaps, so the seconds of a job can be summed.
 
 use std::fs;
 use std::path::Path;

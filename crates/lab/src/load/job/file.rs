@@ -9,9 +9,9 @@
 //! time_based          the same as time_based=1
 //! ```
 //!
-//! A half-understood job file would measure something else. So each option is implemented, or makes no
-//! difference here (`options::IGNORED`, with reasons), or is an error that names it, its line, and an
-//! alternative. Numbers mean the same as to fio (`value`).
+//! Each option is implemented, or makes no difference here (`options::IGNORED`, with reasons), or is an error
+//! that names it, its line, and an alternative: a half-understood job would measure something else. Numbers
+//! mean the same as to fio (`value`).
 //!
 //! The inverse, [`Jobs::to_fio`], writes a file that the real fio accepts and that parses to the same jobs.
 //! It is used to run fio in place of the engine, and in reports, as the command that repeats a test.

@@ -1,8 +1,8 @@
 //! Records operations of one kind as they complete, and turns them into a [`Stream`].
 //!
-//! Each worker has its own recorder, so recording takes no lock and touches few cache lines: a histogram
-//! bucket, the current second, four totals. Recorders, or their streams, are summed at the end. Times are
-//! nanoseconds since the measurement's start, the same for all workers.
+//! Each worker has its own recorder, without locks, on few cache lines: a histogram bucket, the current
+//! second, four totals. Recorders, or their streams, are summed at the end. Times are nanoseconds since the
+//! measurement's start, the same for all workers.
 //!
 //! ```text
 //!   0            begins                                              ended

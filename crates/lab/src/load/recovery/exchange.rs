@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Idea: report 003 asks whether copying active data off a working disk is faster than a resilver after it
-//! fails. Besides its time, each exchange gives the bytes read from and written to all disks, and the lowest
-//! redundancy: in each sample of the pool, a disk of the pool that is out of use lowers it by one.
+//! fails. Each exchange gives its time, the bytes read from and written to all disks, and the lowest
+//! redundancy: each disk out of use in a sample of the pool lowers it by one.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,8 @@
 //! The pool to be damaged, driven through `zpool` commands.
 //!
 //! Safeguards: its name starts with [`PREFIX`] and includes this process's id. `zpool create` without `-f`
-//! refuses disks of another pool, and a name in use. The pool's GUID is recorded, and checked before each
-//! command that changes the pool. The pool is not in the cache file, so the next boot does not import it. It
-//! is destroyed on drop.
+//! refuses disks of another pool, and a name in use. Each command that changes the pool first checks its
+//! GUID. The pool is not in the cache file, so the next boot does not import it; it is destroyed on drop.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,8 +1,8 @@
 //! Users of the pool while it is repaired: random reads and writes of files at a fixed rate.
 //!
-//! Idea: the rate is fixed because users that wait for answers would ask a slower pool for less, and so hide
-//! the delays. A late user does not catch up. Files are not cached by the kernel; the pool's own cache keeps
-//! metadata only (`primarycache`, set when the pool is created).
+//! Idea: the rate is fixed because users that wait would ask a slower pool for less, and so hide delays. A
+//! late user does not catch up. Files are not cached by the kernel; the pool's own cache keeps metadata only
+//! (`primarycache`, set when the pool is created).
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

@@ -1,9 +1,8 @@
 //! Reserves space for writes that must succeed on a full disk: the record of a failure, often for lack of
 //! space.
 //!
-//! Beside a result under recording lies a file of incompressible bytes. If a write finds no space, that file
-//! is removed and the write retried. Copy-on-write file systems return space seconds later, hence several
-//! attempts.
+//! A file of incompressible bytes lies beside the result. If a write finds no space, the file is removed and
+//! the write retried: several times, since copy-on-write file systems return space seconds later.
 
 use std::fs;
 use std::io::ErrorKind::{QuotaExceeded, StorageFull};

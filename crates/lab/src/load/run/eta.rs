@@ -1,7 +1,7 @@
 //! Remaining time of a run, from the time its tests have taken so far.
 //!
 //! A test that has run before takes its mean time; any other its planned time, scaled by how much the tests
-//! so far exceeded theirs (laying out files, dropping caches). With neither there is no estimate.
+//! so far exceeded theirs (laying out files, dropping caches).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,10 +1,9 @@
 //! Samples `zpool iostat`: rates, waits and queues of pools and vdevs over time, and histograms for the whole
 //! measurement.
 //!
-//! One `zpool iostat -v -l -q` runs during the whole sampling, so that no process is started each second. A
-//! vdev's subject is `POOL/mirror-0`. Queue lengths are instantaneous; waits are means over the interval,
-//! without a point if idle. Histograms of latencies and request sizes count since the import; their growth is
-//! recorded.
+//! One `zpool iostat -v -l -q` runs during the whole sampling. A vdev's subject is `POOL/mirror-0`. Queue
+//! lengths are instantaneous; waits are means over the interval, without a point if idle. Histograms of
+//! latencies and request sizes count since the import; their growth is recorded.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};

@@ -1,10 +1,9 @@
 //! Records values tick by tick, in bounded memory.
 //!
-//! All sources are read at the same ticks, so a series is a column over one list of times: 8 bytes per value.
-//! A still unchanged column stores one value. After [`MOST_TICKS`] ticks, every other tick is dropped, and
-//! from then on only every second one is recorded (later every fourth, ...). Counters lose no growth by this;
-//! gauges lose detail. A tick without a value from a source is `NaN` in its columns, and no point of the
-//! series.
+//! All sources are read at the same ticks, so a series is a column over one list of times: 8 bytes per value,
+//! and one value while unchanged. After [`MOST_TICKS`] ticks, every other one is dropped, and from then on
+//! only every second one is recorded (later every fourth, ...). Counters lose no growth by this; gauges lose
+//! detail. A tick without a value from a source is `NaN` in its columns, and no point of the series.
 
 use std::collections::HashMap;
 

@@ -43,7 +43,6 @@ pub struct Sizes {
     pub seconds: u64,
     /// Repeats of each test.
     pub repeats: u32,
-    /// Whether this is a quick run.
     quick: bool,
 }
 

@@ -1,10 +1,9 @@
 //! Copies a tree as rsync does.
 //!
-//! Folders are created when found. A file is read from the source, written under a temporary name
-//! (`.name.RANDOM`), given its owner, times and mode, and renamed: readers see the whole file or none.
-//! Folders get their attributes after their content, since adding entries changes their times. Links are
-//! copied as links. As with `rsync -a`, hard links become separate files, and ACLs and extended attributes
-//! are not copied.
+//! Folders are created when found. A file is written under a temporary name (`.name.RANDOM`), given its
+//! owner, times and mode, and renamed: readers see the whole file or none. Folders get their attributes after
+//! their content, since adding entries changes their times. Links are copied as links. As with `rsync -a`,
+//! hard links become separate files, and ACLs and extended attributes are not copied.
 //!
 //! Memory: about 100 bytes per folder, until the end.
 

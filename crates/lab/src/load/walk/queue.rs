@@ -1,8 +1,8 @@
-//! Pending work: each worker has its own stack, and gives part of it away while another is idle.
+//! Pending work: each worker has a stack, and gives part of it away while another is idle.
 //!
 //! The lock is taken only to give and to get. A worker gives away the older half of its stack: the folders
 //! nearest to the root, with most below them. The walk is over when all workers are idle and nothing is
-//! shared, or when one failed.
+//! shared, or one failed.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};

@@ -1,9 +1,8 @@
 //! The content of write buffers.
 //!
 //! A plain job fills its buffers once ([`Filler::prepare`]), and each write changes eight bytes in every 512,
-//! as fio does. That keeps blocks distinct for deduplication and nop-writes, and costs almost nothing. New
-//! data are generated for each write only if the job requires it: `refill_buffers`, compression, copies,
-//! verification.
+//! as fio does: blocks stay distinct for deduplication and nop-writes, at almost no cost. New data are
+//! generated for each write only with `refill_buffers`, compression, copies or verification.
 //!
 //! All data are a function of (seed, worker; origin, serial): AES in counter mode, where the counter is the
 //! origin in units of 16 bytes and the serial. So nothing needs to be remembered:

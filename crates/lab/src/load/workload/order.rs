@@ -1,8 +1,8 @@
 //! The order in which the blocks of a region are visited.
 //!
-//! The hot blocks of Zipf and Pareto are scattered over the region by a permutation, so that "hot" does not
-//! mean "near the start". (fio hashes ranks to blocks, so that some collide and others are left out; a
-//! permutation keeps the distribution exact.) Those of the normal distribution lie around the middle.
+//! The hot blocks of Zipf and Pareto are scattered over the region by a permutation, which keeps the
+//! distribution exact. (fio hashes ranks to blocks, so that some collide and others are left out.) Those of
+//! the normal distribution lie around the middle.
 
 use super::permutation::Permutation;
 use super::random::{self, Random};

@@ -2,9 +2,9 @@
 //!
 //! A bitmap of visited blocks (fio's random map) costs a bit per block and, towards the end of a pass, long
 //! searches. Instead, a number is split into two halves mixed into each other, which permutes all numbers
-//! with as many bits as n needs. A result at or above n is fed back, fewer than two times on average, until
-//! below n; that permutes the numbers below n. Source: Black and Rogaway, "Ciphers with arbitrary finite
-//! domains", 2002. Secrecy is not required, so four light rounds suffice.
+//! with as many bits as n needs. A result at or above n is fed back, fewer than two times on average. Source:
+//! Black and Rogaway, "Ciphers with arbitrary finite domains", 2002. Secrecy is not required, so four light
+//! rounds suffice.
 
 use super::random::Random;
 

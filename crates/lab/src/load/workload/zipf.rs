@@ -2,9 +2,9 @@
 //!
 //! The masses of the first ranks, where most draws fall, are summed in a table. Beyond it, the staircase of
 //! masses is as good as the curve x^-theta, whose integral has an inverse in closed form: over the unit
-//! interval around k, the mass of rank k differs from the curve's by theta (theta + 1) / 24 k^2 of itself,
-//! at most 3 in 100,000. So neither memory nor time grows with n, while fio adds up to ten million powers
-//! before it starts.
+//! interval around k, the mass of rank k differs from the curve's by theta (theta + 1) / 24 k^2 of itself, at
+//! most 3 in 100,000. So neither memory nor time grows with n; fio adds up to ten million powers before it
+//! starts.
 
 use super::random::{Random, power};
 

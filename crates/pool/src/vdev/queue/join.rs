@@ -80,7 +80,6 @@ pub(super) struct Group {
 pub(super) struct Limits {
     /// Size limit; 0 disables joining.
     pub(super) whole: u64,
-    /// Longest gap to read.
     pub(super) read_gap: u64,
     /// Longest padding to write.
     pub(super) write_gap: u64,

@@ -33,7 +33,6 @@ pub struct Recursive {
     sorter: Sorter,
 }
 
-/// The form of the records of files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Lines,
@@ -111,7 +110,6 @@ fn key(folder: &[u8], name: &[u8]) -> Vec<u8> {
     folder.chain([0, 0]).chain(name.iter().copied()).collect()
 }
 
-/// Writes sorted records.
 struct Lines<'a, W> {
     out: &'a mut Output<W>,
     shape: Shape,

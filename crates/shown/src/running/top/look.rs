@@ -11,12 +11,10 @@ use crate::zpool::tree::Style;
 /// All pools at some moment, or the change between two.
 #[derive(Clone)]
 pub struct Look {
-    /// Seconds since 1970.
     pub(crate) unix_seconds: i64,
     pub(crate) pools: Vec<PoolLook>,
 }
 
-/// One pool.
 #[derive(Clone)]
 pub(crate) struct PoolLook {
     pub health: String,

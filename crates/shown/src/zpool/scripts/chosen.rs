@@ -34,7 +34,6 @@ pub struct Chosen {
     files: Arc<[PathBuf]>,
 }
 
-/// A device for which scripts run.
 struct Device {
     pool: String,
     guid: Guid,
@@ -133,7 +132,6 @@ pub fn list(subcommand: &str) -> String {
     out
 }
 
-/// Whether this user may run scripts.
 fn may_run() -> bool {
     let is_root = rustix::process::getuid().is_root() || rustix::process::geteuid().is_root();
     !is_root || is_set("ZPOOL_SCRIPTS_AS_ROOT")

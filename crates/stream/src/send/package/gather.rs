@@ -25,7 +25,6 @@ pub(super) struct Member {
     pub(super) dataset: Dataset,
     /// The snapshot that identifies its parent to a receiver.
     pub(super) parent_from: Guid,
-    /// The snapshot it was cloned from.
     pub(super) origin: Option<Guid>,
     /// Its snapshots, oldest first.
     pub(super) snapshots: Vec<(String, Guid)>,

@@ -32,7 +32,6 @@ struct Wanted<'a> {
 }
 
 impl Order {
-    /// Streams of one file system or volume.
     #[boxed]
     pub(in super::super) async fn of_one(
         request: &SendRequest,
@@ -48,7 +47,6 @@ impl Order {
         Ok(steps)
     }
 
-    /// Streams of a family.
     #[boxed]
     pub(in super::super) async fn of_family(
         request: &SendRequest,
@@ -100,7 +98,6 @@ impl Order {
     }
 }
 
-/// Appends the streams of one file system or volume.
 async fn streams(
     dataset: &Dataset,
     wanted: &Wanted<'_>,

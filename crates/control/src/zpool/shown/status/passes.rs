@@ -76,7 +76,6 @@ pub async fn of_leaves(mos: &Mos) -> Result<BTreeMap<Guid, LeafPasses>, ControlE
     Ok(passes)
 }
 
-/// A leaf's ZAP.
 async fn leaf_zap(mos: &Mos, leaf: &VdevConfig) -> Result<Option<Zap>, ControlError> {
     match leaf.leaf_zap {
         ObjectId(0) => Ok(None),

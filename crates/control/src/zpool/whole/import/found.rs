@@ -116,7 +116,6 @@ impl Found {
         Ok((pool, error.outcome()))
     }
 
-    /// An open pool.
     pub(super) async fn of(
         session: &Session,
         found: &FoundPool,

@@ -25,7 +25,6 @@ pub(super) enum Base {
     Powers1000,
 }
 
-/// A size in bytes.
 pub(super) fn size(base: Base, text: &str) -> Result<u64> {
     if text.ends_with('%') {
         return Err(format!("`{text}`: percentages of a file are not supported: give the size itself"));

@@ -13,7 +13,6 @@ use crate::load::workload::Operation;
 pub const SECTOR_BYTES: usize = 512;
 const HEADER_BYTES: usize = 24;
 
-/// Writes a header to each sector of a write.
 pub(super) fn mark(buffer: &mut [u8], tag: u64, operation: &Operation) {
     for (index, sector) in buffer.chunks_exact_mut(SECTOR_BYTES).enumerate() {
         let offset = operation.offset + (index * SECTOR_BYTES) as u64;
