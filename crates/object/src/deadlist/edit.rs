@@ -96,7 +96,7 @@ impl<'a> DeadlistEdit<'a> {
             Deadlist::ByBirth { phys, .. } => {
                 let empty = lists.shared_empty().await?;
                 let mut keys = Keys::new(empty);
-                opened.each_key(|key, list| keys.add(key, list, empty)).await?;
+                opened.each_key(|_| true, |key, list| keys.add(key, list, empty)).await?;
                 (Some(keys), space_of(phys))
             }
         };
