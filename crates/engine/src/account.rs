@@ -202,7 +202,7 @@ impl SyncContext {
     pub async fn add_deadlist_key(&self, deadlist: ObjectId, key: Txg) -> Result<()> {
         let (edit, dsize) = (self.edit(), self.dsize());
         let lists = BlockLists::new(&edit, &dsize);
-        if !self.deadlists.lock().is_kept {
+        if !self.deadlists.lock().is_open(deadlist) {
             return DeadlistEdit::add_key_to(lists, deadlist, key).await;
         }
         let mut opened = self.open_deadlist(lists, deadlist).await?;

@@ -12,6 +12,7 @@
 mod append;
 mod edit;
 mod keys;
+mod remains;
 
 use std::collections::BTreeMap;
 
@@ -31,6 +32,7 @@ use crate::zap::Zap;
 
 pub use append::{BlockLists, BlockSpace};
 pub use edit::{DeadlistEdit, PutAside};
+pub use remains::Remains;
 
 /// Depth of subobjects; OpenZFS makes two levels.
 const MAX_DEPTH: usize = 8;
