@@ -10,10 +10,12 @@
 use std::collections::BTreeMap;
 
 use cenote_boxed::boxed;
+use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{ObjectId, Txg};
 use cenote_object::Result;
 use cenote_object::deadlist::{BlockLists, DeadlistEdit, PutAside, Remains};
 
+use crate::account::entries;
 use crate::context::SyncContext;
 use crate::store::space_delta::SpaceDelta;
 
@@ -46,7 +48,8 @@ impl SyncContext {
             let mut kept = self.deadlists.lock();
             (kept.take(id), kept.ahead.remove(&id))
         };
-        match (aside, ahead) {
+        let of_head = self.engine.head_deadlists.lock().take(id);
+        match (aside.or(of_head), ahead) {
             (Some(aside), _) => Ok(DeadlistEdit::resume(lists, id, aside)),
             // A failed task left nothing.
             (None, Some(ahead)) => match ahead.await {
@@ -89,6 +92,16 @@ impl SyncContext {
         let (edit, dsize) = (self.edit(), self.dsize());
         let opened = self.open_deadlist(BlockLists::new(&edit, &dsize), id).await?;
         self.put_aside(opened).await
+    }
+
+    /// Adds dead blocks to a head's deadlist, which stays open for the next txg.
+    pub(crate) async fn append_to_deadlist(&self, id: ObjectId, dead: &[Blkptr]) -> Result<()> {
+        let (edit, dsize) = (self.edit(), self.dsize());
+        let mut opened = self.open_deadlist(BlockLists::new(&edit, &dsize), id).await?;
+        opened.insert(&entries(dead)).await?;
+        opened.store().await?;
+        self.engine.head_deadlists.lock().insert(id, opened.put_aside(), self.txg());
+        Ok(())
     }
 
     async fn put_aside(&self, opened: DeadlistEdit<'_>) -> Result<()> {

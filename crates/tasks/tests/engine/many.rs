@@ -236,6 +236,44 @@ fn tasks_on_a_damaged_deadlist_are_refused_before_they_change_anything() {
     });
 }
 
+async fn dead_bytes(engine: &Engine) -> u64 {
+    let mos = engine.mos().await.unwrap();
+    let deadlist = mos.dataset(POOL).await.unwrap().phys().deadlist;
+    Deadlist::open(mos.objset(), deadlist).await.unwrap().bytes()
+}
+
+/// The key would be found.
+#[test]
+fn a_heads_deadlist_is_not_read_again_by_each_txg() {
+    const LOAD: Load = Load { steps: 30, max_offset: 100_000, max_len: 20_000 };
+    let rt = Runtime::real(Some(2));
+    let mut rng = Rng::new(seed(&rt, "many"));
+    rt.block_on(async {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = create(&rt, folder.path(), &(VdevKind::Disk, 0, 1)).await;
+        let mut model = Model::new();
+        for number in 0..3 {
+            work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+            cenote_tasks::snapshot(&engine, &[name(number)]).await.unwrap();
+        }
+        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+        engine.sync_all().await.unwrap();
+        let before = dead_bytes(&engine).await;
+        engine.run(|context| Box::pin(spoil_deadlist(context, true))).await.unwrap();
+        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+        engine.sync_all().await.unwrap();
+        let after = dead_bytes(&engine).await;
+        assert!(after > before, "{before}, then {after} dead bytes");
+        engine.run(|context| Box::pin(spoil_deadlist(context, false))).await.unwrap();
+        cenote_tasks::destroy_snapshots(&engine, &[name(1), name(2)], InUse::Refuse).await.unwrap();
+        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+        engine.sync_all().await.unwrap();
+        assert_accounts(&engine.mos().await.unwrap(), "with open deadlists").await;
+        drop(engine);
+        assert_zdb_is_content(folder.path(), "deadlists of heads stay open");
+    });
+}
+
 #[test]
 fn any_snapshots_may_go_together() {
     let rt = Runtime::real(Some(2));
