@@ -45,6 +45,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use cenote_boxed::boxed;
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr};
+use cenote_format::bytes::is_zero;
 use cenote_policy::live::{Estimate, LiveCurve};
 use cenote_policy::{Access, BlockId, Class, Policy, PolicyName};
 use cenote_pool::{Pool, PoolError, ReadContext, Recorder, Secondary, Zbookmark};
@@ -522,8 +523,8 @@ impl BlockCache {
 /// Without zeros at the end, if these are most of the block.
 fn without_end(bytes: Bytes) -> Bytes {
     let (pointers, _) = bytes.as_chunks::<BLKPTR_BYTES>();
-    let is_used = |pointer: &[u8; BLKPTR_BYTES]| pointer.iter().fold(0, |all, byte| all | byte) != 0;
-    let used = pointers.iter().rposition(is_used).map_or(0, |last| last + 1) * BLKPTR_BYTES;
+    let last = pointers.iter().rposition(|pointer| !is_zero(pointer));
+    let used = last.map_or(0, |last| last + 1) * BLKPTR_BYTES;
     if used * 2 > bytes.len() { bytes } else { Bytes::copy_from_slice(&bytes[..used]) }
 }
 

@@ -180,13 +180,6 @@ impl SyncContext {
         Ok(DeadlistEdit::create(BlockLists::new(&edit, &dsize)).await?.object())
     }
 
-    async fn append_to_deadlist(&self, deadlist: ObjectId, dead: &[Blkptr]) -> Result<()> {
-        let (edit, dsize) = (self.edit(), self.dsize());
-        let mut opened = self.open_deadlist(BlockLists::new(&edit, &dsize), deadlist).await?;
-        opened.insert(&entries(dead)).await?;
-        self.close_deadlist(opened).await
-    }
-
     /// Makes an empty deadlist with the keys below a txg of another.
     #[boxed]
     pub async fn clone_deadlist(&self, deadlist: ObjectId, below: Txg) -> Result<ObjectId> {
@@ -202,7 +195,8 @@ impl SyncContext {
     pub async fn add_deadlist_key(&self, deadlist: ObjectId, key: Txg) -> Result<()> {
         let (edit, dsize) = (self.edit(), self.dsize());
         let lists = BlockLists::new(&edit, &dsize);
-        if !self.deadlists.lock().is_kept {
+        if !self.deadlists.lock().is_open(deadlist) {
+            self.engine.head_deadlists.lock().take(deadlist);
             return DeadlistEdit::add_key_to(lists, deadlist, key).await;
         }
         let mut opened = self.open_deadlist(lists, deadlist).await?;
@@ -312,7 +306,7 @@ async fn bonus<P: Phys>(edit: &Edit, id: ObjectId) -> Result<P> {
     P::decode(dnode.bonus(), dnode.endian()).map_err(|e| view.format(id, e))
 }
 
-fn entries(blocks: &[Blkptr]) -> Vec<BpobjEntry> {
+pub(crate) fn entries(blocks: &[Blkptr]) -> Vec<BpobjEntry> {
     blocks.iter().map(|&bp| BpobjEntry { bp, freed: false }).collect()
 }
 

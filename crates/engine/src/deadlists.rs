@@ -2,22 +2,22 @@
 //!
 //! Idea: opening a deadlist costs time for each of its keys, one per earlier snapshot. A task that destroys
 //! many snapshots in a row keeps the deadlists that successive steps share open, stores the remaining ones at
-//! the end, and opens following ones ahead in parallel: only this module changes deadlists in this txg.
+//! the end, and opens following ones ahead in parallel: only this module changes deadlists in this txg. A task
+//! on a head's deadlist opens it before the first change, to find damage in time.
 //!
 //! Source: OpenZFS `dsl_destroy.c` (`dsl_dir_remove_clones_key`).
 
 use std::collections::BTreeMap;
 
 use cenote_boxed::boxed;
+use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{ObjectId, Txg};
 use cenote_object::Result;
-use cenote_object::deadlist::{BlockLists, DeadlistEdit, PutAside};
+use cenote_object::deadlist::{BlockLists, DeadlistEdit, PutAside, Remains};
 
+use crate::account::entries;
 use crate::context::SyncContext;
 use crate::store::space_delta::SpaceDelta;
-
-/// Most keys in open deadlists, about: 48 bytes each.
-const KEPT_KEYS_MAX: usize = 1 << 20;
 
 impl SyncContext {
     /// Keeps deadlists open until [`SyncContext::store_deadlists`].
@@ -29,8 +29,8 @@ impl SyncContext {
     #[boxed]
     pub async fn store_deadlists(&self) -> Result<()> {
         // Drops unused ones opened ahead.
-        let kept = std::mem::take(&mut *self.deadlists.lock());
-        self.store_aside(kept.aside).await
+        let aside = std::mem::take(&mut *self.deadlists.lock()).take_all();
+        self.store_aside(aside).await
     }
 
     async fn store_aside(&self, aside: BTreeMap<ObjectId, PutAside>) -> Result<()> {
@@ -46,9 +46,10 @@ impl SyncContext {
     pub async fn open_deadlist<'a>(&self, lists: BlockLists<'a>, id: ObjectId) -> Result<DeadlistEdit<'a>> {
         let (aside, ahead) = {
             let mut kept = self.deadlists.lock();
-            (kept.aside.remove(&id), kept.ahead.remove(&id))
+            (kept.take(id), kept.ahead.remove(&id))
         };
-        match (aside, ahead) {
+        let of_head = self.engine.head_deadlists.lock().take(id);
+        match (aside.or(of_head), ahead) {
             (Some(aside), _) => Ok(DeadlistEdit::resume(lists, id, aside)),
             // A failed task left nothing.
             (None, Some(ahead)) => match ahead.await {
@@ -59,16 +60,16 @@ impl SyncContext {
         }
     }
 
-    /// Opens a deadlist ahead, if deadlists are kept.
-    pub fn expect_deadlist(&self, id: ObjectId) {
+    /// Opens a deadlist to be dissolved ahead, if deadlists are kept.
+    pub fn expect_last_deadlist(&self, id: ObjectId) {
         let mut kept = self.deadlists.lock();
-        if !kept.is_kept || kept.aside.contains_key(&id) || kept.ahead.contains_key(&id) {
+        if !kept.is_kept || kept.is_open(id) {
             return;
         }
         let (edit, dsize) = (self.edit(), self.dsize());
         let opening = async move {
             let lists = BlockLists::new(&edit, &dsize);
-            Ok(DeadlistEdit::open(lists, id).await?.put_aside())
+            Ok(DeadlistEdit::open_last(lists, id).await?.put_aside())
         };
         kept.ahead.insert(id, self.runtime().spawn(opening).abort_on_drop());
     }
@@ -79,12 +80,32 @@ impl SyncContext {
         if !self.deadlists.lock().is_kept {
             return opened.store().await;
         }
-        let too_many = {
-            let mut kept = self.deadlists.lock();
-            kept.aside.insert(opened.object(), opened.put_aside());
-            let keys: usize = kept.aside.values().map(PutAside::key_count).sum();
-            if keys > KEPT_KEYS_MAX { std::mem::take(&mut kept.aside) } else { BTreeMap::new() }
-        };
+        self.put_aside(opened).await
+    }
+
+    /// Opens a deadlist, and keeps it until it is next used.
+    ///
+    /// # Errors
+    /// It is damaged.
+    #[boxed]
+    pub async fn check_deadlist(&self, id: ObjectId) -> Result<()> {
+        let (edit, dsize) = (self.edit(), self.dsize());
+        let opened = self.open_deadlist(BlockLists::new(&edit, &dsize), id).await?;
+        self.put_aside(opened).await
+    }
+
+    /// Adds dead blocks to a head's deadlist, which stays open for the next txg.
+    pub(crate) async fn append_to_deadlist(&self, id: ObjectId, dead: &[Blkptr]) -> Result<()> {
+        let (edit, dsize) = (self.edit(), self.dsize());
+        let mut opened = self.open_deadlist(BlockLists::new(&edit, &dsize), id).await?;
+        opened.insert(&entries(dead)).await?;
+        opened.store().await?;
+        self.engine.head_deadlists.lock().insert(id, opened.put_aside(), self.txg());
+        Ok(())
+    }
+
+    async fn put_aside(&self, opened: DeadlistEdit<'_>) -> Result<()> {
+        let too_many = self.deadlists.lock().insert(opened.object(), opened.put_aside());
         self.store_aside(too_many).await
     }
 
@@ -137,11 +158,24 @@ impl SyncContext {
     /// Moves all blocks of a deadlist to another, and frees it.
     #[boxed]
     pub async fn merge_deadlist(&self, into: ObjectId, deadlist: ObjectId) -> Result<()> {
+        let mut remains = Remains::default();
+        self.dissolve_deadlist(deadlist, &mut remains).await?;
+        self.absorb_remains(into, remains).await
+    }
+
+    /// Frees a deadlist, and adds its lists to `remains`.
+    #[boxed]
+    pub async fn dissolve_deadlist(&self, deadlist: ObjectId, remains: &mut Remains) -> Result<()> {
         let (edit, dsize) = (self.edit(), self.dsize());
-        let lists = BlockLists::new(&edit, &dsize);
-        let from = self.open_deadlist(lists, deadlist).await?;
-        let mut into = self.open_deadlist(lists, into).await?;
-        into.merge(from).await?;
+        self.open_deadlist(BlockLists::new(&edit, &dsize), deadlist).await?.dissolve(remains).await
+    }
+
+    /// Moves lists of dissolved deadlists to another.
+    #[boxed]
+    pub async fn absorb_remains(&self, into: ObjectId, remains: Remains) -> Result<()> {
+        let (edit, dsize) = (self.edit(), self.dsize());
+        let mut into = self.open_deadlist(BlockLists::new(&edit, &dsize), into).await?;
+        into.absorb(remains).await?;
         self.close_deadlist(into).await
     }
 

@@ -40,6 +40,7 @@ use crate::context::SyncContext;
 use crate::handles::Handles;
 use crate::import_export::OpenState;
 use crate::in_use::uses::Snapshots;
+use crate::kept_deadlists::HeadDeadlists;
 use crate::kstat::Kstats;
 use crate::locks::Ranked;
 use crate::multihost::state::Multihost;
@@ -107,6 +108,8 @@ pub(crate) struct Shared {
     pub(crate) txg_times: tokio::sync::Mutex<TxgTimes>,
     pub(crate) handles: Handles,
     pub(crate) snapshots: Snapshots,
+    /// Changed only by the writer of a txg.
+    pub(crate) head_deadlists: Mutex<HeadDeadlists>,
     /// Write: tasks that create or remove datasets. Read: opens.
     pub(crate) names: tokio::sync::RwLock<()>,
     /// See `names`; changed only by the writer of a txg.

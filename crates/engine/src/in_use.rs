@@ -72,22 +72,7 @@ impl Engine {
         T: Send + 'static,
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
     {
-        let mut looks = BUSY_LOOKS;
-        for _ in 0..RUNS_MAX {
-            match self.run_within(check, task()).await {
-                Err(DatasetError::NextTxg { .. }) => {}
-                // The kernel tells of a closed file some time after `close` has returned.
-                Err(DatasetError::Busy { .. }) if looks > 0 => {
-                    looks -= 1;
-                    self.runtime().sleep(BUSY_INTERVAL).await;
-                }
-                done => return done,
-            }
-        }
-        match self.run_within(check, task()).await {
-            Err(DatasetError::NextTxg { name }) => Err(DatasetError::busy(&name, IN_USE)),
-            done => done,
-        }
+        self.run_again(RUNS_MAX, check, task).await
     }
 
     /// The same for a task that answers [`DatasetError::NextTxg`] only if another was first in its txg: one
@@ -100,9 +85,26 @@ impl Engine {
         T: Send + 'static,
         F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
     {
+        self.run_again(u32::MAX, check, task).await
+    }
+
+    async fn run_again<T, F>(&self, mut reruns: u32, check: SpaceCheck, task: impl Fn() -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: for<'a> FnOnce(&'a mut SyncContext) -> BoxFuture<'a, Result<T>> + Send + 'static,
+    {
+        let mut looks = BUSY_LOOKS;
         loop {
             match self.run_within(check, task()).await {
-                Err(DatasetError::NextTxg { .. }) => {}
+                Err(DatasetError::NextTxg { name }) if reruns == 0 => {
+                    return Err(DatasetError::busy(&name, IN_USE));
+                }
+                Err(DatasetError::NextTxg { .. }) => reruns -= 1,
+                // The kernel tells of a closed file some time after `close` has returned.
+                Err(DatasetError::Busy { .. }) if looks > 0 => {
+                    looks -= 1;
+                    self.runtime().sleep(BUSY_INTERVAL).await;
+                }
                 done => return done,
             }
         }

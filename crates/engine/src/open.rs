@@ -176,6 +176,7 @@ impl Engine {
             txg_times: Default::default(),
             handles: Default::default(),
             snapshots: Default::default(),
+            head_deadlists: Default::default(),
             names: tokio::sync::RwLock::default(),
             renames: AtomicU64::new(0),
             background: Background::default(),

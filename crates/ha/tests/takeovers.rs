@@ -233,7 +233,7 @@ impl Run {
             is_cut: machine.reach.is_cut.clone(),
         });
         let text = format!("node = \"{}\"\nwitness = \"/\"\n[[pool]]\nname = \"tank\"\n", machine.name);
-        let settings = Settings { lease: LEASE, ..Settings::parse(&text).unwrap() };
+        let settings = Settings { lease: LEASE, ..Settings::parse(&text).expect("valid") };
         let (world, reach, open) = (&self.world, &machine.reach, &machine.open);
         let head = |_: &cenote_ha::PoolSettings| -> Arc<dyn Head> {
             let (world, reach, open) = (world.clone(), reach.clone(), open.clone());

@@ -12,6 +12,7 @@
 mod append;
 mod edit;
 mod keys;
+mod remains;
 
 use std::collections::BTreeMap;
 
@@ -31,6 +32,7 @@ use crate::zap::Zap;
 
 pub use append::{BlockLists, BlockSpace};
 pub use edit::{DeadlistEdit, PutAside};
+pub use remains::Remains;
 
 /// Depth of subobjects; OpenZFS makes two levels.
 const MAX_DEPTH: usize = 8;
@@ -203,19 +205,24 @@ impl Deadlist {
     #[boxed]
     pub async fn by_birth(&self) -> Result<Vec<(Txg, ObjectId)>> {
         let mut lists = Vec::new();
-        self.each_key(|key, list| lists.push((key, list))).await?;
+        self.each_key(|_| true, |key, list| lists.push((key, list))).await?;
         lists.sort_unstable();
         Ok(lists)
     }
 
-    async fn each_key(&self, mut each: impl FnMut(Txg, ObjectId)) -> Result<()> {
+    async fn each_key(
+        &self,
+        mut is_wanted: impl FnMut(ObjectId) -> bool,
+        mut each: impl FnMut(Txg, ObjectId),
+    ) -> Result<()> {
         let Deadlist::ByBirth { table, .. } = self else { return Ok(()) };
         let pass_on = |name: &[u8], list| {
             each(parse_deadlist_key(name)?, ObjectId(list));
             Ok(())
         };
         // Destroying snapshots reads thousands of such tables, each once.
-        Zap::open(table.uncached()).await?.each_number(pass_on).await
+        let table = Zap::open(table.uncached()).await?;
+        table.each_number(|list| is_wanted(ObjectId(list)), pass_on).await
     }
 
     /// Space of all its blocks.

@@ -25,6 +25,7 @@ use crate::vdev::{Layout, VdevTree};
 use bytes::{Bytes, BytesMut};
 use cenote_codec::checksum::ChecksumError;
 use cenote_codec::raidz;
+use cenote_format::bytes::is_zero;
 use cenote_format::units::Guid;
 use cenote_runtime::WorkKind;
 use std::ops::ControlFlow;
@@ -497,8 +498,7 @@ impl Gathered<'_> {
     /// parity would be accused, and replaced by that of a wrong filler.
     fn faults_of_filled(&self, vdevs: &VdevTree, block: &[u8], psize: usize) -> Vec<ColumnFault> {
         let as_read = self.faults(vdevs, block);
-        let is_zero = block.get(psize..).is_none_or(|filler| filler.iter().all(|byte| *byte == 0));
-        if is_zero {
+        if block.get(psize..).is_none_or(is_zero) {
             return as_read;
         }
         let mut filled = block.to_vec();

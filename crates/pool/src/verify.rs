@@ -15,6 +15,7 @@
 //! Memory: one batch per core, with parity and copies: about four times [`BATCH_BYTES`] with a three-way
 //! mirror.
 
+mod decode;
 mod examine;
 pub(crate) mod targets;
 
@@ -26,8 +27,10 @@ use crate::zbookmark::Zbookmark;
 use cenote_boxed::boxed;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::{Guid, VdevId};
+use decode::Decoding;
 use futures::StreamExt;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use targets::Target;
 
 const BATCH_BYTES: u64 = 4 << 20;
@@ -85,16 +88,21 @@ impl Pool {
     /// ([`Pool::has_whole_tree`]), nothing is.
     #[boxed]
     pub async fn verify_many(&self, blocks: Vec<VerifyItem>) -> Vec<Finding> {
-        self.examine(blocks, false).await.0
+        self.examine(blocks, false, Arc::default()).await.0
     }
 
-    async fn examine(&self, blocks: Vec<VerifyItem>, heals: bool) -> (Vec<Finding>, Healed) {
+    async fn examine(
+        &self,
+        blocks: Vec<VerifyItem>,
+        heals: bool,
+        decoding: Arc<Decoding>,
+    ) -> (Vec<Finding>, Healed) {
         let (mut targets, mut findings) = self.targets(&blocks).await;
         targets.sort_unstable_by_key(|target| (target.dva.vdev, target.dva.offset_bytes));
         let batches = cut(targets, BATCH_TARGETS, BATCH_BYTES, |target| target.psize as u64);
         let step = |batch: Vec<Target>| {
-            let pool = self.clone();
-            async move { pool.examine_batch(batch, heals).await }
+            let (pool, decoding) = (self.clone(), decoding.clone());
+            async move { pool.examine_batch(batch, heals, &decoding).await }
         };
         let mut all = Examined::default();
         if batches.len() <= 1 {
@@ -132,12 +140,7 @@ impl Repair<'_> {
     /// as for [`Repair::heal`].
     #[boxed]
     pub async fn scrub(&self, blocks: Vec<VerifyItem>) -> (Vec<Finding>, Healed) {
-        self.0.examine(blocks, true).await
-    }
-
-    /// Notes a block as lost that matches its checksum but cannot be decoded.
-    pub fn note_undecodable(&self, block: &VerifyItem) {
-        self.0.note_lost(&block.bp, block.place, Mismatch::Damage);
+        self.0.examine(blocks, true, Arc::default()).await
     }
 }
 

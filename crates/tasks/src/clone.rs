@@ -124,6 +124,8 @@ pub(crate) async fn check_clone(
     let parent = parent_of_new(context, name).await?;
     check_clone_settings(context, &origin, name, settings).await?;
     check_count(context, Limited::Filesystems, &[(parent.dir(), 1)], None).await?;
+    let head = context.dir_phys(origin.dir().id()).await?.head_dataset;
+    context.check_deadlist(context.dataset_phys(head).await?.deadlist).await?;
     Ok((origin, parent))
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Idea: the next version's deadlist has the blocks that only this snapshot holds, under keys at or after the
 //! previous version: born since then, dead by the next version. They are freed. The snapshot's own deadlist
-//! is merged into the next version's.
+//! is merged into the next version's; those of a run of adjacent snapshots together, into that of the version
+//! after the run.
 //!
 //! ```text
 //!   prev@10 ---- snapshot@40 ---- next          next's deadlist:  key 0 [older: kept]   key 10 [freed]
@@ -23,6 +24,7 @@ use cenote_format::dsl::names::dir_field;
 use cenote_format::dsl::{DS_FLAG_DEFER_DESTROY, DslDatasetPhys};
 use cenote_format::features::Since;
 use cenote_format::units::{ObjectId, Txg};
+use cenote_object::deadlist::Remains;
 use cenote_object::{DatasetError, Result, ZapEdit};
 
 use crate::counts::count;
@@ -72,7 +74,10 @@ pub(crate) async fn destroy_snapshots_sync(
 ) -> Result<()> {
     let found = find_unused(context, names, in_use).await?;
     context.keep_deadlists();
-    let done = destroy_found(context, found).await;
+    let done = match check_deadlists(context, &found).await {
+        Ok(()) => destroy_found(context, found).await,
+        damaged => damaged,
+    };
     context.store_deadlists().await?;
     done
 }
@@ -93,9 +98,13 @@ pub(crate) async fn find_unused<'a>(
         }
         if met.insert(snapshot.id()) {
             let withdrawn = context.withdraw(&snapshot)?;
-            found.push(Found { withdrawn, name, is_used: is_used(&snapshot).await? });
+            let (dir, phys) = (snapshot.dir().id(), snapshot.phys());
+            let (created, next) = (phys.creation_txg, phys.next_snapshot);
+            found.push(Found { withdrawn, name, is_used: is_used(&snapshot).await?, dir, created, next });
         }
     }
+    // Adjacent ones follow one another.
+    found.sort_by_key(|found| (found.dir, found.created));
     Ok(found)
 }
 
@@ -107,17 +116,50 @@ pub(crate) struct Found<'a> {
     withdrawn: Withdrawn,
     name: &'a str,
     is_used: bool,
+    dir: ObjectId,
+    created: Txg,
+    next: ObjectId,
+}
+
+impl Found<'_> {
+    fn id(&self) -> ObjectId {
+        ObjectId(self.withdrawn.id().0)
+    }
+
+    /// Whether the next version is destroyed next.
+    fn is_followed_by(&self, next: Option<&Found<'_>>) -> bool {
+        !self.is_used && next.is_some_and(|next| next.id() == self.next && !next.is_used)
+    }
+}
+
+/// Opens all deadlists that will change. They stay open.
+async fn check_deadlists(context: &SyncContext, snapshots: &[Found<'_>]) -> Result<()> {
+    let of = async |id| Ok::<_, DatasetError>(context.dataset_phys(id).await?.deadlist);
+    let mut to_come = snapshots.iter().filter(|found| !found.is_used);
+    let mut more = 1 + OPENED_AHEAD;
+    for (at, found) in snapshots.iter().enumerate().filter(|(_, found)| !found.is_used) {
+        for later in to_come.by_ref().take(std::mem::replace(&mut more, 1)) {
+            context.expect_last_deadlist(of(later.id()).await?);
+        }
+        context.check_deadlist(of(found.id()).await?).await?;
+        if !found.is_followed_by(snapshots.get(at + 1)) {
+            let head = context.dir_phys(found.dir).await?.head_dataset;
+            for into in [found.next, head] {
+                context.check_deadlist(of(into).await?).await?;
+            }
+        }
+    }
+    Ok(())
 }
 
 async fn destroy_found(context: &mut SyncContext, snapshots: Vec<Found<'_>>) -> Result<()> {
-    let ids: Vec<ObjectId> = snapshots.iter().map(|found| ObjectId(found.withdrawn.id().0)).collect();
-    let mut to_come = ids.iter().skip(OPENED_AHEAD);
-    for Found { withdrawn, name, is_used } in snapshots {
-        if let Some(&later) = to_come.next() {
-            context.expect_deadlist(context.dataset_phys(later).await?.deadlist);
-        }
+    let mut remains = Remains::default();
+    let mut snapshots = snapshots.into_iter().peekable();
+    while let Some(found) = snapshots.next() {
+        let is_followed = found.is_followed_by(snapshots.peek());
+        let Found { withdrawn, name, is_used, .. } = found;
         if !is_used {
-            remove_snapshot(context, withdrawn, name).await?;
+            remove_of_run(context, withdrawn, name, &mut remains, is_followed).await?;
             continue;
         }
         let id = ObjectId(withdrawn.id().0);
@@ -167,6 +209,18 @@ pub(crate) async fn remove_snapshot(
     withdrawn: Withdrawn,
     full: &str,
 ) -> Result<()> {
+    remove_of_run(context, withdrawn, full, &mut Remains::default(), false).await
+}
+
+/// Destroys an unused snapshot. `remains` has lists of the earlier ones of its run. If it `is_followed`, the
+/// next version is destroyed next.
+async fn remove_of_run(
+    context: &mut SyncContext,
+    withdrawn: Withdrawn,
+    full: &str,
+    remains: &mut Remains,
+    is_followed: bool,
+) -> Result<()> {
     let id = ObjectId(withdrawn.id().0);
     let (_, name) = name::split_at(full, '@')?;
     context.log_of_dataset((full, id), "destroy", NO_DETAILS).await?;
@@ -184,7 +238,10 @@ pub(crate) async fn remove_snapshot(
     let freed = context.dead_space(next.deadlist, snapshot.prev_snapshot_txg, Txg(u64::MAX)).await?;
     context.use_space(snapshot.dir, -freed, Account::Snapshots).await?;
     context.free_dead_from(next.deadlist, snapshot.prev_snapshot_txg).await?;
-    context.merge_deadlist(next.deadlist, snapshot.deadlist).await?;
+    context.dissolve_deadlist(snapshot.deadlist, remains).await?;
+    if !is_followed {
+        context.absorb_remains(next.deadlist, std::mem::take(remains)).await?;
+    }
     leave_remapped(context, id, &snapshot).await?;
     if !keeps_key {
         remove_key_of_clones(context, snapshot.dir, snapshot.creation_txg).await?;

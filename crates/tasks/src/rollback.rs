@@ -78,6 +78,7 @@ pub(crate) async fn check_rollback(context: &SyncContext, full: &str) -> Result<
         return Err(DatasetError::NextTxg { name: full.into() });
     }
     survey_blocks(context, &head, snapshot.creation_txg()).await?;
+    context.check_deadlist(head.phys().deadlist).await?;
     Ok((head, snapshot, quiet))
 }
 

@@ -109,6 +109,9 @@ pub(crate) async fn check_snapshots(
             }
         }
     }
+    for (head, _) in &heads {
+        context.check_deadlist(head.phys().deadlist).await?;
+    }
     let added: Vec<_> = heads.iter().map(|(head, _)| (head.dir(), 1)).collect();
     check_count(context, Limited::Snapshots, &added, None).await?;
     Ok(heads)

@@ -32,9 +32,9 @@ pub fn time_span(ns: u64) -> String {
     format!("{}{name}", ns / unit)
 }
 
-/// Parses `4096`, `128K`, `1.5G`, `2TiB`; `None` if the text isn't a size.
+/// Parses `4096`, `128K`, `1.5G`, `2TiB`; `None` if the text is no size, or has
+/// spaces around it.
 pub fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(split);
     let suffix = suffix.to_ascii_uppercase();
@@ -82,5 +82,6 @@ mod tests {
         assert_eq!(parse_bytes("2TiB"), Some(2 << 40));
         assert_eq!(parse_bytes("-1"), None);
         assert_eq!(parse_bytes("12 apples"), None);
+        assert_eq!([" 1M", "1M ", "1 M", "1M\n"].map(parse_bytes), [None; 4]);
     }
 }

@@ -7,7 +7,7 @@ use cenote_format::bpobj::BpobjEntry;
 use cenote_format::dnode::ObjectType;
 use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::units::{ObjectId, Txg};
-use cenote_object::deadlist::{BlockLists, Bpobj, Deadlist, DeadlistEdit};
+use cenote_object::deadlist::{BlockLists, Bpobj, Deadlist, DeadlistEdit, Remains};
 use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::{Edit, LiveObjset, NewObject, Objset};
 use cenote_runtime::{Rng, Runtime};
@@ -282,5 +282,65 @@ fn a_deadlist_goes_at_a_cost_that_does_not_depend_on_its_keys() {
         let few = changes_of_going(&live, 10).await;
         assert_eq!(changes_of_going(&live, 1000).await, few);
         assert!(few < 30, "{few} changes");
+    });
+}
+
+/// Merges deadlists into one by way of `Remains`; returns the changes that took.
+async fn changes_of_dissolving(live: &LiveObjset, count: usize, rng: &mut Rng) -> u64 {
+    let edit = live.edit();
+    let lists = BlockLists::new(&edit, &dsize);
+    let (mut all, mut model) = (Vec::new(), Model::new());
+    for _ in 0..=count {
+        let mut deadlist = DeadlistEdit::create(lists).await.unwrap();
+        for key in (0..12).map(|key| Txg(key * 100)) {
+            deadlist.add_key(key).await.unwrap();
+            model.entry(key).or_default();
+        }
+        // The keys from 900 on stay empty.
+        let entries: Vec<_> = (0..30)
+            .map(|n| {
+                let birth = 1 + n % 9 * 100 + rng.below(100);
+                block(rng, birth)
+            })
+            .collect();
+        deadlist.insert(&entries).await.unwrap();
+        deadlist.store().await.unwrap();
+        for entry in entries {
+            let list = model.range_mut(..entry.bp.logical_birth()).next_back().unwrap().1;
+            list.push(*entry.to_blkptr().words());
+        }
+        all.push(deadlist.object());
+    }
+    let mut kept = DeadlistEdit::open(lists, all.remove(0)).await.unwrap();
+    let (before, mut remains) = (edit.changes(), Remains::default());
+    for id in all {
+        let going = DeadlistEdit::open_last(lists, id).await.unwrap();
+        let aside = going.put_aside();
+        assert_eq!(aside.key_count(), 9, "only keys with lists of their own are kept");
+        DeadlistEdit::resume(lists, id, aside).dissolve(&mut remains).await.unwrap();
+    }
+    kept.absorb(remains).await.unwrap();
+    kept.store().await.unwrap();
+    let changes = edit.changes() - before;
+    check(&edit.view(), kept.object(), &model).await;
+    kept.free().await.unwrap();
+    changes
+}
+
+/// If each were merged into the next, lists would move again and again.
+#[test]
+fn deadlists_of_a_run_merge_at_a_cost_in_proportion_to_their_number() {
+    let rt = Runtime::real(Some(2));
+    let pool = golden("single");
+    let mut rng = Rng::new(rt.random_u64());
+    rt.block_on(async {
+        let mos = open(&rt, &pool).await;
+        let live = LiveObjset::new(mos.objset().clone(), Txg(1 << 40));
+        let shared_before = FeatureCounts::of(&live.edit()).count("empty_bpobj").await.unwrap();
+        let few = changes_of_dissolving(&live, 4, &mut rng).await;
+        let many = changes_of_dissolving(&live, 32, &mut rng).await;
+        assert!(many < few * 9, "{few} changes for 4, {many} for 32");
+        let shared = FeatureCounts::of(&live.edit()).count("empty_bpobj").await.unwrap();
+        assert_eq!(shared, shared_before);
     });
 }

@@ -42,7 +42,15 @@ pub(crate) fn parse_hex(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 16 {
         return None;
     }
-    digits.iter().try_fold(0u64, |n, &d| Some(n << 4 | u64::from(char::from(d).to_digit(16)?)))
+    digits.iter().try_fold(0u64, |number, &digit| {
+        let digit = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            b'A'..=b'F' => digit - b'A' + 10,
+            _ => return None,
+        };
+        Some(number << 4 | u64::from(digit))
+    })
 }
 
 #[cfg(test)]

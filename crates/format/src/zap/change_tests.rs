@@ -130,19 +130,34 @@ proptest! {
 fn all_numbers_of_a_leaf_or_a_micro_table_are_set_at_once() {
     let mut leaf = vec![0; 4096];
     let mut open = LeafMut::init(&mut leaf, 0, 0, false).unwrap();
-    for number in 0..20u8 {
+    for number in 0..30u8 {
         let stored = [&name(number)[..], &[0]].concat();
         let raw = u64::from(number).to_be_bytes();
         assert!(open.add(key(number, &stored), None, LeafValue { int_bytes: 8, raw: &raw }).unwrap());
     }
-    assert_eq!(set_numbers(&mut leaf, 77).unwrap(), 20);
-    let set = (0..20).map(|number| (number, 77u64.to_be_bytes().to_vec())).collect();
+    assert_eq!(set_numbers(&mut leaf, 77).unwrap(), 30);
+    let set = (0..30).map(|number| (number, 77u64.to_be_bytes().to_vec())).collect();
     check(&leaf, &set);
+    let listed = |leaf: &[u8], wanted| {
+        let (leaf, mut names) = (Leaf::decode(leaf.to_vec().into(), Endian::NATIVE)?, Vec::new());
+        let note = |name: &[u8], number| {
+            names.push(name.to_vec());
+            (number == 77).then_some(()).ok_or(FormatError::Corrupt { what: "number", why: "is another" })
+        };
+        leaf.each_number(|number| number == wanted, note)?;
+        names.sort();
+        Ok::<_, FormatError>(names)
+    };
+    // Names of one and of two chunks.
+    let mut names: Vec<_> = (0..30).map(name).collect();
+    names.sort();
+    assert_eq!(listed(&leaf, 77).unwrap(), names);
+    assert!(listed(&leaf, 78).unwrap().is_empty());
     // A text among them.
     let stored = [&name(30)[..], &[0]].concat();
     let text = LeafValue { int_bytes: 1, raw: b"text" };
     LeafMut::open(&mut leaf).unwrap().add(key(30, &stored), None, text).unwrap();
-    assert!(set_numbers(&mut leaf, 5).is_err());
+    assert!(listed(&leaf, 77).is_err() && set_numbers(&mut leaf, 5).is_err());
 
     let names = ["a", "bc", "d"];
     let entries =

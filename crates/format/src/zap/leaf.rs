@@ -52,6 +52,9 @@ const _: () = {
     }
 };
 
+const OTHER_CHUNK: FormatError =
+    FormatError::Corrupt { what: WHAT, why: "has a name or value in a chunk of another type" };
+
 pub(super) const fn geometry(block_shift: u32) -> (usize, usize) {
     let buckets = 1 << (block_shift - 5);
     (buckets, ((1 << block_shift) - 2 * buckets) / CHUNK_BYTES - 2)
@@ -202,8 +205,7 @@ impl Leaf {
                 why: "has a hash chain through a chunk of another type",
             });
         }
-        let mut r = Reader::new(WHAT, &chunk[1..], self.endian);
-        let int_bytes = r.u8()?;
+        let [_, int_bytes, fields @ .., c0, c1, c2, c3, h0, h1, h2, h3, h4, h5, h6, h7] = *chunk;
         if !matches!(int_bytes, 1 | 2 | 4 | 8) {
             return Err(FormatError::OutOfRange {
                 what: "ZAP integer bytes",
@@ -211,15 +213,16 @@ impl Leaf {
                 bound: 8,
             });
         }
+        let [n0, n1, a0, a1, l0, l1, v0, v1, i0, i1] = fields;
         Ok(LeafEntry {
             int_bytes,
-            next: r.u16()?,
-            name_chunk: r.u16()?,
-            name_len: r.u16()?,
-            value_chunk: r.u16()?,
-            int_count: r.u16()?,
-            cd: r.u32()?,
-            hash: r.u64()?,
+            next: self.endian.u16([n0, n1]),
+            name_chunk: self.endian.u16([a0, a1]),
+            name_len: self.endian.u16([l0, l1]),
+            value_chunk: self.endian.u16([v0, v1]),
+            int_count: self.endian.u16([i0, i1]),
+            cd: self.endian.u32([c0, c1, c2, c3]),
+            hash: self.endian.u64([h0, h1, h2, h3, h4, h5, h6, h7]),
             leaf: self,
         })
     }
@@ -236,15 +239,51 @@ impl Leaf {
                 let [kind, content @ .., a, b] = chunk;
                 if *kind != CHUNK_ARRAY {
                     left = 0;
-                    return Err(FormatError::Corrupt {
-                        what: WHAT,
-                        why: "has a name or value in a chunk of another type",
-                    });
+                    return Err(OTHER_CHUNK);
                 }
                 next = self.endian.u16([*a, *b]);
                 Ok(&content[..here])
             })
         }))
+    }
+
+    /// An array of one chunk; `None`: of several.
+    fn short(&self, chunk: u16, len: usize) -> Result<Option<&[u8]>> {
+        let [kind, content @ .., _, _] = self.chunk(chunk)?;
+        match content.get(..len) {
+            Some(_) if *kind != CHUNK_ARRAY => Err(OTHER_CHUNK),
+            short => Ok(short),
+        }
+    }
+
+    /// Passes on the text name, without NUL, and the single number of each entry whose number is wanted.
+    ///
+    /// # Errors
+    /// Damage; other values; those of `each`.
+    pub fn each_number(
+        &self,
+        mut is_wanted: impl FnMut(u64) -> bool,
+        mut each: impl FnMut(&[u8], u64) -> Result<()>,
+    ) -> Result<()> {
+        let mut long = Vec::new();
+        for entry in self.entries() {
+            let entry = entry?;
+            let number = match (entry.int_bytes, entry.int_count, self.short(entry.value_chunk, 8)?) {
+                (8, 1, Some(value)) => value.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
+                _ => entry.value_u64()?,
+            };
+            if !is_wanted(number) {
+                continue;
+            }
+            match self.short(entry.name_chunk, entry.name_len.into())? {
+                Some(name) => each(name.strip_suffix(&[0]).unwrap_or(name), number)?,
+                None => {
+                    entry.read_name(&mut long)?;
+                    each(&long, number)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn read_into(&self, first: u16, len: usize, out: &mut Vec<u8>) -> Result<()> {

@@ -24,6 +24,7 @@ use cenote_format::words::{Pad, Words};
 
 use crate::deadlist::append::{BlockLists, BlockSpace};
 use crate::deadlist::keys::Keys;
+use crate::deadlist::remains::Remains;
 use crate::deadlist::{Bpobj, Deadlist};
 use crate::error::Result;
 use crate::live::NewObject;
@@ -96,11 +97,30 @@ impl<'a> DeadlistEdit<'a> {
             Deadlist::ByBirth { phys, .. } => {
                 let empty = lists.shared_empty().await?;
                 let mut keys = Keys::new(empty);
-                opened.each_key(|key, list| keys.add(key, list, empty)).await?;
+                opened.each_key(|_| true, |key, list| keys.add(key, list, empty)).await?;
                 (Some(keys), space_of(phys))
             }
         };
         Ok(DeadlistEdit::new(lists, object, by_birth, space))
+    }
+
+    /// Opens a deadlist to be dissolved: keys of the shared empty list are only counted.
+    ///
+    /// # Errors
+    /// Damage.
+    pub async fn open_last(lists: BlockLists<'a>, object: ObjectId) -> Result<DeadlistEdit<'a>> {
+        let opened = Deadlist::open(&lists.mos.view(), object).await?;
+        let (Deadlist::ByBirth { phys, .. }, Some(empty)) = (&opened, lists.shared_empty().await?) else {
+            return DeadlistEdit::open(lists, object).await;
+        };
+        let (mut keys, mut counted) = (Keys::new(Some(empty)), 0);
+        let is_own = |list| {
+            counted += usize::from(list == empty);
+            list != empty
+        };
+        opened.each_key(is_own, |key, list| keys.add(key, list, Some(empty))).await?;
+        keys.count(counted);
+        Ok(DeadlistEdit::new(lists, object, Some(keys), space_of(phys)))
     }
 
     /// Resumes a deadlist put aside.
@@ -279,22 +299,49 @@ impl<'a> DeadlistEdit<'a> {
     /// # Errors
     /// Damage.
     #[boxed]
-    pub async fn merge(&mut self, mut other: DeadlistEdit<'_>) -> Result<()> {
-        let Some(keys) = other.by_birth.take() else {
-            let mut entries = Bpobj::open(&self.lists.mos.view(), other.object).await?.entries();
+    pub async fn merge(&mut self, other: DeadlistEdit<'_>) -> Result<()> {
+        let mut remains = Remains::default();
+        other.dissolve(&mut remains).await?;
+        self.absorb(remains).await
+    }
+
+    /// Frees it, and adds its own lists to `remains`.
+    ///
+    /// # Errors
+    /// Damage.
+    pub async fn dissolve(mut self, remains: &mut Remains) -> Result<()> {
+        let Some(keys) = self.by_birth.take() else {
+            remains.plain.push(self.object);
+            return Ok(());
+        };
+        for (key, list) in keys.own(..) {
+            remains.add(self.lists, key, list).await?;
+        }
+        self.lists.free_all(keys.into_empties()).await?;
+        self.lists.mos.destroy(self.object).await
+    }
+
+    /// Absorbs lists of dissolved deadlists.
+    ///
+    /// # Errors
+    /// Damage.
+    #[boxed]
+    pub async fn absorb(&mut self, remains: Remains) -> Result<()> {
+        for plain in remains.plain {
+            let mut entries = Bpobj::open(&self.lists.mos.view(), plain).await?.entries();
             while let Some(batch) = entries.next_batch().await {
                 self.insert(&batch?).await?;
             }
-            return self.lists.free(other.object).await;
-        };
-        for (key, list) in keys.own(..) {
+            self.lists.free(plain).await?;
+        }
+        let is_partial = self.by_birth.as_ref().is_some_and(Keys::are_partial);
+        for (key, list) in remains.by_birth {
             // A list without an equal key here goes to the one before.
             let own = self.by_birth.as_mut().and_then(|keys| keys.last_before(Txg(key.0.saturating_add(1))));
+            let own = own.filter(|_| !is_partial);
             let own = own.ok_or_else(|| self.damaged("has no list for blocks as old as these"))?;
             self.space = self.space.plus(self.add_to(own, list).await?);
         }
-        self.lists.free_all(keys.into_empties()).await?;
-        self.lists.mos.destroy(other.object).await?;
         self.store_space().await
     }
 
@@ -304,11 +351,15 @@ impl<'a> DeadlistEdit<'a> {
     /// Damaged MOS.
     #[boxed]
     pub async fn clone_keys(&self, below: Txg) -> Result<ObjectId> {
+        if self.by_birth.as_ref().is_some_and(Keys::are_partial) {
+            return DeadlistEdit::open(self.lists, self.object).await?.clone_keys(below).await;
+        }
         if let Some(copy) = self.copy_table(below).await? {
             return Ok(copy);
         }
         let clone = DeadlistEdit::create(self.lists).await?;
-        let keys = self.by_birth.as_ref().map_or(Vec::new(), |keys| keys.within(Txg(0), below));
+        let mut keys = self.by_birth.as_ref().map_or(Vec::new(), |keys| keys.within(Txg(0), below));
+        keys.dedup();
         let table = ZapEdit::new(self.lists.mos, clone.object);
         for (key, list) in keys.iter().zip(self.lists.create_empties(keys.len()).await?) {
             table.add(&deadlist_key(*key), list.0).await?;
@@ -316,8 +367,8 @@ impl<'a> DeadlistEdit<'a> {
         Ok(clone.object)
     }
 
-    /// The same, if all keys are below and lead to the shared empty list: thousands at once. `None`: the keys
-    /// have to be added one by one.
+    /// The same, if all keys are below: thousands at once. `None`: the keys have to be added one by one, as
+    /// with a damaged table, since the task may have changed much already.
     async fn copy_table(&self, below: Txg) -> Result<Option<ObjectId>> {
         let Some(keys) = self.by_birth.as_ref().filter(|keys| keys.last().is_some_and(|last| last < below))
         else {
@@ -329,14 +380,11 @@ impl<'a> DeadlistEdit<'a> {
         }
         let lists = self.lists.create_empties(keys.len()).await?;
         let Some(empty) = lists.first() else { return Ok(None) };
-        match copy_with(self.lists.mos, self.object, new_table(), empty.0).await? {
-            Some((copy, count)) if count == keys.len() => Ok(Some(copy)),
-            Some(_) => Err(self.damaged("has leaves that its table does not lead to")),
-            None => {
-                self.lists.free_all(lists).await?;
-                Ok(None)
-            }
+        let copied = copy_with(self.lists.mos, self.object, new_table(), empty.0, keys.len()).await?;
+        if copied.is_none() {
+            self.lists.free_all(lists).await?;
         }
+        Ok(copied)
     }
 
     /// [`DeadlistEdit::add_key`] to a deadlist that is not open, without looking at its other keys.

@@ -1,11 +1,11 @@
 //! Keys of a changing deadlist, and their lists.
 //!
-//! Idea: nearly all keys lead to the shared empty list. These are bare numbers, sorted only on lookup.
-//! Destroying a range of snapshots opens thousands of deadlists with thousands of keys each, and only counts
-//! most of them.
+//! Idea: nearly all keys lead to the shared empty list. These are bare numbers, sorted only on lookup; or
+//! only counted, if the deadlist is about to go. Destroying a range of snapshots opens thousands of deadlists
+//! with thousands of keys each.
 //!
 //! Invariants: no key is in both parts; there are empty keys only while `empty` is the shared empty list,
-//! which lives while any key leads to it.
+//! which lives while any key leads to it. With counted keys, only own lists are looked up.
 
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
@@ -19,6 +19,8 @@ pub(super) struct Keys {
     own: BTreeMap<Txg, ObjectId>,
     /// Keys of the shared empty list.
     empties: Vec<Txg>,
+    /// More keys of it.
+    counted: usize,
     are_sorted: bool,
     empty: Option<ObjectId>,
 }
@@ -28,6 +30,17 @@ impl Keys {
         Keys { empty, ..Keys::default() }
     }
 
+    /// Adds keys of the shared empty list, without their numbers.
+    pub(super) fn count(&mut self, more: usize) {
+        self.counted += more;
+    }
+
+    /// Whether some keys are only counted.
+    pub(super) fn are_partial(&self) -> bool {
+        self.counted > 0
+    }
+
+    /// Keys in memory.
     pub(super) fn len(&self) -> usize {
         self.own.len() + self.empties.len()
     }
@@ -88,10 +101,11 @@ impl Keys {
         keys
     }
 
+    /// Leaves counted keys.
     pub(super) fn split_off(&mut self, from: Txg) -> Keys {
         let own = self.own.split_off(&from);
         let empties = self.empties.extract_if(.., |key| *key >= from).collect();
-        Keys { own, empties, are_sorted: self.are_sorted, empty: self.empty }
+        Keys { own, empties, counted: 0, are_sorted: self.are_sorted, empty: self.empty }
     }
 
     /// In no order.
@@ -106,7 +120,9 @@ impl Keys {
 
     /// Once per key.
     pub(super) fn into_empties(self) -> impl Iterator<Item = ObjectId> {
-        self.empty.into_iter().flat_map(move |empty| std::iter::repeat_n(empty, self.empties.len()))
+        self.empty
+            .into_iter()
+            .flat_map(move |empty| std::iter::repeat_n(empty, self.empties.len() + self.counted))
     }
 
     fn sorted(&mut self) -> &[Txg] {
@@ -156,5 +172,15 @@ mod tests {
         let mut lists: Vec<ObjectId> = gone.into_lists().collect();
         lists.sort();
         assert_eq!(lists, [ObjectId(5), EMPTY, EMPTY]);
+    }
+
+    #[test]
+    fn counted_keys_stay_until_all_go() {
+        let mut keys = keys(&[(30, 7), (20, 5), (0, 4)]);
+        assert!(!keys.are_partial());
+        keys.count(3);
+        assert!(keys.are_partial());
+        assert_eq!(keys.split_off(Txg(10)).into_lists().count(), 2);
+        assert_eq!(keys.into_lists().collect::<Vec<_>>(), [ObjectId(4), EMPTY, EMPTY, EMPTY]);
     }
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use cenote_format::blkptr::{BLKPTR_BYTES, Blkptr, BlockIdentity};
-use cenote_format::bytes::{Endian, Writer};
+use cenote_format::bytes::{Endian, Writer, is_zero};
 use cenote_format::dnode::{DnodeHead, DnodeTree, ObjectType};
 use cenote_format::units::{BlockId, Lsize, ObjectId};
 
@@ -340,7 +340,7 @@ fn hole_below(parent: &Blkptr, child_lsize: Lsize) -> Blkptr {
 /// All but the holes that always were, most of a block of a small object set.
 fn pointers(block: &[u8]) -> impl Iterator<Item = Blkptr> + '_ {
     let (pointers, _) = block.as_chunks::<BLKPTR_BYTES>();
-    let used = pointers.iter().filter(|raw| raw.iter().fold(0, |all, byte| all | byte) != 0);
+    let used = pointers.iter().filter(|raw| !is_zero(&raw[..]));
     used.map(|raw| Blkptr::decode(raw, Endian::NATIVE).unwrap_or_default())
 }
 

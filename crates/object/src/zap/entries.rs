@@ -115,26 +115,24 @@ fn is_leaf(block: &[u8], endian: Endian) -> bool {
 }
 
 impl Zap {
-    /// Passes on all entries of a table from names to single numbers.
+    /// Passes on the entries of a table from names to single numbers whose number is wanted.
     ///
     /// # Errors
     /// Damage; no number; those of `each`.
     pub async fn each_number(
         &self,
+        mut is_wanted: impl FnMut(u64) -> bool,
         mut each: impl FnMut(&[u8], u64) -> Result<(), FormatError>,
     ) -> Result<()> {
         let at_fault = |error| self.object.format(error);
         if let ZapBlock0::Micro(micro) = &*self.block0 {
-            return micro.entries().try_for_each(|entry| each(entry.name, entry.value)).map_err(at_fault);
+            let mut wanted = micro.entries().filter(|entry| is_wanted(entry.value));
+            return wanted.try_for_each(|entry| each(entry.name, entry.value)).map_err(at_fault);
         }
-        let (mut entries, mut name) = (self.entries(), Vec::new());
+        let mut entries = self.entries();
         while let Some(leaves) = entries.next_leaves().await {
             for leaf in leaves? {
-                for entry in leaf.entries() {
-                    let entry = entry.map_err(at_fault)?;
-                    entry.read_name(&mut name).map_err(at_fault)?;
-                    each(&name, entry.value_u64().map_err(at_fault)?).map_err(at_fault)?;
-                }
+                leaf.each_number(&mut is_wanted, &mut each).map_err(at_fault)?;
             }
         }
         Ok(())

@@ -14,6 +14,7 @@
 use super::window::WindowDevice;
 use bytes::Bytes;
 use cenote_device::Device;
+use cenote_format::bytes::is_zero;
 use std::sync::Arc;
 
 /// GPT has 128 by default.
@@ -68,7 +69,7 @@ async fn table(device: &Arc<dyn Device>, sector_bytes: u64) -> Vec<Extent> {
 
 fn gpt_entries(entries: &[u8], entry_bytes: usize, sector_bytes: u64) -> Vec<Extent> {
     let entry = |(index, entry): (usize, &[u8])| {
-        if entry.get(..16)?.iter().all(|&byte| byte == 0) {
+        if is_zero(entry.get(..16)?) {
             return None;
         }
         let (first, last) = (u64_at(entry, 32)?, u64_at(entry, 40)?);

@@ -1,5 +1,6 @@
 //! Examines a batch of copies: hashes data in place, compares parity and the other leaves.
 
+use super::decode::Decoding;
 use super::targets::Target;
 use super::{Examined, Fault, Finding};
 use crate::check::Check;
@@ -9,6 +10,7 @@ use crate::pool::Pool;
 use crate::recover::{ColumnFault, CopyError, FaultKind, Recovered, recover};
 use crate::vdev::VdevTree;
 use crate::vdev::map::{BlockMap, Row};
+use bytes::Bytes;
 use cenote_codec::raidz;
 use cenote_runtime::WorkKind;
 use std::sync::Arc;
@@ -22,7 +24,12 @@ struct Asked {
 }
 
 impl Pool {
-    pub(super) async fn examine_batch(&self, batch: Vec<Target>, heals: bool) -> Examined {
+    pub(super) async fn examine_batch(
+        &self,
+        batch: Vec<Target>,
+        heals: bool,
+        decoding: &Decoding,
+    ) -> Examined {
         let (vdevs, mut extents, mut inside) = (self.tree().vdevs(), Extents::default(), Vec::new());
         for target in &batch {
             inside.extend(vdevs.enter(&target.dva, target.psize, target.bp.physical_birth()).await);
@@ -40,7 +47,14 @@ impl Pool {
             };
             self.runtime().work(check.work(), target.psize as u64).await;
             self.runtime().work(WorkKind::ParityGenerate, target.psize as u64).await;
-            if !asked.is_right(&fetched, &check, target.psize, &mut scratch) {
+            if asked.is_right(&fetched, &check, target.psize, &mut scratch) {
+                if let Some(ctx) = decoding.due(target.item)
+                    && let Some(stored) = asked.stored(&fetched, target.psize)
+                {
+                    let decoded = self.decode(&target.bp, stored, ctx).await;
+                    decoding.note(target.item, &decoded);
+                }
+            } else {
                 match self.examine_closely(&vdevs, &asked.map, &check, &target).await {
                     Ok(recovered) => {
                         examined.findings.extend(findings(&vdevs, &target, &recovered));
@@ -114,18 +128,37 @@ impl Asked {
         if self.incomplete {
             return false;
         }
-        let rows: Option<Vec<Vec<Option<&[u8]>>>> = self
-            .map
-            .rows
-            .iter()
-            .zip(&self.tickets)
-            .map(|(row, tickets)| columns(row, tickets, fetched))
-            .collect();
-        let Some(rows) = rows else { return false };
+        let Some(rows) = self.rows(fetched) else { return false };
         if !self.checksum_is_right(&rows, check, psize, scratch) {
             return false;
         }
         self.map.rows.iter().zip(&rows).all(|(row, columns)| parity_is_right(row, columns))
+    }
+
+    /// All that was read; `None` if leaves differ.
+    fn rows<'a>(&self, fetched: &'a Fetched) -> Option<Vec<Vec<Option<&'a [u8]>>>> {
+        let rows = self.map.rows.iter().zip(&self.tickets);
+        rows.map(|(row, tickets)| columns(row, tickets, fetched)).collect()
+    }
+
+    /// A copy of the block.
+    fn stored(&self, fetched: &Fetched, psize: usize) -> Option<Bytes> {
+        let mut stored = Vec::new();
+        self.gather(&self.rows(fetched)?, &mut stored);
+        stored.truncate(psize);
+        Some(stored.into())
+    }
+
+    /// Puts the data columns in order.
+    fn gather(&self, rows: &[Vec<Option<&[u8]>>], data: &mut Vec<u8>) {
+        data.clear();
+        data.resize(self.map.data_bytes, 0);
+        for (row, columns) in self.map.rows.iter().zip(rows) {
+            for (column, bytes) in row.data().iter().zip(&columns[row.parity..]) {
+                let bytes = bytes.unwrap_or_default();
+                data[column.data_at..column.data_at + bytes.len()].copy_from_slice(bytes);
+            }
+        }
     }
 
     fn checksum_is_right(
@@ -146,14 +179,7 @@ impl Asked {
             }
             return check.verify_parts(&parts, scratch);
         }
-        scratch.clear();
-        scratch.resize(self.map.data_bytes, 0);
-        for (row, columns) in self.map.rows.iter().zip(rows) {
-            for (column, bytes) in row.data().iter().zip(&columns[row.parity..]) {
-                let bytes = bytes.unwrap_or_default();
-                scratch[column.data_at..column.data_at + bytes.len()].copy_from_slice(bytes);
-            }
-        }
+        self.gather(rows, scratch);
         check.verify(&scratch[..psize]).is_ok()
     }
 }

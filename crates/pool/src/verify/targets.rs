@@ -13,7 +13,7 @@ use cenote_format::units::SPA_MAXBLOCKSIZE;
 /// One copy of a block, of a gang header or of a gang's piece.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target {
-    item: usize,
+    pub(super) item: usize,
     pub(crate) place: Zbookmark,
     /// Copies with the same number hold the same bytes.
     pub(crate) block: usize,

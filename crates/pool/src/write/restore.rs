@@ -14,6 +14,7 @@ use bytes::Bytes;
 use cenote_boxed::boxed;
 use cenote_codec::compress::{Compression, ZstdLevel};
 use cenote_format::blkptr::{Blkptr, BlkptrKind, Dva};
+use cenote_format::bytes::is_zero;
 use cenote_format::units::Txg;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -173,7 +174,7 @@ fn stored_forms(bp: &Blkptr, kept: &Kept) -> Vec<Bytes> {
         let (kept, rest) = bytes.split_at(psize.min(bytes.len()));
         let mut bytes = kept.to_vec();
         bytes.resize(psize, 0);
-        rest.iter().all(|byte| *byte == 0).then(|| bytes.into())
+        is_zero(rest).then(|| bytes.into())
     };
     let Ok(own) = Compression::try_from(bp.compression_id()) else { return Vec::new() };
     let lsize = usize::try_from(bp.lsize().0).unwrap_or(usize::MAX);

@@ -75,6 +75,7 @@ async fn end_sync(context: &mut SyncContext, finish: &Finish) -> Result<()> {
     if dataset.phys().prev_snapshot_txg >= context.txg() {
         return Err(DatasetError::NextTxg { name: target.as_str().into() });
     }
+    context.check_deadlist(dataset.phys().deadlist).await?;
     let details = format!("snap={}", finish.snapshot);
     if !finish.receiving.is_new() {
         let filled = readable(context.mos().await?.dataset(head).await?).await?;
@@ -137,6 +138,7 @@ async fn take_place(
     if !is_later {
         survey_blocks(context, target, since).await?;
     }
+    context.check_deadlist(filled.phys().deadlist).await?;
     free_log(context, target, &quiet_target).await?;
     free_log(context, filled, &quiet_filled).await?;
     for (withdrawn, name) in in_the_way {

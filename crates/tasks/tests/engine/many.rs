@@ -142,6 +142,7 @@ fn a_deadlist_of_thousands_of_snapshots_is_copied_for_the_next() {
             let copied = engine.run(move |context| Box::pin(copy_deadlist(context, count)));
             copied.await.unwrap();
         }
+        engine.run(|context| Box::pin(copy_odd_deadlist(context))).await.unwrap();
         drop(engine);
         assert_zdb_is_content(folder.path(), "deadlists copied");
     });
@@ -173,6 +174,104 @@ async fn copy_deadlist(context: &mut SyncContext, count: u64) -> Result<()> {
     }
     assert_eq!(empties().await?, before);
     Ok(())
+}
+
+/// Two spellings of a key: the copy has it once.
+async fn copy_odd_deadlist(context: &mut SyncContext) -> Result<()> {
+    let edit = context.edit();
+    let (from, list) = (context.make_deadlist().await?, context.make_list().await?);
+    context.add_deadlist_key(from, Txg(0)).await?;
+    for key in ["5", "05"] {
+        ZapEdit::new(&edit, from).add(key, list.0).await?;
+    }
+    let copy = context.clone_deadlist(from, Txg(u64::MAX)).await?;
+    let keys = Deadlist::open(&edit.view(), copy).await?.by_birth().await?;
+    assert_eq!(keys.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [Txg(0), Txg(5)]);
+    assert!(keys.iter().all(|(_, of_copy)| *of_copy != list), "{keys:?}");
+    context.free_deadlist(copy).await?;
+    context.free_deadlist(from).await
+}
+
+/// Adds a key that is no txg to the head's deadlist, or takes it off.
+async fn spoil_deadlist(context: &mut SyncContext, is_spoilt: bool) -> Result<()> {
+    let head = context.mos().await?.dataset(POOL).await?;
+    let edit = context.edit();
+    let table = ZapEdit::new(&edit, head.phys().deadlist);
+    match is_spoilt {
+        true => table.add("no txg", 7u64).await,
+        false => table.remove("no txg").await,
+    }
+}
+
+#[test]
+fn tasks_on_a_damaged_deadlist_are_refused_before_they_change_anything() {
+    let rt = Runtime::real(Some(2));
+    let mut rng = Rng::new(seed(&rt, "many"));
+    rt.block_on(async {
+        let folder = tempfile::tempdir().unwrap();
+        make(&rt, folder.path(), 4, &mut rng).await;
+        let engine = reopen_to_write(&rt, folder.path()).await;
+        let (clone, gone) = (format!("{POOL}/clone"), [name(1), name(2), name(3)]);
+        for is_spoilt in [true, false] {
+            engine.run(move |context| Box::pin(spoil_deadlist(context, is_spoilt))).await.unwrap();
+            for (verb, done) in [
+                ("snapshot", cenote_tasks::snapshot(&engine, &[name(4)]).await),
+                ("clone", cenote_tasks::clone_snapshot(&engine, &name(0), &clone, Default::default()).await),
+                ("destroy", cenote_tasks::destroy_snapshots(&engine, &[name(4)], InUse::Refuse).await),
+                ("rollback", cenote_tasks::rollback(&engine, &name(3)).await),
+                ("destroy", cenote_tasks::destroy_snapshots(&engine, &gone, InUse::Refuse).await),
+            ] {
+                match done {
+                    Ok(()) => assert!(!is_spoilt || verb == "destroy", "{verb}"),
+                    Err(error) => assert!(is_spoilt && error.is_damage(), "{verb}: {error:?}"),
+                }
+            }
+            engine.force_sync().await.unwrap();
+            let left = engine.mos().await.unwrap().dataset(POOL).await.unwrap().snapshots().await.unwrap();
+            assert_eq!(left.len(), if is_spoilt { 4 } else { 1 });
+        }
+        assert_accounts(&engine.mos().await.unwrap(), "mended").await;
+        drop(engine);
+        assert_zdb_is_content(folder.path(), "a damaged deadlist, mended");
+    });
+}
+
+async fn dead_bytes(engine: &Engine) -> u64 {
+    let mos = engine.mos().await.unwrap();
+    let deadlist = mos.dataset(POOL).await.unwrap().phys().deadlist;
+    Deadlist::open(mos.objset(), deadlist).await.unwrap().bytes()
+}
+
+/// The key would be found.
+#[test]
+fn a_heads_deadlist_is_not_read_again_by_each_txg() {
+    const LOAD: Load = Load { steps: 30, max_offset: 100_000, max_len: 20_000 };
+    let rt = Runtime::real(Some(2));
+    let mut rng = Rng::new(seed(&rt, "many"));
+    rt.block_on(async {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = create(&rt, folder.path(), &(VdevKind::Disk, 0, 1)).await;
+        let mut model = Model::new();
+        for number in 0..3 {
+            work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+            cenote_tasks::snapshot(&engine, &[name(number)]).await.unwrap();
+        }
+        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+        engine.sync_all().await.unwrap();
+        let before = dead_bytes(&engine).await;
+        engine.run(|context| Box::pin(spoil_deadlist(context, true))).await.unwrap();
+        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+        engine.sync_all().await.unwrap();
+        let after = dead_bytes(&engine).await;
+        assert!(after > before, "{before}, then {after} dead bytes");
+        engine.run(|context| Box::pin(spoil_deadlist(context, false))).await.unwrap();
+        cenote_tasks::destroy_snapshots(&engine, &[name(1), name(2)], InUse::Refuse).await.unwrap();
+        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+        engine.sync_all().await.unwrap();
+        assert_accounts(&engine.mos().await.unwrap(), "with open deadlists").await;
+        drop(engine);
+        assert_zdb_is_content(folder.path(), "deadlists of heads stay open");
+    });
 }
 
 #[test]

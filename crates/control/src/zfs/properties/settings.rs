@@ -207,8 +207,7 @@ fn choices(values: &[IndexValue]) -> String {
 
 /// A size or another number.
 pub fn size(text: &str) -> Result<u64, String> {
-    let bytes = if text.trim() == text { parse_bytes(text) } else { None };
-    bytes.ok_or_else(|| format!("bad numeric value '{text}'"))
+    parse_bytes(text).ok_or_else(|| format!("bad numeric value '{text}'"))
 }
 
 /// The number set for a property.

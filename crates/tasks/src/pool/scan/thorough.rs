@@ -1,8 +1,7 @@
 //! Thorough scrubs: blocks that match their checksums must also decrypt and decompress.
 //!
 //! Idea: a checksum covers the stored bytes, so it does not show that a faulty writer stored nonsense. Blocks
-//! that verification found intact are read once more and decoded. Nothing can repair one that fails: it
-//! counts as lost. Blocks without a loaded key are only verified, as in OpenZFS.
+//! without a loaded key are only verified, as in OpenZFS.
 //!
 //! Source: OpenZFS `dsl_scan.c` (`scan_exec_io`, `dsl_scan_scrub_done`).
 
@@ -13,8 +12,7 @@ use cenote_dataset::Mos;
 use cenote_format::blkptr::Blkptr;
 use cenote_format::units::DatasetId;
 use cenote_object::Result;
-use cenote_pool::{DatasetKey, Pool, PoolError, ReadContext, VerifyItem};
-use futures::StreamExt;
+use cenote_pool::{DatasetKey, ReadContext, VerifyItem};
 
 /// `enum zio_compress`: off.
 const UNCOMPRESSED: u8 = 2;
@@ -42,33 +40,20 @@ async fn loaded(mos: &Mos, dataset: DatasetId) -> Result<Option<Arc<DatasetKey>>
     }
 }
 
-/// Decodes blocks; returns those that fail, by index.
-pub(super) async fn undecodable(
-    pool: &Pool,
+/// How to decode these blocks, by index, except those without a loaded key.
+pub(super) async fn contexts(
     mos: &Mos,
     keys: &mut Keys,
     blocks: &[VerifyItem],
-) -> Vec<usize> {
-    let mut reads = Vec::new();
+) -> BTreeMap<usize, ReadContext> {
+    let mut contexts = BTreeMap::new();
     for (index, VerifyItem { bp, place }) in blocks.iter().enumerate() {
         let key = if bp.uses_crypt() { keys.of(mos, place.dataset).await } else { None };
         if needs_decoding(bp) && (key.is_some() || !bp.is_encrypted()) {
-            reads.push((index, *bp, ReadContext::new(*place).with_key(key)));
+            contexts.insert(index, ReadContext::new(*place).with_key(key));
         }
     }
-    let read = |(index, bp, context): (usize, Blkptr, ReadContext)| {
-        let pool = pool.clone();
-        async move { (index, pool.read(&bp, &context).await.map(drop)) }
-    };
-    let mut failed = Vec::new();
-    let width = pool.runtime().parallelism();
-    let mut done = std::pin::pin!(pool.runtime().map_bounded(width, reads, read));
-    while let Some((index, decoded)) = done.next().await {
-        if let Err(PoolError::Decompress { .. } | PoolError::Decrypt { .. }) = decoded {
-            failed.push(index);
-        }
-    }
-    failed
+    contexts
 }
 
 fn needs_decoding(bp: &Blkptr) -> bool {

@@ -15,7 +15,7 @@
 //!
 //! OpenZFS does not visit a checkpoint; while one exists, its resilvers complete no device.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cenote_dataset::Mos;
@@ -30,7 +30,7 @@ use cenote_runtime::Instant;
 
 use super::plan::Plan;
 use super::state::queue_of;
-use super::thorough::{Keys, undecodable};
+use super::thorough::{Keys, contexts};
 
 /// Blocks read together: enough to follow disk order.
 const WINDOW_BLOCKS: usize = 16 << 10;
@@ -188,25 +188,15 @@ impl<'a> Slice<'a> {
             self.lost += healed.lost_copies;
             return self.healed.add(healed);
         }
-        let (findings, healed) = self.pool.repair().scrub(blocks.clone()).await;
+        let contexts = match self.scan.is_thorough() {
+            true => contexts(&self.mos, &mut self.keys, &blocks).await,
+            false => BTreeMap::new(),
+        };
+        let (findings, healed, undecodable) = self.pool.repair().scrub_thoroughly(blocks, contexts).await;
         let lost = findings.iter().filter(|finding| finding.fault == Fault::Lost);
         let lost: BTreeSet<usize> = lost.map(|finding| finding.item).collect();
-        self.lost += lost.len() as u64;
+        self.lost += (lost.len() + undecodable.len()) as u64;
         self.healed.add(healed);
-        if self.scan.is_thorough() {
-            self.decode(&blocks, &lost).await;
-        }
-    }
-
-    /// Decodes blocks that are not lost anyway.
-    async fn decode(&mut self, blocks: &[VerifyItem], lost: &BTreeSet<usize>) {
-        let blocks = blocks.iter().enumerate().filter(|(index, _)| !lost.contains(index));
-        let blocks: Vec<VerifyItem> = blocks.map(|(_, block)| *block).collect();
-        let (pool, mos) = (self.pool.clone(), self.mos.clone());
-        for index in undecodable(&pool, &mos, &mut self.keys, &blocks).await {
-            pool.repair().note_undecodable(&blocks[index]);
-            self.lost += 1;
-        }
     }
 
     /// Visits only logs awaiting replay: blocks of others are in a txg soon, and their next block is

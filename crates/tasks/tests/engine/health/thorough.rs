@@ -1,20 +1,24 @@
 //! Thorough scrubs find blocks that match their checksums and decode to nothing.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use cenote_codec::compress::Compression;
 use cenote_dataset::Mos;
+use cenote_device::{MemoryDevice, Op, Traced};
 use cenote_engine::Engine;
 use cenote_format::bytes::Endian;
 use cenote_format::dnode::ObjectType;
 use cenote_format::scan::ScanPhys;
 use cenote_format::units::{BlockId, Lsize, ObjectId, Txg};
 use cenote_object::NewObject;
+use cenote_pool::create::NewDevice;
 use cenote_pool::write::StoredBlock;
 use cenote_runtime::Rng;
 use cenote_tasks::{ScrubDepth, pause_scrub, run_scan, start_scrub, start_scrub_between};
 
-use super::{Lab, simulate};
-use crate::common::{Model, POOL};
+use super::{LOAD, Lab, simulate};
+use crate::common::{Model, POOL, create_on, work};
 
 /// Writes a block that claims to be compressed and is not.
 async fn write_nonsense(engine: &Engine) -> ObjectId {
@@ -76,5 +80,28 @@ fn only_a_thorough_scrub_finds_what_does_not_decompress() {
         start_scrub(&lab.engine, Txg(0)).await.unwrap();
         lab.engine.background().settings().set("zfs_scan_suspend_progress", 0).unwrap();
         assert_eq!(lab.scan().await.errors, 0);
+    });
+}
+
+#[test]
+fn a_thorough_scrub_reads_no_more_than_another() {
+    simulate(|rt| async move {
+        let disk = Arc::new(Traced::new(Arc::new(MemoryDevice::new("disk", 96 << 20)), 0, &rt));
+        let device = NewDevice { path: "disk".into(), device: disk.clone(), is_file: false };
+        let engine = create_on(&rt, vec![device]).await;
+        let (mut model, mut rng) = (Model::new(), Rng::new(13));
+        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+        engine.sync_all().await.unwrap();
+        let mut reads = Vec::new();
+        for is_thorough in [false, true] {
+            match is_thorough {
+                true => start_thorough(&engine).await.unwrap(),
+                false => start_scrub(&engine, Txg(0)).await.unwrap(),
+            }
+            let before = disk.count(Op::Read).ended;
+            run_scan(&engine, &|_| {}).await.unwrap();
+            reads.push(disk.count(Op::Read).ended - before);
+        }
+        assert!(reads[1] < reads[0] + reads[0] / 4 + 4, "{reads:?} reads");
     });
 }
