@@ -76,6 +76,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "state_config", run: state::config, spare_bytes: MIB },
     Target { name: "state_accounts", run: state::iscsi_accounts, spare_bytes: MIB },
     Target { name: "state_rules", run: state::rules, spare_bytes: MIB },
+    Target { name: "state_ha", run: state::ha, spare_bytes: MIB },
+    Target { name: "state_witness", run: state::witness, spare_bytes: MIB },
     Target { name: "state_smart", run: state::smart, spare_bytes: MIB },
     Target { name: "state_options", run: state::options, spare_bytes: MIB },
     // All layers together.

@@ -2,8 +2,8 @@
 //!
 //! Idea: opening a deadlist costs time for each of its keys, one per earlier snapshot. A task that destroys
 //! many snapshots in a row keeps the deadlists that successive steps share open, stores the remaining ones at
-//! the end, and opens following ones ahead in parallel: only this module changes deadlists in this txg. A task
-//! on a head's deadlist opens it before the first change, to find damage in time.
+//! the end, and opens following ones ahead in parallel: only this module changes deadlists in this txg. A
+//! task on a head's deadlist opens it before the first change, to find damage in time.
 //!
 //! Source: OpenZFS `dsl_destroy.c` (`dsl_dir_remove_clones_key`).
 

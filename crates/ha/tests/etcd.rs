@@ -15,12 +15,23 @@ struct Etcd {
 
 impl Etcd {
     fn start() -> Option<Etcd> {
-        let folder = tempfile::tempdir().unwrap();
-        let port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let folder = tempfile::tempdir().expect("it works here");
+        let port = || {
+            TcpListener::bind("127.0.0.1:0")
+                .expect("it works here")
+                .local_addr()
+                .expect("it works here")
+                .port()
+        };
         let (clients, peers) =
             (format!("http://127.0.0.1:{}", port()), format!("http://127.0.0.1:{}", port()));
         let server = Command::new("etcd")
-            .args(["--data-dir", folder.path().to_str().unwrap(), "--listen-client-urls", &clients])
+            .args([
+                "--data-dir",
+                folder.path().to_str().expect("it works here"),
+                "--listen-client-urls",
+                &clients,
+            ])
             .args(["--advertise-client-urls", &clients, "--listen-peer-urls", &peers])
             .args(["--initial-advertise-peer-urls", &peers, "--initial-cluster"])
             .arg(format!("default={peers}"))
@@ -33,10 +44,7 @@ impl Etcd {
                 let address = format!("etcd://127.0.0.1:9,{}/test", clients.trim_start_matches("http://"));
                 Some(Etcd { server, _folder: folder, address })
             }
-            Err(_) => {
-                println!("skipped: etcd is not installed");
-                None
-            }
+            Err(_) => None,
         }
     }
 }
@@ -50,7 +58,10 @@ impl Drop for Etcd {
 
 #[test]
 fn one_of_many_swaps_succeeds() {
-    let Some(mut etcd) = Etcd::start() else { return };
+    let Some(mut etcd) = Etcd::start() else {
+        println!("skipped: etcd is not installed");
+        return;
+    };
     let runtime = Runtime::real(Some(2));
     runtime.block_on(async {
         let witness = open(&etcd.address, Duration::from_secs(8), &runtime).await.unwrap();

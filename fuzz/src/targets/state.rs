@@ -4,8 +4,10 @@
 //! used, and the daemon's own output must parse to the same value.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use cenote_agent::{Rules, smart};
+use cenote_ha::{Record, Settings};
 use cenote_host::record::State;
 use cenote_http::Tokens;
 use cenote_iscsi::scsi::reservations::Reservations;
@@ -77,6 +79,26 @@ pub fn rules(data: &[u8]) {
                 scheduled.is_due(0, time_s),
             ));
         }
+    }
+}
+
+/// Settings of pools that move among machines.
+pub fn ha(data: &[u8]) {
+    if let Ok(settings) = Settings::parse(&String::from_utf8_lossy(data)) {
+        assert!(!settings.pools.is_empty());
+        for address in settings.pools.iter().flat_map(|pool| &pool.addresses) {
+            assert!(!address.interface.starts_with('-'), "it would be an option of `ip`");
+        }
+    }
+}
+
+/// A pool's record at a witness, which other machines write.
+pub fn witness(data: &[u8]) {
+    let Ok(record) = Record::decode(data) else { return };
+    let next = record.taken_by("b", 7, Duration::from_secs(3));
+    for record in [&record, &record.left(None, false), &record.wished_by("b"), &next] {
+        assert_eq!(Record::decode(&record.encode()).as_ref(), Ok(record), "it is read as it was written");
+        consume((record.turn_of("a"), record.patience(), record.is_same_tenure(&next)));
     }
 }
 
