@@ -9,6 +9,8 @@
 //!   nbd+unix:///EXPORT?socket=PATH     the same             /dev/cenote/nbd+unix/PATH/EXPORT
 //!   rbd:POOL[/NAMESPACE]/IMAGE
 //!       [?conf=PATH&id=USER]           without the query    /dev/rbd/POOL[/NAMESPACE]/IMAGE
+//!   iscsi://HOST[:PORT]/IQN/LUN
+//!       [?chap=PATH]                   without the query    /dev/cenote/iscsi/HOST[:PORT]/IQN/LUN
 //!   s3://BUCKET/PREFIX
 //!       [?endpoint=URL&region=NAME]    the same             /dev/cenote/s3/SERVER/BUCKET/PREFIX
 //!       [&size=SIZE]                   without the size
@@ -27,6 +29,7 @@
 //! Source: the NBD project's `doc/uri.md`; OpenZFS `vdev_disk.c` (`vdev_disk_open`: absolute paths); Ceph's
 //! `ceph-rbdnamer` (names below `/dev/rbd`).
 
+mod iscsi;
 mod rbd;
 mod s3;
 
@@ -35,6 +38,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use iscsi::{ISCSI_PORT, IscsiPlace};
 pub use rbd::RbdPlace;
 pub use s3::S3Place;
 
@@ -56,6 +60,8 @@ pub enum Place {
     Path(PathBuf),
     /// An export of an NBD server.
     Nbd(NbdPlace),
+    /// A disk of an iSCSI target.
+    Iscsi(IscsiPlace),
     /// An image of a Ceph cluster.
     Rbd(RbdPlace),
     /// A disk in an S3 object store.
@@ -94,20 +100,24 @@ pub enum NbdServer {
 pub enum PlaceError {
     /// Another kind of address.
     #[error(
-        "'{scheme}://' is not supported; a device is a path, nbd://, nbds://, nbd+unix://, rbd: or s3://"
+        "'{scheme}://' is not supported; a device is a path, nbd://, nbds://, nbd+unix://, iscsi://, rbd: or \
+         s3://"
     )]
     Scheme {
         /// Its kind.
         scheme: String,
     },
     /// A user name or password.
-    #[error("{scheme}://: an address with a user name is not supported; clients are known by certificates")]
+    #[error(
+        "{scheme}://: an address with a user name is not supported; clients are known by certificates, or by \
+         secrets in files"
+    )]
     User {
         /// Kind of address.
         scheme: &'static str,
     },
     /// No usable host.
-    #[error("{scheme}://: the host is no name or address: nbd://HOST/EXPORT, nbd://[::1]:10809/EXPORT")]
+    #[error("{scheme}://: the host is no name or address, such as storage1, 192.0.2.1:1234 or [::1]")]
     Host {
         /// Kind of address.
         scheme: &'static str,
@@ -126,6 +136,9 @@ pub enum PlaceError {
         /// Kind of address.
         scheme: &'static str,
     },
+    /// No target, or no number of a logical unit.
+    #[error("iscsi://: the address is no target and unit: iscsi://HOST/iqn.2026-11.org.example:disk/0")]
+    Target,
     /// No usable bucket or prefix.
     #[error("s3://: the address is no bucket and prefix: s3://BUCKET/PREFIX")]
     Bucket,
@@ -168,6 +181,7 @@ fn begins(scheme: &str) -> String {
 const NBD: &str = "nbd";
 const NBDS: &str = "nbds";
 const NBD_UNIX: &str = "nbd+unix";
+const ISCSI: &str = "iscsi";
 const RBD: &str = "rbd";
 const SOCKET: &str = "socket";
 const CERTIFICATES: &str = "tls-certificates";
@@ -187,6 +201,7 @@ impl Place {
             NBD => over_network(NBD, rest).map(Place::Nbd),
             NBDS => over_network(NBDS, rest).map(Place::Nbd),
             NBD_UNIX => over_socket(rest).map(Place::Nbd),
+            ISCSI => IscsiPlace::parse(rest).map(Place::Iscsi),
             S3 => S3Place::parse(rest).map(Place::S3),
             other => Err(PlaceError::Scheme { scheme: other.to_owned() }),
         }
@@ -204,7 +219,7 @@ impl Place {
     pub fn path(&self) -> Option<&Path> {
         match self {
             Place::Path(path) => Some(path),
-            Place::Nbd(_) | Place::Rbd(_) | Place::S3(_) => None,
+            Place::Nbd(_) | Place::Iscsi(_) | Place::Rbd(_) | Place::S3(_) => None,
         }
     }
 
@@ -225,6 +240,7 @@ impl Place {
     pub fn in_labels(&self) -> PathBuf {
         let nbd = match self {
             Place::Path(path) => return path.clone(),
+            Place::Iscsi(iscsi) => return iscsi.in_labels().into(),
             Place::Rbd(rbd) => return rbd.in_labels(),
             Place::S3(s3) => return s3.in_labels().into(),
             Place::Nbd(nbd) => nbd,
@@ -244,6 +260,7 @@ impl Place {
         let mut text = self.to_string();
         match self {
             Place::Path(path) => return path.clone(),
+            Place::Iscsi(iscsi) => iscsi.put_parameters(&mut text),
             Place::Rbd(rbd) => rbd.put_parameters(&mut text),
             Place::Nbd(NbdPlace { certificates: None, .. }) => {}
             Place::S3(s3) => s3.put_size(&mut text),
@@ -277,6 +294,7 @@ impl Place {
                 let export = export_name(NBD_UNIX, export).ok()?;
                 Ok(NbdPlace { server, export, is_tls: false, certificates: None })
             }
+            ISCSI => return IscsiPlace::of_label(rest).map(Place::Iscsi),
             S3 => return S3Place::of_label(rest).map(Place::S3),
             _ => return None,
         };
@@ -289,6 +307,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nbd = match self {
             Place::Path(path) => return path.display().fmt(f),
+            Place::Iscsi(iscsi) => return f.write_str(&iscsi.shown()),
             Place::Rbd(rbd) => return f.write_str(&rbd.shown()),
             Place::S3(s3) => return s3.fmt(f),
             Place::Nbd(nbd) => nbd,
@@ -309,7 +328,7 @@ impl fmt::Display for Place {
 impl From<&Path> for Place {
     fn from(path: &Path) -> Place {
         let remote = path.to_str().and_then(|text| match scheme(text) {
-            Some((NBD | NBDS | NBD_UNIX | S3, _)) => Place::parse(text).ok(),
+            Some((NBD | NBDS | NBD_UNIX | ISCSI | S3, _)) => Place::parse(text).ok(),
             Some(_) => None,
             None if RbdPlace::after_scheme(text).is_some() => Place::parse(text).ok(),
             None => Place::of_label(text),
@@ -360,14 +379,19 @@ impl NbdPlace {
     /// `HOST[:PORT]`; nothing for a socket.
     fn put_server(&self, text: &mut String) {
         if let NbdServer::Tcp { host, port } = &self.server {
-            match host.contains(':') {
-                true => *text += &format!("[{host}]"),
-                false => *text += host,
-            }
-            if *port != NBD_PORT {
-                *text += &format!(":{port}");
-            }
+            put_host(text, host, *port, NBD_PORT);
         }
+    }
+}
+
+/// `HOST[:PORT]`
+fn put_host(text: &mut String, host: &str, port: u16, usual: u16) {
+    match host.contains(':') {
+        true => *text += &format!("[{host}]"),
+        false => *text += host,
+    }
+    if port != usual {
+        *text += &format!(":{port}");
     }
 }
 
@@ -384,6 +408,16 @@ fn scheme(text: &str) -> Option<(&str, &str)> {
 fn over_network(scheme: &'static str, rest: &str) -> Result<NbdPlace, PlaceError> {
     let (body, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, export) = body.split_once('/').unwrap_or((body, ""));
+    let (host, port) = host_and_port(scheme, authority, NBD_PORT)?;
+    let is_tls = scheme == NBDS;
+    let known: &[&'static str] = if is_tls { &[CERTIFICATES] } else { &[] };
+    let certificates = parameter(scheme, query, known)?.map(|(_, folder)| folder);
+    let server = NbdServer::Tcp { host, port };
+    Ok(NbdPlace { server, export: export_name(scheme, export)?, is_tls, certificates })
+}
+
+/// `HOST[:PORT]`
+fn host_and_port(scheme: &'static str, authority: &str, usual: u16) -> Result<(String, u16), PlaceError> {
     if authority.contains('@') {
         return Err(PlaceError::User { scheme });
     }
@@ -392,7 +426,7 @@ fn over_network(scheme: &'static str, rest: &str) -> Result<NbdPlace, PlaceError
         None => authority.split_once(':').map_or((authority, Some("")), |(host, port)| (host, Some(port))),
     };
     let port = match port {
-        Some("") if !authority.ends_with(':') => NBD_PORT,
+        Some("") if !authority.ends_with(':') => usual,
         Some(port) => port.parse().ok().filter(|port| *port != 0).ok_or(PlaceError::Port { scheme })?,
         None => return Err(PlaceError::Host { scheme }),
     };
@@ -401,11 +435,7 @@ fn over_network(scheme: &'static str, rest: &str) -> Result<NbdPlace, PlaceError
     if host.is_empty() || host.len() > HOST_BYTES_MAX || !host.bytes().all(may_be) {
         return Err(PlaceError::Host { scheme });
     }
-    let is_tls = scheme == NBDS;
-    let known: &[&'static str] = if is_tls { &[CERTIFICATES] } else { &[] };
-    let certificates = parameter(scheme, query, known)?.map(|(_, folder)| folder);
-    let server = NbdServer::Tcp { host: host.to_ascii_lowercase(), port };
-    Ok(NbdPlace { server, export: export_name(scheme, export)?, is_tls, certificates })
+    Ok((host.to_ascii_lowercase(), port))
 }
 
 /// `/EXPORT?socket=PATH`
@@ -507,6 +537,16 @@ mod tests {
                 "nbd+unix:///x?socket=/run/s%3Fx",
                 "/dev/cenote/nbd+unix/%2Frun%2Fs%3Fx/x",
             ),
+            (
+                "iscsi://A:3260/IQN.2026-11.org.cenote:tank:.4fther.5f1/0",
+                "iscsi://a/iqn.2026-11.org.cenote:tank:.4fther.5f1/0",
+                "/dev/cenote/iscsi/a/iqn.2026-11.org.cenote:tank:.4fther.5f1/0",
+            ),
+            (
+                "iscsi://[::1]:7/iqn.a/255?chap=/etc/c%26",
+                "iscsi://[::1]:7/iqn.a/255",
+                "/dev/cenote/iscsi/[::1]:7/iqn.a/255",
+            ),
             ("rbd:vms/disk-1", "rbd:vms/disk-1", "/dev/rbd/vms/disk-1"),
             ("rbd:vms/a%20b/x.y", "rbd:vms/a%20b/x.y", "/dev/rbd/vms/a%20b/x.y"),
             ("rbd:vms/x?conf=/etc/c%26.conf&id=zfs", "rbd:vms/x", "/dev/rbd/vms/x"),
@@ -555,6 +595,16 @@ mod tests {
             "nbd+unix:///x",
             "nbd+unix:///x?socket=secret",
             "nbd+unix://host/x?socket=/s",
+            "iscsi://user:secret@a/iqn.a/0",
+            "iscsi://a/secret",
+            "iscsi://a/secret/0",
+            "iscsi://a/iqn.a/secret",
+            "iscsi://a/iqn.a/256",
+            "iscsi://a/iqn.a/00",
+            "iscsi://a/iqn./0",
+            "iscsi://a/iqn.a/0/secret",
+            "iscsi://a/iqn.a/0?secret=x",
+            "iscsi://a/iqn.a/0?chap=secret",
             "rbd://pool/secret",
             "rbd:secret",
             "rbd:pool/ns/secret/x",
@@ -581,8 +631,8 @@ mod tests {
             let error = Place::parse(typed).unwrap_err().to_string();
             assert!(!error.contains("secret"), "{typed}: {error}");
         }
-        let error = Place::parse("iscsi://h/x").unwrap_err();
-        assert_eq!(error, PlaceError::Scheme { scheme: "iscsi".into() });
+        let error = Place::parse("nvme://h/x").unwrap_err();
+        assert_eq!(error, PlaceError::Scheme { scheme: "nvme".into() });
         assert!(error.to_string().contains("nbd+unix://"), "{error}");
     }
 

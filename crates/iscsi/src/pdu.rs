@@ -263,19 +263,24 @@ impl<R: AsyncRead + Unpin> PduReader<R> {
 }
 
 /// Padding after `len` bytes of data.
-fn padding(len: usize) -> Bytes {
+pub fn padding(len: usize) -> Bytes {
     static ZEROS: &[u8] = &[0; 3];
     Bytes::from_static(&ZEROS[..len.next_multiple_of(4) - len])
+}
+
+/// A header with its digest.
+pub fn encoded(arena: &mut BytesMut, bhs: &Bhs, digests: Digests) -> Bytes {
+    arena.extend_from_slice(&bhs.0);
+    if digests.header {
+        arena.extend_from_slice(&crc32c::crc32c(&bhs.0).to_le_bytes());
+    }
+    arena.split().freeze()
 }
 
 /// Appends a PDU to the pieces to send. The header must hold the data's length.
 pub fn put_pdu(pieces: &mut Vec<Bytes>, arena: &mut BytesMut, bhs: &Bhs, data: &Bytes, digests: Digests) {
     debug_assert_eq!(bhs.data_bytes(), data.len());
-    arena.extend_from_slice(&bhs.0);
-    if digests.header {
-        arena.extend_from_slice(&crc32c::crc32c(&bhs.0).to_le_bytes());
-    }
-    pieces.push(arena.split().freeze());
+    pieces.push(encoded(arena, bhs, digests));
     if data.is_empty() {
         return;
     }

@@ -18,7 +18,7 @@ use rustix::net::sockopt::{
 };
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::error::NbdError;
+use crate::error::ServerError;
 use crate::tls::Tls;
 
 /// Data without an acknowledgement for this long ends a connection: time remains for another one.
@@ -66,9 +66,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// Over the network, without TLS.
+    pub(crate) fn plain(host: &str, port: u16) -> Server {
+        Server { address: NbdServer::Tcp { host: host.into(), port }, tls: None, is_private: false }
+    }
+
     /// # Errors
     /// The certificates for a server within TLS are unusable.
-    pub(crate) async fn of(place: &NbdPlace, runtime: &Runtime) -> Result<Server, NbdError> {
+    pub(crate) async fn of(place: &NbdPlace, runtime: &Runtime) -> Result<Server, ServerError> {
         let wanted = place.clone();
         let load = move || {
             let tls = match (&wanted.server, wanted.is_tls) {

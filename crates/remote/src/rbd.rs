@@ -16,7 +16,6 @@
 //!
 //! Locking: one mutex for the ears of a loss, held for one look or change.
 
-mod closing;
 mod error;
 mod holder;
 mod image;
@@ -38,7 +37,7 @@ use cenote_runtime::Runtime;
 use parking_lot::Mutex;
 
 use crate::claim::Claim;
-use closing::Closing;
+use crate::closing::Closing;
 pub use error::RbdError;
 use error::is_fenced;
 use image::{Answer, Ask, Image};

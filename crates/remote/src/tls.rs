@@ -6,30 +6,26 @@
 //!   client-key.pem    its key, not readable by other users
 //! ```
 
-use std::fs::OpenOptions;
-use std::io::{self, Read};
+use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cenote_disk::Stream;
-use rustix::fs::OFlags;
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
 
-use crate::error::NbdError;
+use crate::error::ServerError;
+use crate::secret::secret;
 
 /// The folder, unless the place names another.
 const FOLDER: &str = "/etc/cenote/tls";
 const CA: &str = "ca-cert.pem";
 const CERT: &str = "client-cert.pem";
 const KEY: &str = "client-key.pem";
-/// Bound on the size of a key.
-const KEY_BYTES_MAX: u64 = 1 << 20;
 
 pub(crate) struct Tls {
     connector: TlsConnector,
@@ -42,12 +38,12 @@ impl Tls {
     ///
     /// # Errors
     /// A file is missing, damaged, or not private; key and certificate do not match.
-    pub(crate) fn load(folder: Option<&Path>, host: &str) -> Result<Tls, NbdError> {
+    pub(crate) fn load(folder: Option<&Path>, host: &str) -> Result<Tls, ServerError> {
         let folder = folder.unwrap_or(Path::new(FOLDER));
         let server = match host.parse::<IpAddr>() {
             Ok(address) => ServerName::from(address),
             Err(_) => ServerName::try_from(host.to_owned())
-                .map_err(|error| NbdError::Certificates { file: CA.into(), why: error.to_string() })?,
+                .map_err(|error| ServerError::Certificates { file: CA.into(), why: error.to_string() })?,
         };
         let mut roots = RootCertStore::empty();
         for root in certificates(&folder.join(CA))? {
@@ -83,26 +79,12 @@ impl Tls {
     }
 }
 
-fn bad(file: &Path, why: impl ToString) -> NbdError {
-    NbdError::Certificates { file: PathBuf::from(file), why: why.to_string() }
+fn bad(file: &Path, why: impl ToString) -> ServerError {
+    ServerError::Certificates { file: PathBuf::from(file), why: why.to_string() }
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, NbdError> {
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ServerError> {
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
     let all: Vec<_> = read.map_err(|error| bad(file, error))?;
     if all.is_empty() { Err(bad(file, "has no certificate")) } else { Ok(all) }
-}
-
-/// A key that no other user can read.
-fn secret(file: &Path) -> io::Result<Vec<u8>> {
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(file)?;
-    let found = file.metadata()?;
-    let is_trusted = found.uid() == 0 || found.uid() == rustix::process::geteuid().as_raw();
-    if !found.is_file() || !is_trusted || found.mode() & 0o077 != 0 {
-        return Err(io::Error::other("is no private file of this user or root: `chmod 600` it"));
-    }
-    let mut key = Vec::new();
-    file.take(KEY_BYTES_MAX).read_to_end(&mut key)?;
-    Ok(key)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{BufMut, BytesMut};
 use cenote_device::Device;
 use cenote_disk::Stream;
-use cenote_remote::{Dial, NbdDevice, NbdError};
+use cenote_remote::{Dial, ServerDisk, ServerError, nbd};
 use cenote_runtime::{Runtime, SimConfig};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -174,8 +174,8 @@ fn way(runtime: &Runtime, scripts: Vec<Script>) -> Arc<Scripts> {
     Arc::new(Scripts { runtime: runtime.clone(), scripts, made: AtomicUsize::new(0) })
 }
 
-async fn open(runtime: &Runtime, scripts: Vec<Script>) -> Result<NbdDevice, NbdError> {
-    NbdDevice::open("nbd://hostile/x".into(), "x".into(), way(runtime, scripts), false, runtime).await
+async fn open(runtime: &Runtime, scripts: Vec<Script>) -> Result<ServerDisk, ServerError> {
+    nbd::open("nbd://hostile/x".into(), "x".into(), way(runtime, scripts), false, runtime).await
 }
 
 /// Answers to the read of 4 KiB at 4 KiB, each wrong in its own way.

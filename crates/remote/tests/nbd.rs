@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cenote_device::{Device, DeviceError};
-use cenote_remote::NbdError;
-use cenote_remote::nbd::DEADLINE;
+use cenote_remote::{DEADLINE, ServerError};
+
 use cenote_runtime::{Runtime, SimConfig};
 use common::{Machine, SIZE_BYTES};
 
@@ -29,10 +29,10 @@ fn with<F: Future<Output = ()>>(test: impl FnOnce(Runtime, Arc<Machine>, Arc<dyn
 }
 
 fn is_given_up(error: &DeviceError) -> bool {
-    matches!(cause(error), Some(NbdError::GivenUp { .. }))
+    matches!(cause(error), Some(ServerError::GivenUp { .. }))
 }
 
-fn cause(error: &DeviceError) -> Option<&NbdError> {
+fn cause(error: &DeviceError) -> Option<&ServerError> {
     let DeviceError::Io { source, .. } = error else { return None };
     source.get_ref()?.downcast_ref()
 }
@@ -165,7 +165,7 @@ fn a_flush_fails_if_more_was_lost_than_is_kept() {
         machine.stop(true);
         machine.start();
         let error = device.flush().await.unwrap_err();
-        assert!(matches!(cause(&error), Some(NbdError::UnflushedLost)), "{error}");
+        assert!(matches!(cause(&error), Some(ServerError::UnflushedLost)), "{error}");
         device.write_at(0, bytes(2, 4096)).await.unwrap();
         device.flush().await.unwrap();
         assert_eq!(machine.durable()[0], 2);
@@ -206,7 +206,7 @@ fn an_export_for_reading_is_opened_for_reading_only() {
     Runtime::simulate(SimConfig::default(), |runtime| async move {
         let machine = Machine::new(&runtime);
         machine.make_read_only();
-        assert!(matches!(machine.open(false).await, Err(NbdError::ReadOnly)));
+        assert!(matches!(machine.open(false).await, Err(ServerError::ReadOnly)));
         let device = machine.open(true).await.unwrap();
         assert!(device.for_writing().is_none());
         assert!(matches!(device.write_at(0, bytes(1, 512)).await, Err(DeviceError::ReadOnly { .. })));
@@ -233,6 +233,6 @@ fn an_unknown_export_is_refused_with_the_servers_words() {
         assert!(error.to_string().contains("no such disk"), "{error}");
         machine.stop(false);
         let Err(error) = machine.open(true).await else { panic!("it is open") };
-        assert!(matches!(error, NbdError::Connect(_)), "{error}");
+        assert!(matches!(error, ServerError::Connect(_)), "{error}");
     });
 }

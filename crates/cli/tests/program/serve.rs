@@ -37,6 +37,7 @@ mod remote;
 mod removal;
 mod replace;
 mod replication;
+mod reserved;
 mod rewrite;
 mod rights;
 mod shares;

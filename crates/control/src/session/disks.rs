@@ -37,15 +37,19 @@ fn split(list: &OsStr) -> Vec<PathBuf> {
     let (mut entries, mut rest) = (Vec::new(), list.as_bytes());
     loop {
         let is_image = rest.starts_with(b"rbd:") && !rest.starts_with(b"rbd:/");
-        let begins_one =
-            |text: &[u8]| text.starts_with(b"nbd") || text.starts_with(b"s3://") || text.starts_with(b"rbd:");
+        let begins_one = |text: &[u8]| {
+            ["nbd", "s3://", "iscsi://", "rbd:"].iter().any(|one| text.starts_with(one.as_bytes()))
+        };
         let is_address = is_image || begins_one(rest) && rest.windows(3).any(|part| part == b"://");
         let ends = |at: usize| {
             let after = &rest[at + 1..];
             let begins = after.starts_with(b"/") && !after.starts_with(b"//") || after.starts_with(b".");
             !is_address || begins || after.is_empty() || begins_one(after)
         };
-        let begun = if is_image { b"rbd:".len() } else { 0 };
+        let begun = match is_image {
+            true => b"rbd:".len(),
+            false => after_target(rest),
+        };
         let end = (begun..rest.len()).find(|&at| rest[at] == b':' && ends(at));
         let entry = &rest[..end.unwrap_or(rest.len())];
         entries.push(Path::new(OsStr::from_bytes(entry)).to_owned());
@@ -54,6 +58,14 @@ fn split(list: &OsStr) -> Vec<PathBuf> {
             None => return entries,
         }
     }
+}
+
+/// Where the address of a target has ended its name, which may contain `:/` or `:.`; 0 for another address.
+fn after_target(text: &[u8]) -> usize {
+    let Some(rest) = text.strip_prefix(b"iscsi://") else { return 0 };
+    let slashes = rest.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    let second = { slashes }.nth(1).map_or(0, |(at, _)| at);
+    text.len() - rest.len() + second
 }
 
 #[cfg(test)]
@@ -73,6 +85,16 @@ mod tests {
                 &["rbd:p/x?conf=/c", "rbd:nbd/y", "/a", "nbd://h/z", "rbd:p/q"],
             ),
             ("rbd:/a", &["rbd", "/a"]),
+            (
+                "iscsi://h:7/iqn.a:b:.4fc/0:/a:iscsi://h/iqn.a/1?chap=/c:nbd://h/x:iscsi://h/iqn.a/2",
+                &[
+                    "iscsi://h:7/iqn.a:b:.4fc/0",
+                    "/a",
+                    "iscsi://h/iqn.a/1?chap=/c",
+                    "nbd://h/x",
+                    "iscsi://h/iqn.a/2",
+                ],
+            ),
             ("s3://b/p?endpoint=http://h:7:s3://c/p:/a", &["s3://b/p?endpoint=http://h:7", "s3://c/p", "/a"]),
             ("nbd:/a", &["nbd", "/a"]),
             ("", &[""]),

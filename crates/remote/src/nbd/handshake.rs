@@ -17,7 +17,7 @@ use cenote_nbd::wire::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::dial::Dial;
-use crate::error::{NbdError, cleaned};
+use crate::error::{ServerError, cleaned};
 
 /// Largest reply to an option.
 const REPLY_BYTES_MAX: u32 = 64 << 10;
@@ -30,7 +30,7 @@ const PAYLOAD_BYTES: u32 = 32 << 20;
 /// The preferred block of servers that name none.
 const PREFERRED_BYTES: u32 = 4096;
 
-type Result<T> = std::result::Result<T, NbdError>;
+type Result<T> = std::result::Result<T, ServerError>;
 
 /// Everything agreed about an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,8 +54,8 @@ impl Agreed {
 
     pub(crate) fn check_writable(&self) -> Result<()> {
         match () {
-            () if self.can(can::READ_ONLY) => Err(NbdError::ReadOnly),
-            () if !self.can(can::FLUSH) => Err(NbdError::NoFlush),
+            () if self.can(can::READ_ONLY) => Err(ServerError::ReadOnly),
+            () if !self.can(can::FLUSH) => Err(ServerError::NoFlush),
             () => Ok(()),
         }
     }
@@ -67,10 +67,10 @@ impl Agreed {
             || self.can(can::READ_ONLY) && !before.can(can::READ_ONLY);
         match () {
             () if self.size_bytes < before.size_bytes => {
-                Err(NbdError::Shrunk { before: before.size_bytes, now: self.size_bytes })
+                Err(ServerError::Shrunk { before: before.size_bytes, now: self.size_bytes })
             }
-            () if lacks || self.payload_bytes < before.payload_bytes => Err(NbdError::Changed),
-            () if !before.block_bytes.is_multiple_of(self.block_bytes) => Err(NbdError::Changed),
+            () if lacks || self.payload_bytes < before.payload_bytes => Err(ServerError::Changed),
+            () if !before.block_bytes.is_multiple_of(self.block_bytes) => Err(ServerError::Changed),
             () => Ok(()),
         }
     }
@@ -86,16 +86,16 @@ pub(super) async fn negotiate(
     if dial.is_tls() {
         match ask(&mut *stream, option::STARTTLS, b"").await? {
             (reply::ACK, _) => {}
-            (kind, why) if reply::is_error(kind) => return Err(NbdError::NoTls { why: cleaned(&why) }),
-            _ => return Err(NbdError::Protocol("its answer to STARTTLS is none")),
+            (kind, why) if reply::is_error(kind) => return Err(ServerError::NoTls { why: cleaned(&why) }),
+            _ => return Err(ServerError::Protocol("its answer to STARTTLS is none")),
         }
-        stream = dial.secure(stream).await.map_err(|error| NbdError::Tls(error.into()))?;
+        stream = dial.secure(stream).await.map_err(|error| ServerError::Tls(error.into()))?;
     }
     let form = match ask(&mut *stream, option::STRUCTURED_REPLY, b"").await? {
         (reply::ACK, _) => ReplyForm::Chunks,
-        (reply::ERR_TLS_REQD, _) => return Err(NbdError::OnlyTls),
+        (reply::ERR_TLS_REQD, _) => return Err(ServerError::OnlyTls),
         (kind, _) if reply::is_error(kind) => ReplyForm::Simple,
-        _ => return Err(NbdError::Protocol("its answer to STRUCTURED_REPLY is none")),
+        _ => return Err(ServerError::Protocol("its answer to STRUCTURED_REPLY is none")),
     };
     let agreed = go(&mut *stream, export, form).await?;
     Ok((stream, agreed))
@@ -103,14 +103,14 @@ pub(super) async fn negotiate(
 
 async fn greet(stream: &mut dyn Stream) -> Result<()> {
     if stream.read_u64().await? != NBD_MAGIC {
-        return Err(NbdError::Protocol("it is no NBD server"));
+        return Err(ServerError::Protocol("it is no NBD server"));
     }
     if stream.read_u64().await? != OPTION_MAGIC {
-        return Err(NbdError::Protocol("it negotiates in the old style"));
+        return Err(ServerError::Protocol("it negotiates in the old style"));
     }
     let flags = stream.read_u16().await?;
     if flags & FIXED_NEWSTYLE == 0 {
-        return Err(NbdError::TooOld);
+        return Err(ServerError::TooOld);
     }
     stream.write_u32(u32::from(flags & (FIXED_NEWSTYLE | NO_ZEROES))).await?;
     Ok(stream.flush().await?)
@@ -128,21 +128,21 @@ async fn go(stream: &mut dyn Stream, export: &str, form: ReplyForm) -> Result<Ag
         match receive(stream, option::GO).await? {
             (reply::INFO, data) => note(&data, &mut about, &mut sizes)?,
             (reply::ACK, _) => {
-                let (size, flags) = about.ok_or(NbdError::Protocol("it does not describe the export"))?;
+                let (size, flags) = about.ok_or(ServerError::Protocol("it does not describe the export"))?;
                 return agreed(size, flags, sizes, form);
             }
-            (reply::ERR_UNSUP, _) => return Err(NbdError::TooOld),
-            (reply::ERR_TLS_REQD, _) => return Err(NbdError::OnlyTls),
-            (kind, why) if reply::is_error(kind) => return Err(NbdError::Refused { why: cleaned(&why) }),
-            _ => return Err(NbdError::Protocol("its answer to GO is none")),
+            (reply::ERR_UNSUP, _) => return Err(ServerError::TooOld),
+            (reply::ERR_TLS_REQD, _) => return Err(ServerError::OnlyTls),
+            (kind, why) if reply::is_error(kind) => return Err(ServerError::Refused { why: cleaned(&why) }),
+            _ => return Err(ServerError::Protocol("its answer to GO is none")),
         }
     }
-    Err(NbdError::Protocol("it never ends to describe the export"))
+    Err(ServerError::Protocol("it never ends to describe the export"))
 }
 
 /// Notes one piece of information; unknown ones are for others.
 fn note(data: &[u8], about: &mut Option<(u64, u16)>, sizes: &mut Option<[u32; 3]>) -> Result<()> {
-    let malformed = NbdError::Protocol("its description of the export is malformed");
+    let malformed = ServerError::Protocol("its description of the export is malformed");
     let (kind, rest) = data.split_first_chunk::<2>().ok_or(malformed.clone())?;
     match u16::from_be_bytes(*kind) {
         info::EXPORT => {
@@ -165,13 +165,13 @@ fn note(data: &[u8], about: &mut Option<(u64, u16)>, sizes: &mut Option<[u32; 3]
 fn agreed(size: u64, flags: u16, sizes: Option<[u32; 3]>, form: ReplyForm) -> Result<Agreed> {
     let [least, preferred, most] = sizes.unwrap_or([1, PREFERRED_BYTES, PAYLOAD_BYTES]);
     if !least.is_power_of_two() || !preferred.is_power_of_two() || preferred < least || most < least {
-        return Err(NbdError::Protocol("its block sizes are no powers of two, or in the wrong order"));
+        return Err(ServerError::Protocol("its block sizes are no powers of two, or in the wrong order"));
     }
     if least > BLOCK_BYTES_MAX {
-        return Err(NbdError::Blocks(least));
+        return Err(ServerError::Blocks(least));
     }
     if flags & can::HAS_FLAGS == 0 {
-        return Err(NbdError::Protocol("it does not say what the export can do"));
+        return Err(ServerError::Protocol("it does not say what the export can do"));
     }
     let payload_bytes = most.min(PAYLOAD_BYTES) / least * least;
     let size_bytes = size / u64::from(least) * u64::from(least);
@@ -196,14 +196,14 @@ async fn send(stream: &mut dyn Stream, option: u32, data: &[u8]) -> Result<()> {
 
 async fn receive(stream: &mut dyn Stream, option: u32) -> Result<(u32, Vec<u8>)> {
     if stream.read_u64().await? != OPTION_REPLY_MAGIC {
-        return Err(NbdError::Protocol("a reply to an option has the wrong magic"));
+        return Err(ServerError::Protocol("a reply to an option has the wrong magic"));
     }
     if stream.read_u32().await? != option {
-        return Err(NbdError::Protocol("it answers another option"));
+        return Err(ServerError::Protocol("it answers another option"));
     }
     let (kind, len) = (stream.read_u32().await?, stream.read_u32().await?);
     if len > REPLY_BYTES_MAX {
-        return Err(NbdError::Protocol("a reply to an option is too long"));
+        return Err(ServerError::Protocol("a reply to an option is too long"));
     }
     let mut data = vec![0; len as usize];
     stream.read_exact(&mut data).await?;

@@ -14,13 +14,13 @@ use bytes::{Buf, Bytes, BytesMut};
 use cenote_disk::stream::payload;
 use cenote_disk::{Errno, Stream};
 use cenote_nbd::wire::{
-    CHUNK_DATA, CHUNK_HOLE, CHUNK_IS_ERROR, CHUNK_MAGIC, CHUNK_NONE, Command, DONE, ReplyForm,
-    SIMPLE_REPLY_MAGIC,
+    CHUNK_DATA, CHUNK_HOLE, CHUNK_IS_ERROR, CHUNK_MAGIC, CHUNK_NONE, DONE, ReplyForm, SIMPLE_REPLY_MAGIC,
 };
 use tokio::io::{AsyncReadExt, ReadHalf};
 
-use super::requests::{Ask, Lane, Requests};
-use crate::error::{NbdError, cleaned};
+use crate::disk::joined;
+use crate::error::{ServerError, cleaned};
+use crate::requests::{Ask, Kind, Lane, Requests};
 
 const BUFFER_BYTES: usize = 64 << 10;
 const SIMPLE_BYTES: usize = 16;
@@ -59,27 +59,27 @@ impl Replies<'_> {
     }
 
     /// Passes replies on until the connection ends.
-    pub(super) async fn receive(mut self) -> Result<Infallible, NbdError> {
+    pub(super) async fn receive(mut self) -> Result<Infallible, ServerError> {
         loop {
             self.fill(4).await?;
             let magic = u32::from_be_bytes([self.buffer[0], self.buffer[1], self.buffer[2], self.buffer[3]]);
             match magic {
                 SIMPLE_REPLY_MAGIC => self.simple().await?,
                 CHUNK_MAGIC if self.form == ReplyForm::Chunks => self.chunk().await?,
-                _ => return Err(NbdError::Protocol("a reply has the wrong magic")),
+                _ => return Err(ServerError::Protocol("a reply has the wrong magic")),
             }
         }
     }
 
-    async fn simple(&mut self) -> Result<(), NbdError> {
+    async fn simple(&mut self) -> Result<(), ServerError> {
         self.fill(SIMPLE_BYTES).await?;
         let mut header = self.buffer.split_to(SIMPLE_BYTES);
         header.advance(4);
         let (error, cookie) = (header.get_u32(), header.get_u64());
         let ask = self.asked(cookie)?;
-        let is_read = ask.command == Command::Read;
+        let is_read = ask.kind == Kind::Read;
         if self.parts.contains_key(&cookie) || is_read && self.form == ReplyForm::Chunks {
-            return Err(NbdError::Protocol("a simple reply where chunks were agreed on"));
+            return Err(ServerError::Protocol("a simple reply where chunks were agreed on"));
         }
         let result = match error {
             0 if is_read => Ok(self.payload(ask.len as usize).await?),
@@ -90,7 +90,7 @@ impl Replies<'_> {
         Ok(())
     }
 
-    async fn chunk(&mut self) -> Result<(), NbdError> {
+    async fn chunk(&mut self) -> Result<(), ServerError> {
         self.fill(CHUNK_BYTES).await?;
         let mut header = self.buffer.split_to(CHUNK_BYTES);
         header.advance(4);
@@ -116,11 +116,11 @@ impl Replies<'_> {
                 let mut error = self.payload(len).await?;
                 let (number, message_bytes) = (error.get_u32(), error.get_u16() as usize);
                 let message = error.get(..message_bytes);
-                let message = message.ok_or(NbdError::Protocol("an error is longer than its chunk"))?;
+                let message = message.ok_or(ServerError::Protocol("an error is longer than its chunk"))?;
                 let error = told(number, message)?;
                 self.parts.entry(cookie).or_default().error.get_or_insert(error);
             }
-            _ => return Err(NbdError::Protocol("a chunk has an unknown kind, or the wrong length")),
+            _ => return Err(ServerError::Protocol("a chunk has an unknown kind, or the wrong length")),
         }
         if is_last {
             let parts = self.parts.remove(&cookie).unwrap_or_default();
@@ -128,38 +128,38 @@ impl Replies<'_> {
                 Some(error) => Err(error),
                 // Disjoint, within the range, and as long as the whole.
                 None if parts.bytes == read_bytes(&ask) => Ok(joined(parts.data.into_values().collect())),
-                None => return Err(NbdError::Protocol("a read is answered in part")),
+                None => return Err(ServerError::Protocol("a read is answered in part")),
             };
             self.requests.answer(self.lane, cookie, result);
         }
         Ok(())
     }
 
-    fn asked(&self, cookie: u64) -> Result<Arc<Ask>, NbdError> {
-        let unasked = NbdError::Protocol("it answers a request that was not made on this connection");
+    fn asked(&self, cookie: u64) -> Result<Arc<Ask>, ServerError> {
+        let unasked = ServerError::Protocol("it answers a request that was not made on this connection");
         self.requests.asked(self.lane, cookie).ok_or(unasked)
     }
 
-    fn add(&mut self, cookie: u64, ask: &Ask, at: u64, data: Bytes) -> Result<(), NbdError> {
+    fn add(&mut self, cookie: u64, ask: &Ask, at: u64, data: Bytes) -> Result<(), ServerError> {
         let len = data.len() as u64;
         check_within(ask, at, len)?;
         let parts = self.parts.entry(cookie).or_default();
         // Disjoint: the last one to begin before the end also ends last.
         let before = parts.data.range(..at + len).next_back();
         if before.is_some_and(|(start, data)| start + data.len() as u64 > at) {
-            return Err(NbdError::Protocol("chunks of a read overlap"));
+            return Err(ServerError::Protocol("chunks of a read overlap"));
         }
         parts.bytes += len;
         parts.data.insert(at, data);
         Ok(())
     }
 
-    async fn payload(&mut self, len: usize) -> Result<Bytes, NbdError> {
+    async fn payload(&mut self, len: usize) -> Result<Bytes, ServerError> {
         Ok(payload(&mut self.reader, &mut self.buffer, len).await?)
     }
 
     /// Buffers at least `len` bytes.
-    async fn fill(&mut self, len: usize) -> Result<(), NbdError> {
+    async fn fill(&mut self, len: usize) -> Result<(), ServerError> {
         while self.buffer.len() < len {
             self.buffer.reserve(BUFFER_BYTES);
             if self.reader.read_buf(&mut self.buffer).await? == 0 {
@@ -170,33 +170,23 @@ impl Replies<'_> {
     }
 }
 
-/// One range from consecutive parts; copied if there are several.
-pub(super) fn joined(mut parts: Vec<Bytes>) -> Bytes {
-    if parts.len() == 1 {
-        return parts.remove(0);
-    }
-    let mut whole = BytesMut::with_capacity(parts.iter().map(Bytes::len).sum());
-    parts.iter().for_each(|part| whole.extend_from_slice(part));
-    whole.freeze()
-}
-
 /// Bytes that an answer has.
 fn read_bytes(ask: &Ask) -> u64 {
-    if ask.command == Command::Read { ask.len.into() } else { 0 }
+    if ask.kind == Kind::Read { ask.len.into() } else { 0 }
 }
 
-fn check_within(ask: &Ask, at: u64, len: u64) -> Result<(), NbdError> {
+fn check_within(ask: &Ask, at: u64, len: u64) -> Result<(), ServerError> {
     let end = at.checked_add(len).filter(|_| len > 0 && at >= ask.offset);
     match end {
         Some(end) if end <= ask.offset + read_bytes(ask) => Ok(()),
-        _ => Err(NbdError::Protocol("a chunk lies outside the range that was read")),
+        _ => Err(ServerError::Protocol("a chunk lies outside the range that was read")),
     }
 }
 
 /// A server's error. A server that ends loses its connections: requests wait for its return.
-fn told(number: u32, message: &[u8]) -> Result<io::Error, NbdError> {
+fn told(number: u32, message: &[u8]) -> Result<io::Error, ServerError> {
     if number == Errno::Shutdown as u32 {
-        return Err(NbdError::Ending);
+        return Err(ServerError::Ending);
     }
     let known = i32::try_from(number).ok().filter(|number| (1..=133).contains(number));
     let error = io::Error::from_raw_os_error(known.unwrap_or(Errno::Io as i32));

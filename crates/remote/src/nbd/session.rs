@@ -1,48 +1,28 @@
-//! Sessions: the connections of one agreement with a server, and the task that makes them.
-//!
-//! ```text
-//!   drive:  connect --> up --> connections, until one ends --> down --> connect, at growing intervals
-//!             |                                                           '-- DEADLINE: the end
-//!             '-- until the device is closed and nothing waits
-//! ```
-//!
-//! Idea: connections of a session live and end together. Only then is it sure that a repeated write does not
-//! overtake a newer one on another connection.
+//! NBD's sessions: the connections of one agreement with a server.
 //!
 //! Several connections are made if the server answers a flush for all (MULTI_CONN). Each has a task that
 //! sends and receives; free ones take the next requests.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use cenote_disk::Stream;
 use cenote_disk::stream::write_pieces;
-use cenote_nbd::wire::{Command, Request, can};
+use cenote_nbd::wire::{Command, Request, can, flag};
 use cenote_runtime::{JoinHandle, Runtime};
 use futures::future::{join_all, select_all};
 use tokio::io::{AsyncWriteExt, WriteHalf};
 
 use super::handshake::{Agreed, negotiate};
-use super::lively::Lively;
 use super::replies::Replies;
-use super::requests::{Lane, Requests};
 use crate::dial::Dial;
-use crate::error::NbdError;
+use crate::error::ServerError;
+use crate::requests::{Ask, Kind, Lane, Requests};
+use crate::session::lively::Lively;
+use crate::session::{CONNECT, GOODBYE, Protocol, silence};
 
-/// Time for a connection and its negotiation.
-const CONNECT: Duration = Duration::from_secs(3);
 /// Connections of a session.
 const CONNECTIONS: usize = 4;
-/// Pauses between attempts grow from one to the other.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// Sessions that end within this time do not reset the pause.
-const SHORT: Duration = Duration::from_secs(2);
-/// Time for telling a server that a connection ends.
-const GOODBYE: Duration = Duration::from_secs(1);
-/// Interval of looks at the time.
-const TICK: Duration = Duration::from_millis(250);
 
 /// Connections ready for requests.
 pub(super) struct Session {
@@ -51,13 +31,17 @@ pub(super) struct Session {
 }
 
 /// Makes the connections of a session.
-pub(super) async fn connect(dial: &dyn Dial, export: &str, runtime: &Runtime) -> Result<Session, NbdError> {
+pub(super) async fn connect(
+    dial: &dyn Dial,
+    export: &str,
+    runtime: &Runtime,
+) -> Result<Session, ServerError> {
     let one = async || {
         let connecting = async {
-            let stream = dial.dial().await.map_err(|error| NbdError::Connect(error.into()))?;
+            let stream = dial.dial().await.map_err(|error| ServerError::Connect(error.into()))?;
             negotiate(stream, export, dial).await
         };
-        runtime.timeout(CONNECT, connecting).await.unwrap_or(Err(NbdError::Silent { since: CONNECT }))
+        runtime.timeout(CONNECT, connecting).await.unwrap_or(Err(ServerError::Silent { since: CONNECT }))
     };
     let (stream, agreed) = one().await?;
     let mut streams = vec![stream];
@@ -69,69 +53,40 @@ pub(super) async fn connect(dial: &dyn Dial, export: &str, runtime: &Runtime) ->
     Ok(Session { agreed, streams })
 }
 
-/// Keeps connections to a server until the device is closed and nothing waits.
-pub(super) async fn drive(
-    requests: Arc<Requests>,
-    dial: Arc<dyn Dial>,
-    export: String,
-    first: Session,
-    runtime: Runtime,
-) {
-    let agreed = first.agreed.clone();
-    let (mut next, mut pause) = (Some(first), FIRST_PAUSE);
-    loop {
-        let session = match next.take() {
-            Some(session) => session,
-            None => {
-                let again = reconnect(&requests, (&*dial, &export), &agreed, &runtime, &mut pause);
-                tokio::select! {
-                    biased;
-                    () = requests.closed() => return,
-                    session = again => session,
-                    () = expire(&requests, &runtime) => return,
-                }
-            }
-        };
-        let begun = runtime.now();
-        match run(session, &requests, &runtime).await {
-            Ok(()) => return,
-            Err(why) => requests.down(why),
-        }
-        if runtime.now().since(begun) > SHORT {
-            pause = FIRST_PAUSE;
-        }
-    }
+/// The protocol, for an export of a server.
+pub(super) struct Nbd {
+    pub(super) dial: Arc<dyn Dial>,
+    pub(super) export: String,
+    pub(super) agreed: Agreed,
+    pub(super) runtime: Runtime,
 }
 
-async fn reconnect(
-    requests: &Requests,
-    (dial, export): (&dyn Dial, &str),
-    before: &Agreed,
-    runtime: &Runtime,
-    pause: &mut Duration,
-) -> Session {
-    loop {
-        runtime.sleep(*pause).await;
-        *pause = (*pause * 2).min(LONGEST_PAUSE);
-        let session = connect(dial, export, runtime).await;
-        match session.and_then(|session| session.agreed.check_as_before(before).map(|()| session)) {
-            Ok(session) => return session,
-            Err(why) => requests.still_down(why),
-        }
-    }
-}
+impl Protocol for Nbd {
+    type Session = Session;
 
-/// Until the deadline has passed.
-async fn expire(requests: &Requests, runtime: &Runtime) {
-    while !requests.expire() {
-        runtime.sleep(TICK).await;
+    async fn reconnect(&self) -> Result<Session, ServerError> {
+        let session = connect(&*self.dial, &self.export, &self.runtime).await?;
+        session.agreed.check_as_before(&self.agreed)?;
+        Ok(session)
+    }
+
+    fn size_bytes(session: &Session) -> u64 {
+        session.agreed.size_bytes
+    }
+
+    async fn run(&self, session: Session, number: u64, requests: &Arc<Requests>) -> Result<(), ServerError> {
+        run(session, number, requests, &self.runtime).await
     }
 }
 
 /// Until the device is closed, or a connection ends.
-async fn run(session: Session, requests: &Arc<Requests>, runtime: &Runtime) -> Result<(), NbdError> {
+async fn run(
+    session: Session,
+    number: u64,
+    requests: &Arc<Requests>,
+    runtime: &Runtime,
+) -> Result<(), ServerError> {
     let form = session.agreed.form;
-    let number = requests.up(&session.agreed);
     let lane = |(at, stream): (usize, Box<dyn Stream>)| {
         let stream: Box<dyn Stream> = Box::new(Lively::new(stream, runtime, &requests.alive_ns));
         let (requests, lane) = (requests.clone(), Lane { session: number, number: at });
@@ -150,9 +105,9 @@ async fn run(session: Session, requests: &Arc<Requests>, runtime: &Runtime) -> R
     let (ended, is_ended) = tokio::select! {
         biased;
         (ended, at, _) = select_all(lanes.iter_mut()) => {
-            (ended.unwrap_or(Err(NbdError::Protocol("a reply stopped its reader"))), Some(at))
+            (ended.unwrap_or(Err(ServerError::Protocol("a reply stopped its reader"))), Some(at))
         }
-        since = silence(requests, runtime) => (Err(NbdError::Silent { since }), None),
+        since = silence(requests, runtime) => (Err(ServerError::Silent { since }), None),
     };
     // The rest must neither send nor take anything more.
     for (_, mut lane) in lanes.into_iter().enumerate().filter(|(at, _)| Some(*at) != is_ended) {
@@ -164,25 +119,16 @@ async fn run(session: Session, requests: &Arc<Requests>, runtime: &Runtime) -> R
     ended
 }
 
-async fn silence(requests: &Requests, runtime: &Runtime) -> Duration {
-    loop {
-        runtime.sleep(TICK).await;
-        if let Some(since) = requests.silence() {
-            return since;
-        }
-    }
-}
-
 async fn send(
     mut writer: WriteHalf<Box<dyn Stream>>,
     requests: &Requests,
     lane: Lane,
-) -> Result<(), NbdError> {
-    let impossible = NbdError::Protocol("a request can't be encoded");
-    while let Some(batch) = requests.next(lane).await {
+) -> Result<(), ServerError> {
+    let impossible = ServerError::Protocol("a request can't be encoded");
+    while let Some(batch) = requests.next(lane, usize::MAX).await {
         let mut pieces: Vec<Bytes> = Vec::with_capacity(2 * batch.len());
         for (cookie, ask) in batch {
-            let (flags, command, offset) = (ask.flags, ask.command, ask.offset);
+            let (flags, command, offset) = (flags_of(&ask), command_of(ask.kind), ask.offset);
             let header = Request { flags, command, cookie, offset, len: ask.len.into() }.encode();
             pieces.push(Bytes::copy_from_slice(&header.ok_or(impossible.clone())?));
             if command == Command::Write {
@@ -197,4 +143,18 @@ async fn send(
         writer.shutdown().await?;
     }
     Ok(())
+}
+
+fn command_of(kind: Kind) -> Command {
+    match kind {
+        Kind::Read => Command::Read,
+        Kind::Write => Command::Write,
+        Kind::Zeroes => Command::WriteZeroes,
+        Kind::Trim => Command::Trim,
+        Kind::Flush => Command::Flush,
+    }
+}
+
+fn flags_of(ask: &Ask) -> u16 {
+    if ask.is_through { flag::FUA } else { 0 }
 }

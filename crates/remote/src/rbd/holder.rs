@@ -6,16 +6,14 @@
 //! of processes (containers have their own).
 
 use std::ffi::CStr;
-use std::fs;
 use std::io;
 
 use super::image::Image;
 use crate::error::cleaned;
+use crate::process::{boot, life, numbering};
 
 /// The key of the record.
 const KEY: &CStr = c"cenote.holder";
-/// Field of `/proc/PID/stat` after the name: the time at which it began.
-const START_FIELD: usize = 19;
 
 /// A process with the lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,8 +36,8 @@ impl Holder {
         Some(Holder {
             client: client.into(),
             host: if host.is_empty() { "-".into() } else { host.replace(char::is_whitespace, "-") },
-            boot: fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().into(),
-            numbering: fs::read_link("/proc/self/ns/pid").ok()?.to_string_lossy().into_owned(),
+            boot: boot()?,
+            numbering: numbering()?,
             pid,
             started: life(pid)?.1,
         })
@@ -82,16 +80,6 @@ impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "process {} of host '{}' ({})", self.pid, cleaned(self.host.as_bytes()), self.client)
     }
-}
-
-/// Whether a process lives, and when it began; `None`: there is no such process.
-fn life(pid: u32) -> Option<(bool, String)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may contain anything.
-    let mut fields = text.rsplit_once(')')?.1.split_whitespace();
-    let state = fields.next()?;
-    let started = fields.nth(START_FIELD - 1)?;
-    Some((!["Z", "X", "x"].contains(&state), started.to_owned()))
 }
 
 #[cfg(test)]

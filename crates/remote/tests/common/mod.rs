@@ -1,33 +1,24 @@
 //! A machine with a disk and an NBD server: the project's own, over pipes in memory.
 
+mod ram;
+
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use bytes::Bytes;
-use cenote_disk::{Disk, Errno, Failure, Limits, Stream};
+use cenote_disk::{Errno, Failure, Limits, Stream};
 use cenote_nbd::handshake::Outcome;
 use cenote_nbd::{Export, Exports, Extent, Handshake, Listed, Offer, transmit};
-use cenote_remote::{Dial, NbdDevice, NbdError};
+use cenote_remote::{Dial, ServerDisk, ServerError, nbd};
 use cenote_runtime::{AbortOnDrop, Runtime};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
+use ram::{Ram, span};
 
 pub const SIZE_BYTES: usize = 64 << 20;
 const BLOCK_BYTES: u32 = 4096;
-
-/// A disk with a cache lost at a restart.
-#[derive(Default)]
-struct Ram {
-    live: Mutex<Vec<u8>>,
-    durable: Mutex<Vec<u8>>,
-    bad: Mutex<Option<u64>>,
-    zeroed: AtomicUsize,
-    is_read_only: AtomicBool,
-    holds_flushes: AtomicBool,
-}
 
 /// The machine.
 pub struct Machine {
@@ -47,14 +38,13 @@ impl Machine {
     }
 
     pub fn sized(runtime: &Runtime, bytes: usize) -> Arc<Machine> {
-        let image = || Mutex::new(vec![0; bytes]);
-        let ram = Arc::new(Ram { live: image(), durable: image(), ..Ram::default() });
+        let ram = Arc::new(Ram::sized(bytes));
         let (tasks, made, open, goodbyes, is_silent) = Default::default();
         let is_up = AtomicBool::new(true);
         Arc::new(Machine { runtime: runtime.clone(), ram, is_up, tasks, made, open, goodbyes, is_silent })
     }
 
-    pub async fn open(self: &Arc<Machine>, read_only: bool) -> Result<NbdDevice, NbdError> {
+    pub async fn open(self: &Arc<Machine>, read_only: bool) -> Result<ServerDisk, ServerError> {
         self.open_export("disk", read_only).await
     }
 
@@ -62,9 +52,9 @@ impl Machine {
         self: &Arc<Machine>,
         export: &str,
         read_only: bool,
-    ) -> Result<NbdDevice, NbdError> {
+    ) -> Result<ServerDisk, ServerError> {
         let (name, dial) = ("nbd://test/disk".into(), Arc::new(Way(self.clone())));
-        NbdDevice::open(name, export.into(), dial, read_only, &self.runtime).await
+        nbd::open(name, export.into(), dial, read_only, &self.runtime).await
     }
 
     /// Ends all connections.
@@ -72,8 +62,7 @@ impl Machine {
         self.is_up.store(false, Ordering::Relaxed);
         self.tasks.lock().clear();
         if loses_cache {
-            let durable = self.ram.durable.lock().clone();
-            *self.ram.live.lock() = durable;
+            self.ram.lose_cache();
         }
     }
 
@@ -222,65 +211,6 @@ impl Exports for Only {
     fn open<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Arc<dyn Export>, Failure>> {
         let found = (name == "disk").then(|| self.0.clone() as Arc<dyn Export>);
         futures::future::ready(found.ok_or_else(|| Failure::new(Errno::Invalid, "no such disk"))).boxed()
-    }
-}
-
-fn span(range: &Range<u64>) -> Range<usize> {
-    range.start as usize..range.end as usize
-}
-
-impl Disk for Ram {
-    fn size_bytes(&self) -> u64 {
-        self.live.lock().len() as u64
-    }
-
-    fn block_bytes(&self) -> u32 {
-        BLOCK_BYTES
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.is_read_only.load(Ordering::Relaxed)
-    }
-
-    fn read(&self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, Failure>> {
-        let is_bad = self.bad.lock().is_some_and(|at| range.contains(&at));
-        let read = match is_bad {
-            true => Err(Failure::new(Errno::Io, "bad block")),
-            false => Ok(Bytes::copy_from_slice(&self.live.lock()[span(&range)])),
-        };
-        futures::future::ready(read).boxed()
-    }
-
-    fn write(&self, offset: u64, data: Bytes) -> BoxFuture<'_, Result<(), Failure>> {
-        let range = offset..offset + data.len() as u64;
-        self.live.lock()[span(&range)].copy_from_slice(&data);
-        futures::future::ready(Ok(())).boxed()
-    }
-
-    fn zero(&self, range: Range<u64>) -> BoxFuture<'_, Result<(), Failure>> {
-        self.zeroed.fetch_add(1, Ordering::Relaxed);
-        self.trim(range)
-    }
-
-    fn trim(&self, range: Range<u64>) -> BoxFuture<'_, Result<(), Failure>> {
-        self.live.lock()[span(&range)].fill(0);
-        futures::future::ready(Ok(())).boxed()
-    }
-
-    fn flush(&self) -> BoxFuture<'_, Result<(), Failure>> {
-        if self.holds_flushes.load(Ordering::Relaxed) {
-            return futures::future::pending().boxed();
-        }
-        self.durable.lock().copy_from_slice(&self.live.lock());
-        futures::future::ready(Ok(())).boxed()
-    }
-
-    fn prefetch(&self, _: Range<u64>) -> BoxFuture<'_, Result<(), Failure>> {
-        futures::future::ready(Ok(())).boxed()
-    }
-
-    fn extent(&self, range: Range<u64>) -> BoxFuture<'_, Result<(bool, u64), Failure>> {
-        futures::future::ready(Ok((true, range.end))).boxed()
     }
 }
 

@@ -18,7 +18,7 @@ use crate::session::Session;
     `draid[1|2|3][:<data>d][:<children>c][:<spares>s] DEVICE...`. A vdev after `log`, `special`, \
     `dedup`, `spare` or `cache` has that purpose. DEVICE is a block device, an existing file of the \
     desired size, or a disk of another machine: nbd://HOST/EXPORT, nbds:// (TLS), nbd+unix://, \
-    rbd:POOL/IMAGE (Ceph), s3://BUCKET/PREFIX?size=SIZE.\n\n\
+    iscsi://HOST/IQN/LUN, rbd:POOL/IMAGE (Ceph), s3://BUCKET/PREFIX?size=SIZE.\n\n\
     The key of an encrypted root file system (-O encryption=on -O keyformat=passphrase) comes from \
     --key, the file that keylocation names, the terminal or a pipe.\n\n\
     The daemon keeps the new pool imported. Without a daemon, the pool is left exported.\n\n\

@@ -1,8 +1,7 @@
-//! Images being closed, for which the end of the program waits.
+//! Locked disks being closed, for which the end of the program waits.
 //!
-//! Idea: closing gives an image's lock back, which takes milliseconds and a thread. If the program ended
-//! meanwhile, the next one would find the lock of a dead client, and fence it. Ceph's list of fenced clients
-//! is not for that.
+//! Idea: closing gives the lock back, which takes milliseconds. If the program ended meanwhile, the next one
+//! would find the lock of a dead client, and fence it; another machine would be refused.
 //!
 //! Locking: one mutex for the number.
 #![allow(unsafe_code)] // atexit has no safe wrapper
@@ -12,18 +11,18 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Longest wait: the cluster may not answer.
+/// Longest wait: the storage may not answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 static UNDER_WAY: Mutex<usize> = Mutex::new(0);
 static LESS: Condvar = Condvar::new();
 static AT_EXIT: Once = Once::new();
 
-/// An image being closed, until dropped.
-pub(super) struct Closing(());
+/// A disk being closed, until dropped.
+pub(crate) struct Closing(());
 
 impl Closing {
-    pub(super) fn begin() -> Closing {
+    pub(crate) fn begin() -> Closing {
         AT_EXIT.call_once(|| {
             // SAFETY: the function may be called at any time. If it can't be registered, nobody waits.
             unsafe { libc::atexit(wait) };

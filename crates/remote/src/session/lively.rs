@@ -11,7 +11,7 @@ use cenote_runtime::Runtime;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A connection that notes its signs of life.
-pub(super) struct Lively {
+pub(crate) struct Lively {
     inner: Box<dyn Stream>,
     runtime: Runtime,
     /// Nanoseconds since the runtime began.
@@ -19,7 +19,7 @@ pub(super) struct Lively {
 }
 
 impl Lively {
-    pub(super) fn new(inner: Box<dyn Stream>, runtime: &Runtime, last_ns: &Arc<AtomicU64>) -> Lively {
+    pub(crate) fn new(inner: Box<dyn Stream>, runtime: &Runtime, last_ns: &Arc<AtomicU64>) -> Lively {
         Lively { inner, runtime: runtime.clone(), last_ns: last_ns.clone() }
     }
 
