@@ -85,8 +85,14 @@ impl Replicate {
         let work = telling(session, self.copy_all(&copying), now);
         let left = || "run the same command again to go on".to_owned();
         let done = session.caller().unless_interrupted(work, left).await;
-        // Ends the transfers of an interrupted run.
+        // Ends the transfers of an interrupted run. Another interrupt ends the wait for them.
         meter.stop();
+        if done.is_err() {
+            tokio::select! {
+                () = meter.ended(session.runtime()) => {}
+                () = session.caller().interrupted() => {}
+            }
+        }
         let (answer, outcome) = done?;
         Ok(Answered { answer, outcome })
     }

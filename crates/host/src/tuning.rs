@@ -11,7 +11,7 @@ use cenote_cache::{CacheOptions, PrefetchSettings};
 use cenote_engine::{Engine, L2Settings, ScanSettings, default_dirty_bytes_max};
 use cenote_policy::{BadPolicy, PolicyName};
 use cenote_pool::multihost::MultihostSettings;
-use cenote_pool::{BadSetting, QueueSettings};
+use cenote_pool::{BadSetting, QueueSettings, Tunables};
 use cenote_runtime::Runtime;
 use parking_lot::Mutex;
 
@@ -37,6 +37,21 @@ const LEAST_DIRTY_BYTES: u64 = 16 << 20;
 /// One pool's dirty data is bounded by this fraction of [`ARC_MAX`] (`zfs_arc_pool_dirty_percent`).
 const POOL_DIRTY_PART: u64 = 5;
 
+/// Most Lua instructions and bytes that a channel program may ask for.
+const PROGRAMS: [cenote_pool::Tunable; 2] = [
+    ("zfs_lua_max_instrlimit", 100_000_000, 1, u64::MAX),
+    ("zfs_lua_max_memlimit", 100 << 20, 1, i64::MAX as u64),
+];
+
+/// Limits of channel programs' limits, which no pool needs to know.
+struct ProgramSettings(Tunables<{ PROGRAMS.len() }>);
+
+impl Default for ProgramSettings {
+    fn default() -> ProgramSettings {
+        ProgramSettings(Tunables::new(&PROGRAMS))
+    }
+}
+
 /// Values for all pools.
 pub struct Tuning {
     values: Mutex<Values>,
@@ -52,12 +67,13 @@ struct Tables {
     scans: ScanSettings,
     cache_devices: L2Settings,
     multihost: MultihostSettings,
+    programs: ProgramSettings,
 }
 
 impl Tables {
     fn all(&self) -> Vec<(String, u64)> {
         let of_caches = [self.prefetch.all(), self.cache_devices.all()];
-        [self.queues.all(), self.scans.all(), self.multihost.all()]
+        [self.queues.all(), self.scans.all(), self.multihost.all(), self.programs.0.all()]
             .into_iter()
             .chain(of_caches)
             .flatten()
@@ -71,6 +87,7 @@ impl Tables {
             self.scans.set(name, value),
             self.cache_devices.set(name, value),
             self.multihost.set(name, value),
+            self.programs.0.set(name, value),
         ];
         let known = tables.into_iter().find(|set| !matches!(set, Err(BadSetting::Unknown { .. })));
         known.unwrap_or_else(|| Err(BadSetting::Unknown { name: name.into() }))
@@ -205,6 +222,12 @@ impl Tuning {
     /// Settings of heartbeats, and of the watch before an import.
     pub fn multihost(&self) -> &MultihostSettings {
         &self.tables.multihost
+    }
+
+    /// Most instructions and bytes that a channel program may ask for.
+    pub fn program_limits(&self) -> (u64, u64) {
+        let [instructions, bytes] = self.tables.programs.0.values();
+        (instructions, bytes)
     }
 
     /// Applies the settings of heartbeats, which a pool needs before its first change.

@@ -202,6 +202,11 @@ async fn explained(
 
 /// The step that a change stands for, or the error number of one that can't be made.
 async fn step(context: &SyncContext, pool: &str, change: &Change) -> Answered<Result<Step, i32>> {
+    if let Change::Snapshot(name) = change
+        && !name.contains('@')
+    {
+        return Ok(Err(libc::EINVAL));
+    }
     if !is_in(pool, subject(change)) {
         return Ok(Err(libc::EXDEV));
     }
@@ -227,7 +232,11 @@ async fn step(context: &SyncContext, pool: &str, change: &Change) -> Answered<Re
             }
             Err(number) => Err(number),
         },
-        Change::Clone(snapshot, name) => Ok(Step::Clone(snapshot.clone(), name.clone())),
+        Change::Clone(_, name) if !is_in(pool, name) => Err(libc::EXDEV),
+        Change::Clone(snapshot, name) => {
+            let above = name.rsplit_once('/').map_or(pool, |(above, _)| above);
+            find(context, above).await?.map(|_| Step::Clone(snapshot.clone(), name.clone()))
+        }
         Change::RenameSnapshot { dataset, old, new } => {
             Ok(Step::RenameSnapshot(format!("{dataset}@{old}"), format!("{dataset}@{new}")))
         }

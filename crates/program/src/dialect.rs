@@ -1,19 +1,27 @@
-//! OpenZFS's dialect of Lua 5.2, translated to Lua 5.3.
+//! OpenZFS's dialect of Lua 5.2, translated to Lua 5.4.
 //!
-//! Idea: OpenZFS made all numbers of its Lua 64-bit integers, with the division of Lua 5.3. So Lua 5.3 runs
+//! Idea: OpenZFS made all numbers of its Lua 64-bit integers, with the division of Lua 5.4. So Lua 5.4 runs
 //! such scripts unchanged, but for some tokens:
 //!
 //! | OpenZFS | here |
 //! |---|---|
-//! | `a / b` | `a // b`, which rounds down alike |
+//! | `a / b`, `__div` | `a // b`, which rounds down alike, and `__idiv` |
+//! | `a ^ b` is an integer | a call of a function (`power`) |
 //! | `1.5`, `1e3` | refused: malformed number |
-//! | `010` is octal; too large numbers wrap | written in decimal, or in hexadecimal where 5.3 wraps alike |
-//! | no `//`, `&`, `\|`, `~`, `<<`, `>>` | refused: unexpected symbol |
-//! | `a ^ b` is an integer | refused: Lua 5.3 has no such power |
+//! | `010` is octal; too large numbers wrap | written in decimal, or in hexadecimal where 5.4 wraps alike |
+//! | no `//`, `&`, `\|`, `~`, `<<`, `>>`, `local a <const>` | refused: unexpected symbol |
 //!
 //! Lines stay the same, for error texts. Strings and comments are copied.
 //!
 //! Source: OpenZFS `module/lua` (`lcompat_strtoll`, `luaV_div`), Lua 5.2 `llex.c` (`read_numeral`).
+
+mod power;
+mod tokens;
+
+use std::borrow::Cow;
+
+pub(crate) use self::power::POWER;
+use self::tokens::{Kind, Token, lex};
 
 /// Name of the script in error texts.
 pub(crate) const CHUNK: &str = "channel program";
@@ -23,128 +31,80 @@ pub(crate) const CHUNK: &str = "channel program";
 /// # Errors
 /// The text of a syntax error.
 pub(crate) fn translate(script: &str) -> Result<String, String> {
-    let mut reader = Reader { rest: script, line: 1, out: String::with_capacity(script.len() + 64) };
-    while let Some(next) = reader.rest.chars().next() {
-        reader.token(next)?;
-    }
-    Ok(reader.out)
+    let tokens = lex(script);
+    let translated = tokens.iter().map(translated).collect::<Result<Vec<_>, _>>()?;
+    refuse_attributes(&tokens)?;
+    Ok(power::joined(&tokens, &translated))
 }
 
-struct Reader<'a> {
-    rest: &'a str,
-    line: usize,
-    out: String,
+/// A script that is not UTF-8, such as one in Latin-1, as UTF-8 text with the same meaning: other bytes become
+/// escapes in strings in quotes, and question marks in comments. `None`: there are more elsewhere.
+pub fn script_of(bytes: &[u8]) -> Option<String> {
+    let (mut text, mut others) = (String::with_capacity(bytes.len()), Vec::new());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for &byte in chunk.invalid() {
+            others.push((text.len(), byte));
+            text.push('?');
+        }
+    }
+    let mut out = String::with_capacity(text.len());
+    let (mut copied, mut end, mut others) = (0, 0, others.into_iter().peekable());
+    for token in lex(&text) {
+        end += token.text.len();
+        while let Some((at, byte)) = others.next_if(|(at, _)| *at < end) {
+            match token.kind {
+                Kind::Blank => {}
+                Kind::Quoted => {
+                    out.push_str(&text[copied..at]);
+                    out.push_str(&format!("\\{byte:03}"));
+                    copied = at + 1;
+                }
+                Kind::Name | Kind::Number | Kind::Long | Kind::Symbol => return None,
+            }
+        }
+    }
+    out.push_str(&text[copied..]);
+    Some(out)
 }
 
-impl<'a> Reader<'a> {
-    fn token(&mut self, next: char) -> Result<(), String> {
-        let rest = self.rest;
-        match next {
-            '-' if rest.starts_with("--") => self.comment(),
-            '[' if long_bracket(rest).is_some() => self.long_string(),
-            '"' | '\'' => self.string(next),
-            '0'..='9' => return self.number(),
-            '.' if rest.starts_with("..") => self.copy(rest.len() - rest.trim_start_matches('.').len()),
-            '.' if rest[1..].starts_with(|next: char| next.is_ascii_digit()) => return self.number(),
-            'a'..='z' | 'A'..='Z' | '_' => {
-                let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-                self.copy(end.unwrap_or(rest.len()));
-            }
-            '~' if rest.starts_with("~=") => self.copy(2),
-            '/' if !rest.starts_with("//") => {
-                self.skip(1);
-                self.out.push_str("//");
-            }
-            '/' | '&' | '|' | '~' => return Err(self.error(&format!("unexpected symbol near '{next}'"))),
-            '<' | '>' if rest[1..].starts_with(next) => {
-                return Err(self.error(&format!("unexpected symbol near '{next}'")));
-            }
-            '^' => return Err(self.error("the operator '^' is not available")),
-            _ => self.copy(next.len_utf8()),
-        }
-        Ok(())
-    }
-
-    fn skip(&mut self, bytes: usize) -> &'a str {
-        let (skipped, rest) = self.rest.split_at(bytes);
-        self.line += skipped.matches('\n').count();
-        self.rest = rest;
-        skipped
-    }
-
-    fn copy(&mut self, bytes: usize) {
-        let copied = self.skip(bytes);
-        self.out.push_str(copied);
-    }
-
-    fn comment(&mut self) {
-        self.copy(2);
-        match long_bracket(self.rest) {
-            Some(_) => self.long_string(),
-            None => self.copy(self.rest.find('\n').unwrap_or(self.rest.len())),
-        }
-    }
-
-    fn long_string(&mut self) {
-        let Some(level) = long_bracket(self.rest) else { return };
-        let end = format!("]{}]", "=".repeat(level));
-        let found = self.rest.find(&end).map(|at| at + end.len());
-        self.copy(found.unwrap_or(self.rest.len()));
-    }
-
-    /// A string in quotes, with its escapes. Lua itself reports one that does not end.
-    fn string(&mut self, quote: char) {
-        let mut characters = self.rest.char_indices().skip(1);
-        let mut end = self.rest.len();
-        while let Some((at, next)) = characters.next() {
-            match next {
-                '\\' => drop(characters.next()),
-                '\n' => {
-                    end = at;
-                    break;
-                }
-                next if next == quote => {
-                    end = at + 1;
-                    break;
-                }
-                _ => {}
+/// A token in Lua 5.4. `^` stays.
+fn translated<'a>(token: &Token<'a>) -> Result<Cow<'a, str>, String> {
+    let refused = |near: &str| Err(error(token.line, &format!("unexpected symbol near '{near}'")));
+    Ok(match (token.kind, token.text) {
+        (Kind::Symbol, "/") => Cow::Borrowed("//"),
+        (Kind::Symbol, "//" | "<<" | ">>") => return refused(&token.text[..1]),
+        (Kind::Symbol, "&" | "|" | "~") => return refused(token.text),
+        (Kind::Name, "__div") => Cow::Borrowed("__idiv"),
+        (Kind::Quoted, "'__div'" | "\"__div\"") => Cow::Borrowed("'__idiv'"),
+        (Kind::Number, typed) => {
+            let number = value(typed);
+            let number = number.ok_or_else(|| error(token.line, &format!("malformed number near '{typed}'")));
+            let number = number?;
+            // Lua wraps hexadecimal numbers alone.
+            match i64::try_from(number) {
+                Ok(number) => Cow::Owned(number.to_string()),
+                Err(_) => Cow::Owned(format!("{number:#x}")),
             }
         }
-        self.copy(end);
-    }
+        (_, text) => Cow::Borrowed(text),
+    })
+}
 
-    fn number(&mut self) -> Result<(), String> {
-        let is_hexadecimal = self.rest.starts_with("0x") || self.rest.starts_with("0X");
-        let exponent = if is_hexadecimal { ['p', 'P'] } else { ['e', 'E'] };
-        let mut end = if is_hexadecimal { 2 } else { 1 };
-        let bytes = self.rest.as_bytes();
-        while let Some(&next) = bytes.get(end) {
-            let next = char::from(next);
-            if exponent.contains(&next) {
-                end += 1;
-                end += usize::from(matches!(bytes.get(end), Some(b'+' | b'-')));
-            } else if next.is_ascii_hexdigit() || next == '.' {
-                end += 1;
-            } else {
-                break;
-            }
-        }
-        let typed = &self.rest[..end];
-        let Some(number) = value(typed) else {
-            return Err(self.error(&format!("malformed number near '{typed}'")));
-        };
-        self.skip(end);
-        match i64::try_from(number) {
-            Ok(number) => self.out.push_str(&number.to_string()),
-            // Lua 5.3 wraps hexadecimal numbers alone.
-            Err(_) => self.out.push_str(&format!("{number:#x}")),
-        }
-        Ok(())
+/// Refuses `local a <const>`.
+fn refuse_attributes(tokens: &[Token<'_>]) -> Result<(), String> {
+    let code: Vec<&Token<'_>> = tokens.iter().filter(|token| token.kind != Kind::Blank).collect();
+    let attribute = code
+        .windows(3)
+        .find(|three| three[0].text == "local" && three[1].kind == Kind::Name && three[2].text == "<");
+    match attribute {
+        Some(three) => Err(error(three[2].line, "unexpected symbol near '<'")),
+        None => Ok(()),
     }
+}
 
-    fn error(&self, why: &str) -> String {
-        format!("[string \"{CHUNK}\"]:{}: {why}", self.line)
-    }
+fn error(line: usize, why: &str) -> String {
+    format!("[string \"{CHUNK}\"]:{line}: {why}")
 }
 
 /// The value of a literal, which wraps.
@@ -164,11 +124,18 @@ fn value(typed: &str) -> Option<u64> {
     (!digits.is_empty()).then_some(value)
 }
 
-/// The level of a long bracket at the beginning: 0 for `[[`, 1 for `[=[`.
-fn long_bracket(text: &str) -> Option<usize> {
-    let after = text.strip_prefix('[')?;
-    let rest = after.trim_start_matches('=');
-    rest.starts_with('[').then_some(after.len() - rest.len())
+/// The value of a number in a string, as `tonumber` and arithmetic read it.
+pub(crate) fn number_in(text: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let text = text.trim_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
+    let is_hexadecimal = text.contains(['x', 'X']);
+    let (is_negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        // Decimal numbers have no plus sign.
+        None => (false, text.strip_prefix('+').filter(|_| is_hexadecimal).unwrap_or(text)),
+    };
+    let value = value(digits)? as i64;
+    Some(if is_negative { value.wrapping_neg() } else { value })
 }
 
 #[cfg(test)]
@@ -187,6 +154,7 @@ mod tests {
         assert_eq!(translate("18446744073709551616").unwrap(), "0");
         assert_eq!(translate("a1 = b..c").unwrap(), "a1 = b..c");
         assert_eq!(translate("f(...)").unwrap(), "f(...)");
+        assert_eq!(translate("t = {__div = f, ['__div'] = g}").unwrap(), "t = {__idiv = f, ['__idiv'] = g}");
     }
 
     #[test]
@@ -198,9 +166,10 @@ mod tests {
             "s = \"1.5 / \\\" ^\" .. 'a // \\' b'",
             "s = [[ 1.5 ^ ]]",
             "s = [=[ ]] / ]=]",
-            "x ~= y",
+            "x ~= y <= z >= w == v",
             "größe = \"ä / ö\"",
             "s = \"does not end",
+            "::here:: goto here",
         ] {
             assert_eq!(translate(script).unwrap(), script);
         }
@@ -216,7 +185,41 @@ mod tests {
         assert_eq!(translate("a // b").unwrap_err(), line("unexpected symbol near '/'"));
         assert_eq!(translate("a << b").unwrap_err(), line("unexpected symbol near '<'"));
         assert_eq!(translate("a & b").unwrap_err(), line("unexpected symbol near '&'"));
-        let late = translate("x()\n\n--[[\n]]\nreturn a ^ 2").unwrap_err();
-        assert_eq!(late, "[string \"channel program\"]:5: the operator '^' is not available");
+        assert_eq!(translate("local a <const> = 1").unwrap_err(), line("unexpected symbol near '<'"));
+        let late = translate("x()\n\n--[[\n]]\nreturn a ~ 2").unwrap_err();
+        assert_eq!(late, "[string \"channel program\"]:5: unexpected symbol near '~'");
+    }
+
+    #[test]
+    fn numbers_in_strings_are_read_like_literals() {
+        for (text, number) in [
+            ("12", Some(12)),
+            ("  -012\t", Some(-10)),
+            ("0x10", Some(16)),
+            ("+0x2", Some(2)),
+            ("-0xffFFFfff", Some(-0xffff_ffff)),
+            ("18446744073709551616", Some(0)),
+            ("+5", None),
+            ("08", None),
+            ("1.5", None),
+            ("1e3", None),
+            ("nan", None),
+            ("- 1", None),
+            ("0x", None),
+            ("-", None),
+            ("", None),
+            ("1\0", None),
+        ] {
+            assert_eq!(number_in(text.as_bytes()), number, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn scripts_in_latin_1_become_utf_8() {
+        assert_eq!(script_of("s = 'ä' -- ö".as_bytes()).as_deref(), Some("s = 'ä' -- ö"));
+        let latin = b"s = 'a\xe4b\xff' -- \xf6\nreturn s";
+        assert_eq!(script_of(latin).as_deref(), Some("s = 'a\\228b\\255' -- ?\nreturn s"));
+        assert_eq!(script_of(b"s = [[\xe4]]"), None);
+        assert_eq!(script_of(b"gr\xf6\xdfe = 1"), None);
     }
 }

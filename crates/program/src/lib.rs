@@ -6,13 +6,14 @@
 //!
 //! ```text
 //!   thread: sandbox                                      task of the syncing txg
-//!     dialect       the script as Lua 5.3                 answer     exists, properties, lists
+//!     dialect       the script as Lua 5.4                 answer     exists, properties, lists
 //!     library       zfs.sync.snapshot("p/a@s") --Call-->    change   a Step of cenote-tasks: check or make
 //!     value         return values            <--Reply--
 //! ```
 //!
-//! The interpreter is Lua 5.3, whose integers, division and remainder are those that OpenZFS gave its Lua
-//! 5.2; `dialect` refuses tokens unknown to 5.2. Libraries, limits, functions and error texts are OpenZFS's.
+//! The interpreter is Lua 5.4, whose integers, division and remainder are those that OpenZFS gave its Lua
+//! 5.2; `dialect` refuses tokens unknown to 5.2, and `numbers` does the rest of the arithmetic. Libraries,
+//! limits, functions and error texts are OpenZFS's.
 //!
 //! A task that meets a later txg's changes runs again in the next txg ([`DatasetError::NextTxg`]). So does a
 //! program, if it has changed nothing yet. Otherwise the call answers EAGAIN.
@@ -27,9 +28,11 @@ mod calls;
 mod dialect;
 mod errno;
 mod library;
+mod numbers;
 mod property;
 mod sandbox;
 mod value;
+mod words;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -39,6 +42,7 @@ use cenote_engine::{Engine, SpaceCheck, SyncContext};
 use cenote_object::{DatasetError, Result};
 use tokio::sync::oneshot;
 
+pub use dialect::script_of;
 pub use sandbox::{Ended, Failure};
 pub use value::Value;
 
@@ -51,6 +55,9 @@ pub const DEFAULT_MEMORY_BYTES: u64 = 10 << 20;
 /// The most it may ask for (`zfs_lua_max_memlimit`).
 pub const MAX_MEMORY_BYTES: u64 = 100 << 20;
 
+/// Stack of the interpreter's thread: Lua nests calls of C functions up to 220 deep, and each may have a buffer
+/// of some KiB. Pages that no program uses cost no memory.
+const STACK_BYTES: usize = 16 << 20;
 /// Times that a program which has changed nothing begins again in the next txg.
 const RERUNS_MAX: u32 = 8;
 
@@ -122,10 +129,15 @@ async fn run_sync(
     let (port, mut calls) = calls::channel();
     let (done, ended) = oneshot::channel();
     let script = program.clone();
-    context.runtime().start_blocking(move || {
+    let thread = std::thread::Builder::new().name("cenote-program".into()).stack_size(STACK_BYTES);
+    let execute = move || {
         // The receiver is gone if the program begins again.
         drop(done.send(sandbox::execute(&script, port, &stop)));
-    });
+    };
+    if let Err(error) = thread.spawn(execute) {
+        let ended = Ended::failed(format!("no thread for the interpreter: {error}"));
+        return Ok(Run { ended, debug: Vec::new() });
+    }
     let mut debug = Vec::new();
     while let Some(call) = calls.next().await {
         let reply = match answer::answer(context, &program, call.what(), &mut debug).await {

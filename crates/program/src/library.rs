@@ -186,7 +186,7 @@ fn given(lua: &Lua, values: Vec<Given>) -> mlua::Result<MultiValue> {
 }
 
 /// An error with the place of the call.
-fn raise(lua: &Lua, text: &str) -> Error {
+pub(crate) fn raise(lua: &Lua, text: &str) -> Error {
     let place = |level| {
         lua.inspect_stack(level, |frame| {
             let line = frame.current_line()?;

@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::calls::Port;
 use crate::value::Value;
-use crate::{Program, dialect, library};
+use crate::words::First;
+use crate::{Program, dialect, library, numbers, words};
 
 /// Instructions between looks at the limit.
 const INTERVAL: u32 = 100;
@@ -98,7 +99,10 @@ pub(crate) fn execute(program: &Program, port: Port, stop: &Arc<AtomicBool>) -> 
     let prepared = prepare(program, port).and_then(|lua| {
         // Text alone: compiled code could do anything.
         let chunk = lua.load(script).set_name(dialect::CHUNK).set_mode(ChunkMode::Text);
-        let main = chunk.into_function()?;
+        let main = chunk.into_function().map_err(|error| Error::SyntaxError {
+            message: words::compiled(&parts_of(&error).0),
+            incomplete_input: false,
+        })?;
         limit(&lua, program, &counted, stop)?;
         Ok((lua, main))
     });
@@ -118,7 +122,10 @@ fn prepare(program: &Program, port: Port) -> mlua::Result<Lua> {
         keep(&globals.raw_get(name)?, functions)?;
     }
     globals.raw_set("_VERSION", "Lua 5.2")?;
-    globals.raw_set("tonumber", integers_only(&lua, globals.raw_get("tonumber")?)?)?;
+    numbers::install(&lua)?;
+    coroutines(&lua)?;
+    // OpenZFS's interpreter has no table of loaded libraries, and so never names functions after them.
+    lua.unset_named_registry_value("_LOADED")?;
     library::install(&lua, program, port)?;
     Ok(lua)
 }
@@ -136,26 +143,34 @@ fn keep(table: &Table, names: &[&str]) -> mlua::Result<()> {
     gone.into_iter().try_for_each(|key| table.raw_set(key, mlua::Value::Nil))
 }
 
-/// `tonumber` without fractions, which the dialect does not know.
-fn integers_only(lua: &Lua, tonumber: Function) -> mlua::Result<Function> {
-    lua.create_function(move |_, arguments: MultiValue| {
-        let number: mlua::Value = tonumber.call(arguments)?;
-        Ok(if number.is_number() { mlua::Value::Nil } else { number })
-    })
+/// A coroutine's error is text, even if a function of `zfs` raised it.
+fn coroutines(lua: &Lua) -> mlua::Result<()> {
+    let library: Table = lua.globals().raw_get("coroutine")?;
+    let resume: Function = library.raw_get("resume")?;
+    let resume = lua.create_function(move |lua, given: MultiValue| {
+        let mut values: MultiValue = resume.call(given)?;
+        for value in values.iter_mut() {
+            if let mlua::Value::Error(error) = value {
+                *value = mlua::Value::String(lua.create_string(parts_of(error).0)?);
+            }
+        }
+        Ok(values)
+    })?;
+    library.raw_set("resume", resume)
 }
 
 fn limit(lua: &Lua, program: &Program, counted: &Rc<Cell<u64>>, stop: &Arc<AtomicBool>) -> mlua::Result<()> {
     let (counted, stop, most) = (counted.clone(), stop.clone(), program.instructions);
     let every = HookTriggers::new().every_nth_instruction(INTERVAL);
-    lua.set_global_hook(every, move |_, _| {
-        if stop.load(Ordering::Acquire) {
-            return Err(Error::runtime("Channel program was canceled."));
-        }
+    lua.set_global_hook(every, move |lua, _| {
         counted.set(counted.get() + u64::from(INTERVAL));
-        match counted.get() > most {
-            true => Err(Error::runtime("Channel program timed out.")),
-            false => Ok(VmState::Continue),
-        }
+        let why = match (stop.load(Ordering::Acquire), counted.get() > most) {
+            (true, _) => "Channel program was canceled.",
+            (false, true) => "Channel program timed out.",
+            (false, false) => return Ok(VmState::Continue),
+        };
+        let traced = lua.traceback(Some(why), 0).map(|traced| traced.to_string_lossy());
+        Err(Error::runtime(traced.unwrap_or_else(|_| why.to_owned())))
     })?;
     let memory = usize::try_from(program.memory_bytes).unwrap_or(usize::MAX);
     if lua.used_memory() > memory {
@@ -203,35 +218,22 @@ fn failure(error: &Error, counted: &Cell<u64>, program: &Program) -> Ended {
 
 /// The error with its stack, as OpenZFS words it; `None`: memory was exhausted.
 fn text_of(error: &Error) -> Option<String> {
-    let (mut cause, mut stack) = (error, None);
-    while let Error::CallbackError { traceback, cause: inner } = cause {
-        (cause, stack) = (inner, Some(traceback));
+    match parts_of(error) {
+        (_, _, true) => None,
+        (text, Some(stack), _) => Some(words::traced(&format!("{text}\n{stack}"), First::Raiser)),
+        (text, None, _) => Some(words::traced(&text, First::Handler)),
     }
-    let text = match cause {
-        Error::MemoryError(_) => return None,
-        Error::RuntimeError(text) | Error::SyntaxError { message: text, .. } => text.clone(),
-        other => other.to_string(),
-    };
-    Some(match stack {
-        Some(stack) => worded(&format!("{text}\n{stack}"), ""),
-        // The first frame is the handler that added the stack.
-        None => worded(&text, "\t[C]: in "),
-    })
 }
 
-/// Takes the frames of the interpreter's own surroundings away, the first one if it begins like `first`, and
-/// words a division by zero.
-fn worded(text: &str, first: &str) -> String {
-    const OURS: &str = "\t[C]: in ?";
-    let text = text.replace("attempt to perform 'n//0'", "attempt to divide by zero");
-    let mut lines: Vec<&str> = text.lines().collect();
-    while lines.last() == Some(&OURS) {
-        lines.pop();
+/// An error's text, its stack if that is apart, and whether memory was exhausted.
+fn parts_of(error: &Error) -> (String, Option<&str>, bool) {
+    let (mut cause, mut stack) = (error, None);
+    while let Error::CallbackError { traceback, cause: inner } = cause {
+        (cause, stack) = (inner, Some(traceback.as_str()));
     }
-    if let Some(at) = lines.iter().position(|line| *line == "stack traceback:")
-        && lines.get(at + 1).is_some_and(|line| *line == OURS || !first.is_empty() && line.starts_with(first))
-    {
-        lines.remove(at + 1);
+    match cause {
+        Error::MemoryError(text) => (text.clone(), stack, true),
+        Error::RuntimeError(text) | Error::SyntaxError { message: text, .. } => (text.clone(), stack, false),
+        other => (other.to_string(), stack, false),
     }
-    lines.join("\n")
 }

@@ -31,6 +31,7 @@ mod mount;
 mod names;
 mod passes;
 mod pools;
+mod programs;
 mod redacted;
 mod refusals;
 mod removal;

@@ -2,11 +2,12 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 use crate::common::disks::{Disks, noise};
@@ -128,12 +129,30 @@ fn a_bookmark_stands_in_for_the_last_common_snapshot() {
     assert_eq!(marks, "tank/home#2\ntank/home#5\n");
 }
 
+/// Starts a slow run in a process group of its own, as a shell does, and waits until it has carried 2 MB.
+fn begun(pair: &Pair, words: &str) -> Child {
+    let mut command = pair.command(&format!("--rate 1M {words}"));
+    command.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut run = command.spawn().unwrap();
+    let counters = format!("/proc/{}/io", run.id());
+    let written = || {
+        let counters = std::fs::read_to_string(&counters).unwrap();
+        let written = counters.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap();
+        written.parse::<u64>().unwrap()
+    };
+    let begun = Instant::now();
+    while written() < 2_000_000 {
+        assert!(run.try_wait().unwrap().is_none(), "it has ended");
+        assert!(begun.elapsed() < PATIENCE, "{} bytes", written());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    run
+}
+
 #[test]
 fn a_run_that_was_killed_is_resumed_by_the_next() {
     let pair = Pair::new(3);
-    let mut command = pair.command("--rate 1M --newest tank/home back/home");
-    let mut run = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(4));
+    let mut run = begun(&pair, "--newest tank/home back/home");
     kill_process(Pid::from_child(&run), Signal::KILL).unwrap();
     run.wait().unwrap();
     let begun = Instant::now();
@@ -153,6 +172,33 @@ fn a_run_that_was_killed_is_resumed_by_the_next() {
     assert!(bytes > 0 && bytes < whole - (1 << 20), "{bytes}");
     pair.assert_copied("back/home", 1..=3);
     assert_eq!(get(&pair.to, "receive_resume_token", "back/home"), "-");
+}
+
+/// Without a daemon, a receiver that outlived the run would have the pool for itself.
+#[test]
+fn a_run_of_several_datasets_that_was_interrupted_is_completed_by_the_next() {
+    let pair = Pair::new(3);
+    for below in ["tank/home/one", "tank/home/two"] {
+        pair.from.cenote(&format!("zfs create {below}"), &[]);
+        pair.put(below, 1);
+    }
+    let run = begun(&pair, "-R --newest --jobs 4 tank/home back/tree");
+    let interrupted = Instant::now();
+    kill_process_group(Pid::from_child(&run), Signal::INT).unwrap();
+    let output = run.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("interrupted; run the same command again to go on"), "{said}");
+    assert!(interrupted.elapsed() < PATIENCE / 2, "{:?}", interrupted.elapsed());
+    assert!(get(&pair.to, "receive_resume_token", "back/tree").starts_with("1-"));
+    let words = "--json -R --newest --jobs 4 --verify tank/home back/tree";
+    let completed: Value = serde_json::from_str(&pair.replicate(words)).unwrap();
+    assert_eq!(completed[0]["is_resumed"].as_bool(), Some(true), "{completed}");
+    let reports = completed.as_array().unwrap();
+    assert!(reports.len() == 3 && reports.iter().all(|report| report["is_verified"] == true), "{completed}");
+    pair.assert_copied("back/tree", 1..=3);
+    pair.assert_copied("back/tree/one", 1..=1);
+    pair.assert_copied("back/tree/two", 1..=1);
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod multihost;
 mod names;
 mod nbd;
 mod passes;
+mod programs;
 mod properties;
 mod protocol;
 mod rebalance;

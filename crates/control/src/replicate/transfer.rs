@@ -1,16 +1,19 @@
 //! Child processes: their output, their errors, and streams from one to another.
 //!
 //! These functions run on threads for blocking calls. When a transfer stops, its pipes close; the receiver
-//! sees the end of its stream, and keeps its part.
+//! sees the end of its stream, and keeps its part. An interrupted run waits until its children have ended
+//! ([`Meter::ended`]): a receiver that still works would be in the next run's way.
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
+use cenote_runtime::Runtime;
 use cenote_stream::{Content, StreamReader, content_of};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -19,6 +22,10 @@ use tokio::io::{AsyncRead, ReadBuf};
 const BUFFER_BYTES: usize = 256 << 10;
 /// Longest error text kept of a command.
 const ERROR_BYTES: u64 = 16 << 10;
+/// Longest sleep of a slowed transfer before it looks whether to stop.
+const NAP: Duration = Duration::from_millis(100);
+/// Longest wait for stopped transfers. A host that is gone may keep one.
+const ENDING_MAX: Duration = Duration::from_secs(15);
 /// `zfs send -t` ends with it if the stream can't be resumed.
 const UNRESUMABLE: i32 = 255;
 
@@ -45,13 +52,24 @@ pub struct Meter {
     /// When the next bytes may go.
     next: Mutex<Instant>,
     is_stopped: AtomicBool,
+    /// Transfers with children.
+    running: AtomicUsize,
+}
+
+/// A transfer under way.
+struct Running<'a>(&'a Meter);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Meter {
     pub fn new(rate: Option<u64>) -> Meter {
         let (total_bytes, done_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
         let (next, is_stopped) = (Mutex::new(Instant::now()), AtomicBool::new(false));
-        Meter { total_bytes, done_bytes, rate, next, is_stopped }
+        Meter { total_bytes, done_bytes, rate, next, is_stopped, running: AtomicUsize::new(0) }
     }
 
     pub fn expect(&self, bytes: u64) {
@@ -71,6 +89,20 @@ impl Meter {
         self.is_stopped.store(true, Ordering::Release);
     }
 
+    /// Waits until stopped transfers have ended, for a while.
+    pub async fn ended(&self, runtime: &Runtime) {
+        let mut naps = (ENDING_MAX.as_millis() / NAP.as_millis()) as usize;
+        while self.running.load(Ordering::Acquire) > 0 && naps > 0 {
+            runtime.sleep(NAP).await;
+            naps -= 1;
+        }
+    }
+
+    fn running(&self) -> Running<'_> {
+        self.running.fetch_add(1, Ordering::AcqRel);
+        Running(self)
+    }
+
     fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Acquire)
     }
@@ -79,14 +111,19 @@ impl Meter {
     fn pass(&self, bytes: usize) {
         self.done_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let Some(rate) = self.rate else { return };
-        let wait = {
+        let until = {
             let mut next = self.next.lock();
             let now = Instant::now();
             let wait = next.saturating_duration_since(now);
             *next = (*next).max(now) + Duration::from_secs_f64(bytes as f64 / rate as f64);
-            wait
+            now + wait
         };
-        sleep(wait);
+        while !self.is_stopped() {
+            match until.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => return,
+                wait => sleep(wait.min(NAP)),
+            }
+        }
     }
 }
 
@@ -104,6 +141,10 @@ pub fn output(mut command: Command) -> Result<String, Failed> {
 
 /// Carries a stream from `send` to `receive`; returns its bytes.
 pub fn pipe(mut send: Command, mut receive: Command, meter: &Meter) -> Result<u64, Failed> {
+    let _running = meter.running();
+    if meter.is_stopped() {
+        return Err(interrupted());
+    }
     let mut sender = send.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let sender_errors = errors_of(&mut sender);
     let started = receive.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
@@ -124,7 +165,7 @@ pub fn pipe(mut send: Command, mut receive: Command, meter: &Meter) -> Result<u6
     let (sent, received) = (sender.wait()?, receiver.wait()?);
     let (sender_errors, receiver_errors) = (join(sender_errors), join(receiver_errors));
     if meter.is_stopped() {
-        return Err(Failed { text: "interrupted".into(), is_unresumable: false });
+        return Err(interrupted());
     }
     // A receiver that gave up is the cause of its sender's broken pipe, and a lost sender that of an early
     // end.
@@ -140,6 +181,10 @@ pub fn pipe(mut send: Command, mut receive: Command, meter: &Meter) -> Result<u6
             Err(Failed { text, is_unresumable: false })
         }
     }
+}
+
+fn interrupted() -> Failed {
+    Failed { text: "interrupted".into(), is_unresumable: false }
 }
 
 fn carry(mut from: impl Read, mut to: impl Write, meter: &Meter) -> io::Result<u64> {
@@ -162,18 +207,19 @@ fn carry(mut from: impl Read, mut to: impl Write, meter: &Meter) -> io::Result<u
 }
 
 /// The content of the stream that a command writes.
-pub fn content(mut command: Command, meter: &Meter) -> Result<Content, Failed> {
+pub fn content(mut command: Command, meter: &Arc<Meter>) -> Result<Content, Failed> {
+    let _running = meter.running();
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let errors = errors_of(&mut child);
     let Some(stream) = child.stdout.take() else { return Ok(Content::default()) };
     let source = io::BufReader::with_capacity(BUFFER_BYTES, stream);
-    let mut reader = StreamReader::new(Box::new(Blocking(source)));
+    let mut reader = StreamReader::new(Box::new(Blocking(source, meter.clone())));
     let content = at_once(content_of(&mut reader));
     drop(reader);
     let done = child.wait()?;
     let errors = join(errors);
     if meter.is_stopped() {
-        return Err(Failed { text: "interrupted".into(), is_unresumable: false });
+        return Err(interrupted());
     }
     let failed = |text: String| Failed { text, is_unresumable: false };
     if !done.success() {
@@ -182,8 +228,8 @@ pub fn content(mut command: Command, meter: &Meter) -> Result<Content, Failed> {
     content.map_err(|error| failed(error.to_string()))
 }
 
-/// A reader that blocks, on a thread that may.
-struct Blocking<R>(R);
+/// A reader that blocks, on a thread that may, and fails when the run stops.
+struct Blocking<R>(R, Arc<Meter>);
 
 impl<R: Read + Unpin> AsyncRead for Blocking<R> {
     fn poll_read(
@@ -191,6 +237,9 @@ impl<R: Read + Unpin> AsyncRead for Blocking<R> {
         _: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.1.is_stopped() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         let read = self.0.read(buffer.initialize_unfilled())?;
         buffer.advance(read);
         Poll::Ready(Ok(()))

@@ -11,7 +11,7 @@ use crate::error::{ControlError, Outcome};
 use crate::session::{NewDatasets, Session};
 use crate::verb::{Answered, Looks, Needs, Verb};
 
-pub use cenote_program::{DEFAULT_INSTRUCTIONS, DEFAULT_MEMORY_BYTES, Value};
+pub use cenote_program::{DEFAULT_INSTRUCTIONS, DEFAULT_MEMORY_BYTES, Value, script_of};
 
 /// Run a channel program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -58,13 +58,16 @@ impl Verb for Program {
     /// # Errors
     /// The program failed.
     async fn carry_out(self, session: &Session) -> Result<Answered<Returned>, ControlError> {
-        self.check_limits()?;
+        let most = session.pools().map(|pools| pools.tuning.program_limits());
+        self.check_limits(most.unwrap_or((MAX_INSTRUCTIONS, MAX_MEMORY_BYTES)))?;
         let (mut ran, pool) = (None, self.pool.clone());
         let is_read_only = self.read_only;
         // Its datasets stay unmounted, as in OpenZFS.
         let done = session.change_pool_with(&pool, NewDatasets::Stay, async |engine| {
             let program = self.of_pool(engine.pool().name());
-            let run = cenote_program::run(engine, program).await?;
+            // An interrupted program must end before the txg that it keeps open can.
+            let run = async { Ok(cenote_program::run(engine, program).await?) };
+            let run = session.caller().until_cancelled(run).await?;
             let is_done = matches!(run.ended, Ended::Returned(_)) && !is_read_only;
             ran = Some(run);
             // The history does not record a program that changes nothing or fails.
@@ -84,12 +87,12 @@ impl Verb for Program {
 }
 
 impl Program {
-    fn check_limits(&self) -> Result<(), ControlError> {
+    fn check_limits(&self, (most_instructions, most_bytes): (u64, u64)) -> Result<(), ControlError> {
         let is_possible = |asked: u64, most: u64| (1..=most).contains(&asked);
         let text = if i64::try_from(self.memory_bytes).is_err() {
             "Return value too large."
-        } else if !is_possible(self.instructions, MAX_INSTRUCTIONS)
-            || !is_possible(self.memory_bytes, MAX_MEMORY_BYTES)
+        } else if !is_possible(self.instructions, most_instructions)
+            || !is_possible(self.memory_bytes, most_bytes)
         {
             "Invalid instruction or memory limit."
         } else {

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
-use cenote_control::zfs::program::{DEFAULT_INSTRUCTIONS, DEFAULT_MEMORY_BYTES, Program as Request};
+use cenote_control::zfs::program::{
+    DEFAULT_INSTRUCTIONS, DEFAULT_MEMORY_BYTES, Program as Request, script_of,
+};
 use cenote_shown::zfs::program;
 use clap::Args;
 
@@ -65,7 +67,7 @@ impl Program {
         Ok(answered.outcome)
     }
 
-    /// The script, read with the user's own rights.
+    /// The script, read with the user's own rights. Scripts in other encodings than UTF-8 become UTF-8.
     fn read(&self) -> Result<String, CliError> {
         let mut bytes = Vec::new();
         if self.script.as_os_str() == "-" {
@@ -78,8 +80,9 @@ impl Program {
                 opened.map_err(|error| CliError::Refused(format!("cannot open '{path}': {error}")))?;
             file.read_to_end(&mut bytes).map_err(CliError::io(path.to_string()))?;
         }
-        String::from_utf8(bytes).map_err(|_| {
-            CliError::Refused(format!("cannot read '{}': a script is UTF-8 text", self.script.display()))
+        script_of(&bytes).ok_or_else(|| {
+            let path = self.script.display();
+            CliError::Refused(format!("cannot read '{path}': outside quotes, a script is UTF-8 text"))
         })
     }
 }

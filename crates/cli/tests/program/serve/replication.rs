@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::bench::{Bench, PATIENCE, can_mount, zdb_finds_nothing};
 use crate::common::disks::noise;
@@ -212,6 +213,42 @@ fn an_interrupted_receive_goes_on_by_its_token_and_a_daemon_that_is_killed_too()
     let token = bench.get("receive_resume_token", "back/home");
     piped(&bench, &format!("-t {token}"), "-s back/home");
     assert!(fs::read(bench.path("back/home/4")).unwrap() == noise(4, FILE_BYTES));
+    bench.signal(Signal::TERM);
+    zdb_finds_nothing(&bench.path("d"), "back");
+}
+
+/// `cenote replicate --jobs` with Ctrl-C, which reaches all its children, too.
+#[test]
+fn parallel_copies_that_were_interrupted_are_completed_by_the_next_run() {
+    let Some(mut bench) = pools() else { return };
+    let names = ["one", "three", "two"];
+    for (seed, name) in (1..).zip(names) {
+        bench.done(&format!("zfs create tank/home/{name}"));
+        fs::write(bench.path(&format!("mnt/home/{name}/file")), noise(seed, FILE_BYTES)).unwrap();
+    }
+    bench.done("zfs snapshot -r tank/home@1");
+    let mut run = command(&bench, "replicate -R --jobs 3 --rate 1M tank/home back/tree");
+    let mut run = run.process_group(0).spawn().unwrap();
+    // No file is there before its three seconds are over.
+    let received =
+        bench.until("zfs list -H -r -o name back", |listed| listed.matches("back/tree/").count() == 3);
+    assert!(run.try_wait().unwrap().is_none(), "{received}");
+    let interrupted = Instant::now();
+    kill_process_group(Pid::from_child(&run), Signal::INT).unwrap();
+    let output = run.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("again to go on"), "{said}");
+    assert!(interrupted.elapsed() < PATIENCE / 2, "{:?}", interrupted.elapsed());
+    let tokens = bench.done("zfs get -H -r -o value receive_resume_token back/tree");
+    assert!(tokens.lines().any(|token| token.starts_with("1-")), "{tokens}");
+    let completed = bench.done("replicate -R --jobs 3 --verify tank/home back/tree");
+    assert_eq!(completed.matches("up to date with @1; verified").count(), 4, "{completed}");
+    let tokens = bench.done("zfs get -H -r -o value receive_resume_token back/tree");
+    assert!(!tokens.contains("1-"), "{tokens}");
+    for (seed, name) in (1..).zip(names) {
+        let read = bench.run(&["cat", &format!("back/tree/{name}:/file")]);
+        assert!(read.stdout == noise(seed, FILE_BYTES), "{}", String::from_utf8_lossy(&read.stderr));
+    }
     bench.signal(Signal::TERM);
     zdb_finds_nothing(&bench.path("d"), "back");
 }
