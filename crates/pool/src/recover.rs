@@ -183,7 +183,7 @@ pub(crate) async fn recover_simply(
     pool.runtime().work(check.work(), psize as u64).await;
     let (data, filler) = block.split_at_checked(psize)?;
     check.verify(data).ok()?;
-    if filler.iter().any(|byte| *byte != 0) {
+    if !is_zero(filler) {
         // Only all columns tell whether it is wrong.
         return None;
     }
