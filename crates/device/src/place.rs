@@ -110,7 +110,7 @@ pub enum PlaceError {
     /// A user name or password.
     #[error(
         "{scheme}://: an address with a user name is not supported; clients are known by certificates, or by \
-         secrets in files"
+         CHAP, whose file ?chap=PATH names"
     )]
     User {
         /// Kind of address.
@@ -603,7 +603,7 @@ mod tests {
             "iscsi://a/iqn.a/00",
             "iscsi://a/iqn./0",
             "iscsi://a/iqn.a/0/secret",
-            "iscsi://a/iqn.a/0?secret=x",
+            "iscsi://a/iqn.a/0?password=secret",
             "iscsi://a/iqn.a/0?chap=secret",
             "rbd://pool/secret",
             "rbd:secret",

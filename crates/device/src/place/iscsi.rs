@@ -43,7 +43,7 @@ impl IscsiPlace {
         let may_be = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:_".contains(&byte);
         let is_named = |kind: &&str| target.strip_prefix(*kind).is_some_and(|rest| !rest.is_empty());
         let is_name = target.len() <= NAME_BYTES_MAX && target.bytes().all(may_be);
-        if !is_name || !NAME_TYPES.iter().any(|kind| is_named(kind)) {
+        if !is_name || !NAME_TYPES.iter().any(is_named) {
             return Err(PlaceError::Target);
         }
         // One text for each number.

@@ -299,7 +299,7 @@ fn wrong_addresses_and_exports_are_refused_with_a_reason() {
         ("zpool create tank nbds://h/x?tls-certificates=/nowhere", "ca-cert.pem"),
         ("zpool create tank s3://bucket", "s3://BUCKET/PREFIX"),
         ("dump label nvme://h/x", "'nvme://' is not supported"),
-        ("zpool create tank iscsi://user:secret@h/iqn.a/0", "secrets in files"),
+        ("zpool create tank iscsi://user:secret@h/iqn.a/0", "?chap=PATH"),
         ("zpool create tank iscsi://h/iqn.a", "iscsi://HOST/iqn."),
         ("zpool create tank iscsi://127.0.0.1:1/iqn.a/0", "cannot connect"),
         ("zpool create tank iscsi://h/iqn.a/0?chap=/nowhere", "/nowhere"),

@@ -138,7 +138,7 @@ fn a_mirror_goes_on_without_a_target_that_stays_away() {
     let mut storage = Storage::new(None);
     let address = storage.address();
     let bench = machine("0x00cafe03", &["b"]);
-    bench.done(&format!("zpool create -m none tank mirror {address} b"));
+    bench.done(&format!("zpool create -f -m none tank mirror {address} b"));
     copy(&bench, 1);
     bench.done("zpool sync tank");
     storage.kill();
