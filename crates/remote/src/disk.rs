@@ -1,4 +1,4 @@
-//! A disk behind a server, as a device: what all protocols have in common.
+//! A disk behind a server, as a device: the common part of all protocols.
 //!
 //! ```text
 //!   ServerDisk    ranges -> requests, within the sizes agreed          this module
@@ -43,7 +43,7 @@ const GOODBYE: Duration = Duration::from_secs(3);
 /// Shorter writes are not searched for zeros.
 const ZEROS_BYTES: usize = 4096;
 
-/// What a server's disk can do.
+/// Abilities of a server's disk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Abilities {
     /// Requests are multiples of it.

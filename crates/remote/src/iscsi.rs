@@ -98,7 +98,7 @@ pub(crate) async fn open_at(
     Ok(Arc::new(opened.map_err(failed)?.at(place.clone(), None)))
 }
 
-/// What other machines may do meanwhile.
+/// Rights of other machines meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
     /// All: the disk is opened for reading.

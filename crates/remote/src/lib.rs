@@ -47,7 +47,8 @@ pub use requests::DEADLINE;
 /// Opens a place. A simulated machine has those in its [`Rack`], remote ones under their paths in labels.
 ///
 /// An NBD server has no locks: whether another machine uses the disk can't be seen from opening it. An image
-/// of RBD is opened for writing under its lock, and a disk of an iSCSI target under a reservation. This process uses either once at a time (`claim`).
+/// of RBD is opened for writing under its lock, and a disk of an iSCSI target under a reservation. This
+/// process uses either once at a time (`claim`).
 ///
 /// # Errors
 /// As [`cenote_device::open`]; a server or cluster that can't be reached, or refuses; a lock that another

@@ -51,13 +51,15 @@ const HASH_ORDER: [&str; 5] = [".values()", ".into_values()", ".values_mut()", "
 const SLEEPS: [&str; 3] = ["std::fs", "rustix::fs", "libc::open"];
 /// ...except on the runtime's threads for blocking calls: a hung disk must not block a worker, which serves
 /// all pools.
-const MAY_SLEEP: [&str; 11] = [
+const MAY_SLEEP: [&str; 13] = [
     "crates/device/src/file",
     // /proc, and a few bytes of /etc.
     "crates/device/src/host.rs",
     "crates/remote/src/process.rs",
     "crates/bucket/src/s3/credentials.rs",
     "crates/remote/src/dial.rs",
+    "crates/remote/src/iscsi/owner.rs",
+    "crates/remote/src/iscsi/secrets.rs",
     "crates/remote/src/secret.rs",
     "crates/remote/src/rbd/holder.rs",
     "crates/remote/src/tls.rs",

@@ -33,7 +33,7 @@ pub(super) struct Outcome {
     pub(super) data: Bytes,
 }
 
-/// What an outcome means.
+/// Meaning of an outcome.
 #[derive(Debug)]
 pub(super) enum Verdict {
     Done,
