@@ -123,7 +123,8 @@ mod tests {
 
     #[test]
     fn stacks_have_the_frames_of_the_script() {
-        let said = "table: 0x7f3a\nstack traceback:\n\t[C]: in ?\n\t[C]: in global 'error'\n\tx:1: in upvalue 'f'\n\
+        let said = "table: 0x7f3a\nstack traceback:\n\t[C]: in ?\n\t[C]: in global 'error'\n\
+                    \tx:1: in upvalue 'f'\n\
                     \t...\t(skipping 3 levels)\n\tx:2: in main chunk\n\t[C]: in ?\n\t[C]: in ?";
         let frames = "\t[C]: in function 'error'\n\tx:1: in function 'f'\n\t...\n\tx:2: in main chunk";
         assert_eq!(traced(said, First::Handler), format!("stack traceback:\n{frames}"));

@@ -29,7 +29,8 @@ fn the_language_is_that_of_openzfs() {
             assert(tonumber('12') == 12 and tonumber('1.5') == nil and tonumber('-012') == -10)
             assert(tonumber('ff', 16) == 0xff and tonumber({}) == nil)
             assert(2^53 .. '' == '9007199254740992' and -2^2^3 == -256 and 2^64 == 0 and 2^-1 == 0)
-            local t = setmetatable({}, {__div = function() return 'div' end, __pow = function() return 'pow' end,
+            local t = setmetatable({}, {__div = function() return 'div' end,
+                                        __pow = function() return 'pow' end,
                                         __add = function(a, b) return type(a) .. type(b) end})
             assert(t / 2 == 'div' and 2 / t == 'div' and t ^ 2 == 'pow' and '2' ^ t == 'pow')
             assert('2' + t == 'stringtable' and t + '2' == 'tablestring')
@@ -108,8 +109,8 @@ fn errors_are_worded_as_in_openzfs() {
             (
                 "zfs.exists('tank')",
                 format!(
-                    "{chunk}:1: dataset 'tank' is not in the target pool\nstack traceback:\n\t[C]: in function \
-                     'exists'\n{main}"
+                    "{chunk}:1: dataset 'tank' is not in the target pool\nstack traceback:\n\t[C]: \
+                     in function 'exists'\n{main}"
                 ),
             ),
         ] {
@@ -132,9 +133,10 @@ fn calls_through_c_functions_end_before_the_stack_does() {
     with_pool(async |engine| {
         for script in [
             "function f(s) return string.gsub(s, '.', f) end return f('foo')",
-            "t = setmetatable({}, {}) getmetatable(t).__tostring = function() return ('%s'):format(t) end tostring(t)",
+            "m = {} t = setmetatable({}, m) m.__tostring = function() return ('%s'):format(t) end
+             tostring(t)",
             "function f() return coroutine.wrap(f)() end f()",
-            "t = setmetatable({}, {}) getmetatable(t).__index = function(_, i) return table.concat(t, '', 1, 2) end
+            "m = {} t = setmetatable({}, m) m.__index = function(_, i) return table.concat(t, '', 1, 2) end
              return table.concat(t, '', 1, 2)",
         ] {
             let failed = failure(run(&engine, program(script)).await.unwrap());
