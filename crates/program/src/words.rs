@@ -32,7 +32,7 @@ pub(crate) fn compiled(text: &str) -> String {
 /// The first frame of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum First {
-    /// Lua's handler that adds the stack, by the name of what failed.
+    /// Lua's handler that adds the stack, under the name of the failed operation.
     Handler,
     /// The function that raised the error.
     Raiser,
