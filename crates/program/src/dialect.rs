@@ -37,8 +37,8 @@ pub(crate) fn translate(script: &str) -> Result<String, String> {
     Ok(power::joined(&tokens, &translated))
 }
 
-/// A script that is not UTF-8, such as Latin-1, as UTF-8 text with the same meaning: other bytes become
-/// escapes in strings in quotes, and question marks in comments. `None`: there are more elsewhere.
+/// A script that is not UTF-8, such as one in Latin-1, as UTF-8 text with the same meaning: other bytes
+/// become escapes in strings in quotes, and question marks in comments. `None`: there are more elsewhere.
 pub fn script_of(bytes: &[u8]) -> Option<String> {
     let (mut text, mut others) = (String::with_capacity(bytes.len()), Vec::new());
     for chunk in bytes.utf8_chunks() {

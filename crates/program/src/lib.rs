@@ -55,8 +55,8 @@ pub const DEFAULT_MEMORY_BYTES: u64 = 10 << 20;
 /// The most it may ask for (`zfs_lua_max_memlimit`).
 pub const MAX_MEMORY_BYTES: u64 = 100 << 20;
 
-/// Stack of the interpreter's thread: Lua nests calls of C functions up to 220 deep, each with up to some
-/// KiB. Pages that no program uses cost no memory.
+/// Stack of the interpreter's thread: Lua nests calls of C functions up to 220 deep, and each may have a
+/// buffer of some KiB. Pages that no program uses cost no memory.
 const STACK_BYTES: usize = 16 << 20;
 /// Times that a program which has changed nothing begins again in the next txg.
 const RERUNS_MAX: u32 = 8;

@@ -1,7 +1,7 @@
 //! Arithmetic that Lua would do with fractions: powers, and operators with numbers in strings.
 //!
-//! Idea: Lua 5.4 leaves arithmetic with strings to their metamethods. These read strings as OpenZFS does,
-//! with integers, octal included. An operand with a metamethod of its own comes before them.
+//! Idea: Lua 5.4 leaves arithmetic with strings to their metamethods. These here read strings as OpenZFS
+//! does, with integers, octal included. An operand with a metamethod of its own comes before them.
 //!
 //! Source: OpenZFS `lcompat.c` (`lcompat_pow`, `lcompat_strtoll`), `lvm.c` (`luaV_arith`), `lbaselib.c`
 //! (`luaB_tonumber`), including the wording.

@@ -32,7 +32,7 @@ pub(crate) fn compiled(text: &str) -> String {
 /// The first frame of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum First {
-    /// Lua's handler that adds the stack, by the failure's name.
+    /// Lua's handler that adds the stack, under the name of the failed operation.
     Handler,
     /// The function that raised the error.
     Raiser,
@@ -124,8 +124,8 @@ mod tests {
     #[test]
     fn stacks_have_the_frames_of_the_script() {
         let said = "table: 0x7f3a\nstack traceback:\n\t[C]: in ?\n\t[C]: in global 'error'\n\
-                    \tx:1: in upvalue 'f'\n\t...\t(skipping 3 levels)\n\tx:2: in main chunk\n\
-                    \t[C]: in ?\n\t[C]: in ?";
+                    \tx:1: in upvalue 'f'\n\
+                    \t...\t(skipping 3 levels)\n\tx:2: in main chunk\n\t[C]: in ?\n\t[C]: in ?";
         let frames = "\t[C]: in function 'error'\n\tx:1: in function 'f'\n\t...\n\tx:2: in main chunk";
         assert_eq!(traced(said, First::Handler), format!("stack traceback:\n{frames}"));
         let own = "why\nstack traceback:\n\t[C]: in metamethod 'add'\n\tx:2: in main chunk\n\t[C]: in ?";

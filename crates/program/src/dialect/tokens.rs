@@ -85,7 +85,7 @@ fn quoted(rest: &str, quote: char) -> usize {
     rest.len()
 }
 
-/// Length of a number and the letters stuck to it.
+/// Length of a number, with letters that follow at once.
 fn number(rest: &str) -> usize {
     let is_hexadecimal = rest.starts_with("0x") || rest.starts_with("0X");
     let exponent = if is_hexadecimal { ['p', 'P'] } else { ['e', 'E'] };

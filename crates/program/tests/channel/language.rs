@@ -109,8 +109,8 @@ fn errors_are_worded_as_in_openzfs() {
             (
                 "zfs.exists('tank')",
                 format!(
-                    "{chunk}:1: dataset 'tank' is not in the target pool\nstack traceback:\n\
-                     \t[C]: in function 'exists'\n{main}"
+                    "{chunk}:1: dataset 'tank' is not in the target pool\nstack traceback:\n\t[C]: \
+                     in function 'exists'\n{main}"
                 ),
             ),
         ] {
@@ -133,11 +133,10 @@ fn calls_through_c_functions_end_before_the_stack_does() {
     with_pool(async |engine| {
         for script in [
             "function f(s) return string.gsub(s, '.', f) end return f('foo')",
-            "t = setmetatable({}, {})
-             getmetatable(t).__tostring = function() return ('%s'):format(t) end tostring(t)",
+            "m = {} t = setmetatable({}, m) m.__tostring = function() return ('%s'):format(t) end
+             tostring(t)",
             "function f() return coroutine.wrap(f)() end f()",
-            "t = setmetatable({}, {})
-             getmetatable(t).__index = function(_, i) return table.concat(t, '', 1, 2) end
+            "m = {} t = setmetatable({}, m) m.__index = function(_, i) return table.concat(t, '', 1, 2) end
              return table.concat(t, '', 1, 2)",
         ] {
             let failed = failure(run(&engine, program(script)).await.unwrap());
