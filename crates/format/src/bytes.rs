@@ -60,8 +60,8 @@ impl Endian {
 /// Whether all bytes are zero.
 #[inline]
 pub fn is_zero(bytes: &[u8]) -> bool {
-    // Whole chunks become vector instructions. This is a block pointer's size; half of it takes twice the time
-    // there.
+    // Whole chunks become vector instructions. This is a block pointer's size; half of it takes twice the
+    // time there.
     let (chunks, rest) = bytes.as_chunks::<128>();
     chunks.iter().all(|chunk| chunk.iter().fold(0, |all, byte| all | byte) == 0)
         && rest.iter().all(|byte| *byte == 0)

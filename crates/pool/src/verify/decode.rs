@@ -42,8 +42,8 @@ fn is_undecodable<T>(decoded: &Result<T>) -> bool {
 }
 
 impl Repair<'_> {
-    /// As [`Repair::scrub`], and decodes the blocks with a context, by item. Nothing can repair one that fails:
-    /// it is noted as lost. Also returns these.
+    /// As [`Repair::scrub`], and decodes the blocks with a context, by item. Nothing can repair one that
+    /// fails: it is noted as lost. Also returns these.
     #[boxed]
     pub async fn scrub_thoroughly(
         &self,
