@@ -6,10 +6,11 @@ use std::sync::Arc;
 use cenote_dataset::{ImportOptions, Mos, import};
 use cenote_device::{FileDevice, Op, OpenOptions, Traced};
 use cenote_engine::{Engine, SyncContext};
-use cenote_format::units::Txg;
+use cenote_format::dnode::ObjectType;
+use cenote_format::units::{ObjectId, Txg};
 use cenote_object::deadlist::Deadlist;
 use cenote_object::feature_counts::FeatureCounts;
-use cenote_object::{Result, ZapEdit};
+use cenote_object::{NewObject, Result, ZapEdit};
 use cenote_pool::{FoundPool, VdevKind, discover_devices};
 use cenote_runtime::{Rng, Runtime};
 use cenote_tasks::InUse;
@@ -242,32 +243,45 @@ async fn dead_bytes(engine: &Engine) -> u64 {
     Deadlist::open(mos.objset(), deadlist).await.unwrap().bytes()
 }
 
-/// The key would be found.
+/// Writes a block of an object.
+async fn overwrite(engine: &Engine, object: ObjectId, block: u64, rng: &mut Rng) {
+    let dataset = engine.dataset(POOL).await.unwrap();
+    let hold = engine.hold().await.unwrap();
+    let noise: Vec<u8> = (0..512).flat_map(|_| rng.next_u64().to_ne_bytes()).collect();
+    dataset.edit(&hold).write(object, block * 4096, noise.into()).await.unwrap();
+    drop(hold);
+    engine.sync_all().await.unwrap();
+}
+
+/// Another look at the deadlist would find the key that is no txg.
 #[test]
 fn a_heads_deadlist_is_not_read_again_by_each_txg() {
-    const LOAD: Load = Load { steps: 30, max_offset: 100_000, max_len: 20_000 };
     let rt = Runtime::real(Some(2));
     let mut rng = Rng::new(seed(&rt, "many"));
     rt.block_on(async {
         let folder = tempfile::tempdir().unwrap();
         let engine = create(&rt, folder.path(), &(VdevKind::Disk, 0, 1)).await;
-        let mut model = Model::new();
-        for number in 0..3 {
-            work(&engine, POOL, &mut model, &mut rng, LOAD).await;
-            cenote_tasks::snapshot(&engine, &[name(number)]).await.unwrap();
+        let object = {
+            let dataset = engine.dataset(POOL).await.unwrap();
+            let hold = engine.hold().await.unwrap();
+            let new = NewObject::of(ObjectType::UINT64_OTHER).block_bytes(4096);
+            dataset.edit(&hold).create(&new).await.unwrap()
+        };
+        for block in 0..8 {
+            overwrite(&engine, object, block, &mut rng).await;
         }
-        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
-        engine.sync_all().await.unwrap();
+        for number in 0..3 {
+            cenote_tasks::snapshot(&engine, &[name(number)]).await.unwrap();
+            overwrite(&engine, object, number, &mut rng).await;
+        }
         let before = dead_bytes(&engine).await;
         engine.run(|context| Box::pin(spoil_deadlist(context, true))).await.unwrap();
-        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
-        engine.sync_all().await.unwrap();
+        overwrite(&engine, object, 5, &mut rng).await;
         let after = dead_bytes(&engine).await;
         assert!(after > before, "{before}, then {after} dead bytes");
         engine.run(|context| Box::pin(spoil_deadlist(context, false))).await.unwrap();
         cenote_tasks::destroy_snapshots(&engine, &[name(1), name(2)], InUse::Refuse).await.unwrap();
-        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
-        engine.sync_all().await.unwrap();
+        overwrite(&engine, object, 6, &mut rng).await;
         assert_accounts(&engine.mos().await.unwrap(), "with open deadlists").await;
         drop(engine);
         assert_zdb_is_content(folder.path(), "deadlists of heads stay open");
