@@ -10,7 +10,6 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use bytes::Bytes;
 use cenote_format::units::ObjectId;
 use cenote_fs::OpenFile;
 use cenote_fs::manifest::Content;
@@ -78,15 +77,16 @@ impl Files {
         }
     }
 
-    /// Makes the kernel drop a file's name and content, before this returns unless its locks are held long,
-    /// perhaps by operations waiting for this one.
+    /// Makes the kernel drop a file's content and its names in one directory (those in others are unknown),
+    /// before this returns unless its locks are held long, perhaps by operations waiting for this one.
     pub(super) async fn forget_names(&self, node: Node, object: ObjectId) {
         let view = self.head().view();
-        if let (Ok(attr), Ok(path)) = (view.attr(object).await, view.path_of(object).await)
+        if let Ok(attr) = view.attr(object).await
             && let Some(dir) = self.0.references.node_of(TreeId::Head, attr.parent)
+            && let Ok(entries) = view.list(attr.parent).await
         {
-            let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-            self.0.tell([Notice::Expired(dir, Bytes::copy_from_slice(name))]);
+            let names = entries.into_iter().filter(|entry| entry.object == object);
+            self.0.tell(names.map(|entry| Notice::Expired(dir, entry.name)));
         }
         self.0.tell([Notice::Node(node)]);
         self.0.runtime.timeout(TOLD_WITHIN, self.settled()).await.ok();

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use super::options::Properties;
 use super::table::Entry;
-use super::{Mounts, MountsError, Plan, is_at_or_below};
+use super::{Former, Mounts, MountsError, Plan, is_at_or_below};
 
 /// The touched datasets.
 struct Looked {
@@ -90,7 +90,7 @@ impl Mounts {
                 }
             }
         };
-        let (mut to_mount, mut derived) = (Vec::new(), Vec::new());
+        let (mut to_mount, mut cleared, mut derived) = (Vec::new(), Vec::new(), Vec::new());
         for (id, name) in mounted {
             let place = |entry: &Entry| (entry.mounted.dir().to_owned(), entry.properties.plan.dir.clone());
             let Some((dir, planned)) = self.table().get(id).map(place) else { continue };
@@ -134,7 +134,7 @@ impl Mounts {
                     == Some(&plan.as_ref().ok().map(|plan| plan.dir.clone())) => {}
                 Ok(plan) if plan.is_users_place && plan.dir != planned => {}
                 plan => {
-                    failures.extend(self.clear_below(&mos, &dir, &mut to_mount).await?);
+                    failures.extend(self.clear_below(&dir, &mut cleared).await.err());
                     match self.take_down(id, &name, false).await {
                         Ok(dir) => {
                             derived.extend(dir);
@@ -159,7 +159,7 @@ impl Mounts {
             }
         }
         match may_mount {
-            true => failures.extend(self.mount_each(to_mount).await?),
+            true => failures.extend(self.mount_among(to_mount, cleared).await?),
             false => failures.extend(to_mount.iter().map(|_| MountsError::NewForRoot)),
         }
         due.touched = busy;
@@ -176,30 +176,34 @@ impl Mounts {
         touched.heads.retain(|_, touch| touch.is_itself);
     }
 
-    /// Unmounts everything below a directory, so that it can be unmounted, and queues it for mounting again.
-    async fn clear_below(
-        &self,
-        mos: &Mos,
-        dir: &Path,
-        to_mount: &mut Vec<(Plan, Dataset)>,
-    ) -> Result<Option<MountsError>, MountsError> {
-        let below = {
+    /// Unmounts everything below a directory, so that it can be unmounted, and adds it to `cleared`.
+    async fn clear_below(&self, dir: &Path, cleared: &mut Vec<Former>) -> Result<(), MountsError> {
+        let below: Vec<DatasetId> = {
             let table = self.table();
-            let below = table.in_dir(dir).filter(|(_, entry)| entry.mounted.dir() != dir).map(|(id, _)| id);
-            table.top_down(below.collect::<Vec<_>>())
+            table.in_dir(dir).filter(|(_, entry)| entry.mounted.dir() != dir).map(|(id, _)| id).collect()
         };
-        for (id, name) in below {
-            if let Err(error) = self.take_down(id, &name, false).await {
-                return Ok(Some(error));
-            }
-            let dataset = mos.dataset_by_id(id).await?;
-            if let Ok(plan) = self.plan(&dataset, false).await?
-                && !plan.is_users_place
-            {
-                to_mount.push((plan, dataset));
-            }
+        for former in self.former(below).into_iter().rev() {
+            self.take_down(former.place.id, &former.place.name, false).await?;
+            cleared.push(former);
         }
-        Ok(None)
+        Ok(())
+    }
+
+    /// Mounts datasets, and `cleared` ones where and how they were: the command was about others.
+    async fn mount_among(
+        &self,
+        to_mount: Vec<(Plan, Dataset)>,
+        mut cleared: Vec<Former>,
+    ) -> Result<Vec<MountsError>, MountsError> {
+        cleared.sort_by(|one, other| {
+            (&one.place.dir, one.place.number).cmp(&(&other.place.dir, other.place.number))
+        });
+        let is_over = |dir: &Path| cleared.iter().any(|former| dir.starts_with(&former.place.dir));
+        let (over, under) = to_mount.into_iter().partition(|(plan, _)| is_over(&plan.dir));
+        let mut failures = self.mount_each(under).await?;
+        failures.extend(self.put_back(cleared).await?);
+        failures.extend(self.mount_each(over).await?);
+        Ok(failures)
     }
 
     /// Keeps a renamed dataset and those below mounted where they are: `zfs rename -u`.

@@ -66,6 +66,8 @@ fn a_mapping_of_an_immutable_file_changes_nothing_that_others_open() {
     let mounted = pool.mount("tank");
     let path = mounted.path("fixed");
     fs::write(&path, "original".repeat(1024)).unwrap();
+    let link = mounted.path("link");
+    fs::hard_link(&path, &link).unwrap();
     let chattr =
         |flag: &str| assert!(Command::new("chattr").arg(flag).arg(&path).status().unwrap().success());
     for flag in ["i", "a"] {
@@ -74,9 +76,10 @@ fn a_mapping_of_an_immutable_file_changes_nothing_that_others_open() {
             // Changes made before the file became immutable are in the file.
             bytes[..8].copy_from_slice(b"in time ");
             chattr(&format!("+{flag}"));
-            assert_eq!(fs::read(&path).unwrap()[..8], *b"in time ");
-            bytes[..8].copy_from_slice(b"TAMPERED");
-            assert_eq!(fs::read(&path).unwrap()[..8], *b"in time ", "+{flag}: not written back");
+            for path in [&path, &link] {
+                bytes[..8].copy_from_slice(b"TAMPERED");
+                assert_eq!(fs::read(path).unwrap()[..8], *b"in time ", "+{flag}: {path:?}, not written back");
+            }
             bytes[8..16].copy_from_slice(b"TAMPERED");
         });
         assert_eq!(refused, Err(Errno::PERM), "+{flag}");

@@ -203,6 +203,29 @@ fn mounts_follow_properties_in_the_right_order() {
 }
 
 #[test]
+fn a_mount_below_one_that_moves_comes_back_as_it_was() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new(&["a"]);
+    let mnt = bench.text("mnt");
+    bench.done(&format!("zpool create -m {mnt} tank a"));
+    bench.done("zfs create tank/one");
+    bench.done("zfs create tank/one/below");
+    bench.done(&format!("zfs create -o mountpoint={mnt}/one/own tank/own"));
+    for name in ["tank/own", "tank/one/below"] {
+        bench.done(&format!("zfs unmount {name}"));
+        bench.done(&format!("zfs mount -o ro {name}"));
+    }
+    bench.done(&format!("zfs set mountpoint={mnt}/two tank/one"));
+    assert!(flags(&format!("{mnt}/one/own")).starts_with("ro,"), "the command was about others");
+    assert_eq!(bench.get("readonly", "tank/own"), "on");
+    assert!(flags(&format!("{mnt}/two/below")).starts_with("rw,"), "it moved with its parent");
+    bench.done("zfs mount -o remount,rw tank/own");
+    fs::write(bench.path("mnt/one/own/x"), "x").unwrap();
+}
+
+#[test]
 fn directories_that_follow_from_names_go_with_what_was_mounted_there() {
     if !can_mount() {
         return;
