@@ -6,7 +6,7 @@
 //! | `attempt to perform 'n//0'` | `attempt to divide by zero` |
 //! | `C stack overflow` in the compiler | `too many C levels (limit is 200)` |
 //! | `in field 'f'`, `in global 'f'` ... | `in function 'f'` |
-//! | `...	(skipping 3 levels)` | `...` |
+//! | `...`, `(skipping 3 levels)` | `...` |
 //! | an error that is no text, such as `table: 0x7f3a` | the stack alone |
 //!
 //! Frames of the interpreter's own surroundings are left out.
