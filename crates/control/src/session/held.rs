@@ -4,6 +4,7 @@
 //! through its engine, and the mounted file systems follow.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -42,7 +43,8 @@ pub enum NewDatasets<'a> {
     StayBelow(&'a str),
 }
 
-type Work<'a> = dyn Future<Output = Result<Outcome, ControlError>> + Unpin + 'a;
+/// Owned, so that a cancelled verb's work is dropped before its txg is awaited: it may keep that open.
+type Work<'a> = Pin<Box<dyn Future<Output = Result<Outcome, ControlError>> + 'a>>;
 
 impl Session {
     /// The daemon's pools; `None`: no daemon runs this command.
@@ -157,8 +159,8 @@ impl Session {
             None => pool.engine.acting_for(self.caller().who.uid),
         };
         let engine = engine.asking(self.keys_of(!pool.others_may_write()));
-        let work = async { work(&engine).await.map(T::into) };
-        self.followed(pool, &engine, new, &mut std::pin::pin!(work)).await
+        let work = Box::pin(async { work(&engine).await.map(T::into) });
+        self.followed(pool, &engine, new, work).await
     }
 
     /// The names with which this verb checks its caller's rights: those on disk at the first call.
@@ -190,7 +192,7 @@ impl Session {
         pool: &OpenPool,
         engine: &Engine,
         new: NewDatasets<'_>,
-        work: &mut Work<'_>,
+        work: Work<'_>,
     ) -> Result<Outcome, ControlError> {
         self.caller()
             .whole(async {
