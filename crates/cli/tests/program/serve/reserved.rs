@@ -3,12 +3,12 @@
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use crate::common::disks::noise;
-use crate::serve::bench::{Bench, zdb_finds_nothing};
+use crate::serve::bench::{Bench, PATIENCE, zdb_finds_nothing};
 
 const TARGET: &str = "iqn.2026-11.org.cenote:store:v";
 
@@ -158,8 +158,16 @@ fn a_mirror_goes_on_without_a_target_that_stays_away() {
     for _ in 0..2 {
         let mut alone = bench.program();
         alone.env("CENOTE_SOCKET", "").env("CENOTE_DISKS", format!("{address}:{}", bench.text("d")));
-        let done = alone.args(["zfs", "set", "org.cenote:note=x", "tank"]).output().unwrap();
-        assert!(done.status.success(), "{done:?}");
+        alone.args(["zfs", "set", "org.cenote:note=x", "tank"]);
+        // The last user gives its reservation back a moment after its answer.
+        let begun = Instant::now();
+        loop {
+            let done = alone.output().unwrap();
+            if done.status.success() {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{done:?}");
+        }
     }
     let other = machine("0x00cafe04", &[]);
     other.done(&format!("zpool labelclear -f {address}"));
