@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 use crate::head::Head;
 use crate::nodes::Role;
 use crate::record::{Record, Turn};
-use crate::witness::{Seen, Tag, Witness, Written};
+use crate::witness::{Asking, Seen, Tag, Witness, Written};
 
 /// Before the next attempt after a failure; doubles.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -121,10 +121,8 @@ struct Mine {
 enum Ended {
     /// All went well, and others have their turn.
     Left,
-    /// The pool did not open.
+    /// The pool did not open, or is lost to another machine, or may be.
     Failed,
-    /// It is lost to another machine, or may be.
-    Lost,
 }
 
 impl Keeper {
@@ -138,7 +136,7 @@ impl Keeper {
             self.shared.view.lock().role = Role::Watches;
             match ended {
                 Ended::Left => pause = PAUSE,
-                Ended::Failed | Ended::Lost => {
+                Ended::Failed => {
                     self.pause(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
@@ -169,15 +167,15 @@ impl Keeper {
             }
             let seen = self.read().await;
             let now = self.runtime.now();
-            let (is_wanted, is_fenced) = {
-                let mut orders = self.shared.orders.lock();
-                (std::mem::take(&mut orders.come), std::mem::take(&mut orders.fence))
-            };
             match seen {
                 // An owner whose renewals this machine does not see may be well.
                 Err(()) => since = None,
                 Ok(None) => return Some(Come { before: None, hold: Duration::ZERO }),
                 Ok(Some((record, tag))) => {
+                    let (is_wanted, is_fenced) = {
+                        let mut orders = self.shared.orders.lock();
+                        (std::mem::take(&mut orders.come), std::mem::take(&mut orders.fence))
+                    };
                     let unchanged = match &since {
                         Some((known, since)) if *known == tag => now.since(*since),
                         _ => Duration::ZERO,
@@ -207,12 +205,9 @@ impl Keeper {
 
     /// Asks the owner to hand the pool over.
     async fn wish(&self, record: &Record, tag: &Tag) {
-        let wish = record.wished_by(&self.node);
-        match self.witness.write(&self.pool, Some(tag), wish.encode()).await {
-            Ok(Written::Done(_)) => {}
-            // It was renewed meanwhile.
-            Ok(Written::Changed) => self.shared.orders.lock().come = true,
-            Err(error) => self.failed(&error.to_string()),
+        // A change: it was renewed meanwhile.
+        if let Ok(Written::Changed) = self.write(Some(tag), &record.wished_by(&self.node)).await {
+            self.shared.orders.lock().come = true;
         }
     }
 
@@ -225,13 +220,10 @@ impl Keeper {
             None => Record::first(&self.node, life, self.lease),
         };
         let begun = self.runtime.now();
-        let before = before.as_ref().map(|(_, tag)| tag);
-        let writing = self.witness.write(&self.pool, before, record.encode());
-        match self.runtime.timeout(self.lease / 4, writing).await {
-            Ok(Ok(Written::Done(tag))) => return Some(Mine { record, tag, begun, hold }),
-            Ok(Ok(Written::Changed)) => return None,
-            Ok(Err(error)) => self.failed(&error.to_string()),
-            Err(_) => self.failed("the witness has not answered"),
+        match self.write(before.as_ref().map(|(_, tag)| tag), &record).await {
+            Ok(Written::Done(tag)) => return Some(Mine { record, tag, begun, hold }),
+            Ok(Written::Changed) => return None,
+            Err(()) => {}
         }
         // The swap may have been made, or be made later: then another look sees this machine as an owner that
         // renews nothing.
@@ -243,14 +235,24 @@ impl Keeper {
         }
     }
 
-    /// Reads the record. Errors are noted.
+    /// Waits for the witness's answer, a quarter of the lease at most. Errors are noted.
+    async fn answer<T>(&self, asking: Asking<T>) -> Result<T, ()> {
+        match self.runtime.timeout(self.lease / 4, asking).await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => self.failed(&error.to_string()),
+            Err(_) => self.failed("the witness has not answered"),
+        }
+        Err(())
+    }
+
+    /// Swaps the record. After an error it may have been swapped, or will be.
+    async fn write(&self, before: Option<&Tag>, record: &Record) -> Result<Written, ()> {
+        self.answer(self.witness.write(&self.pool, before, record.encode())).await
+    }
+
+    /// Reads the record.
     async fn read(&self) -> Result<Option<(Record, Tag)>, ()> {
-        let reading = self.runtime.timeout(self.lease / 4, self.witness.read(&self.pool)).await;
-        let seen = match reading {
-            Ok(Ok(seen)) => seen,
-            Ok(Err(error)) => return self.unread(&error.to_string()),
-            Err(_) => return self.unread("the witness has not answered"),
-        };
+        let seen = self.answer(self.witness.read(&self.pool)).await?;
         let now = self.runtime.now();
         let Some(Seen { bytes, tag }) = seen else {
             let mut view = self.shared.view.lock();
@@ -263,13 +265,11 @@ impl Keeper {
                 (view.record, view.seen) = (Some(record.clone()), Some(now));
                 Ok(Some((record, tag)))
             }
-            Err(error) => self.unread(&error.to_string()),
+            Err(error) => {
+                self.failed(&error.to_string());
+                Err(())
+            }
         }
-    }
-
-    fn unread(&self, why: &str) -> Result<Option<(Record, Tag)>, ()> {
-        self.failed(why);
-        Err(())
     }
 
     /// Notes a failure; says it if it is another one than the last.

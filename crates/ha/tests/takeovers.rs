@@ -53,6 +53,8 @@ struct Reach {
     is_alive: AtomicBool,
     /// The way to the witness is cut.
     is_cut: Arc<AtomicBool>,
+    /// The next swap gets no answer.
+    is_deaf: Arc<AtomicBool>,
 }
 
 /// A pool of which each write goes to all disks that are in reach.
@@ -231,6 +233,7 @@ impl Run {
         let witness: Arc<dyn Witness> = Arc::new(Unprobed {
             inner: BucketWitness::new(Arc::new(client), &self.runtime),
             is_cut: machine.reach.is_cut.clone(),
+            is_deaf: machine.reach.is_deaf.clone(),
         });
         let text = format!("node = \"{}\"\nwitness = \"/\"\n[[pool]]\nname = \"tank\"\n", machine.name);
         let settings = Settings { lease: LEASE, ..Settings::parse(&text).expect("valid") };
@@ -248,6 +251,7 @@ impl Run {
 struct Unprobed {
     inner: BucketWitness,
     is_cut: Arc<AtomicBool>,
+    is_deaf: Arc<AtomicBool>,
 }
 
 impl Unprobed {
@@ -279,6 +283,9 @@ impl Witness for Unprobed {
         before: Option<&cenote_ha::Tag>,
         bytes: bytes::Bytes,
     ) -> cenote_ha::Asking<cenote_ha::Written> {
+        if self.is_deaf.swap(false, Ordering::Relaxed) {
+            return std::future::pending().boxed();
+        }
         self.over(self.inner.write(name, before, bytes))
     }
 }
@@ -415,6 +422,30 @@ fn a_pool_is_handed_over_and_moves_soon_after_a_failure() {
         (handed_over, runtime.now().since(begun))
     });
     assert!(times.0 < Duration::from_secs(4) && times.1 < Duration::from_secs(5), "{times:?}");
+}
+
+/// A wish whose answer never comes must not end the watch.
+#[test]
+fn a_machine_whose_wish_was_not_answered_still_takes_over() {
+    Runtime::simulate(SimConfig::default(), |runtime| async move {
+        let run = Run { runtime: runtime.clone(), store: SimStore::default(), world: Arc::default() };
+        let new = |name| Machine { name, reach: Arc::default(), nodes: None, open: Arc::default() };
+        let (mut a, mut b) = (new("a"), new("b"));
+        let has = |machine: &Machine| machine.nodes.as_ref().unwrap().status()[0].role == Role::Has;
+        for machine in [&mut a, &mut b] {
+            *machine.reach.legs.lock() = (0..LEGS).collect();
+            run.boot(machine, false);
+            runtime.sleep(LEASE).await;
+        }
+        assert!(has(&a));
+        b.reach.is_deaf.store(true, Ordering::Relaxed);
+        b.nodes.as_ref().unwrap().switch("tank", None).unwrap();
+        runtime.sleep(LEASE).await;
+        assert!(!b.reach.is_deaf.load(Ordering::Relaxed), "it has asked");
+        a.nodes = None;
+        drop(a.open.lock().take());
+        until(&runtime, || has(&b), LEASE * 3).await;
+    });
 }
 
 async fn until(runtime: &Runtime, is_so: impl Fn() -> bool, limit: Duration) {

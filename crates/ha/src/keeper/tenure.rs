@@ -23,6 +23,9 @@ use crate::nodes::Role;
 use crate::record::Record;
 use crate::witness::{Tag, Written};
 
+/// Times that the end of a tenure is tried.
+const TRIES: u32 = 8;
+
 /// The pool during a tenure.
 enum Phase {
     /// Until then the last owner may write.
@@ -54,8 +57,6 @@ struct Under<'a> {
     tenure: Tenure,
     record: Record,
     tag: Tag,
-    /// When the last successful renewal began.
-    sure: Instant,
     /// The next renewal.
     due: Instant,
     /// The storage fences other machines.
@@ -78,7 +79,6 @@ impl Keeper {
             tenure,
             record,
             tag,
-            sure: begun,
             due: begun + self.lease / 4,
             needs_no_lease: false,
             suspended_since: None,
@@ -104,7 +104,7 @@ impl Under<'_> {
                 Phase::Open => match self.look() {
                     Ok(None) => Phase::Open,
                     Ok(Some(leaving)) => self.leave(leaving),
-                    Err(ended) => return self.give_up(ended).await,
+                    Err(gone) => return self.give_up(gone).await,
                 },
                 other => other,
             };
@@ -134,14 +134,15 @@ impl Under<'_> {
                     self.end(leaving.next, false).await;
                     return Ended::Left;
                 }
-                Waited::Left(Err(why), leaving) => {
+                // The daemon ends: clients must go.
+                Waited::Left(Err(why), leaving) if keeper.is_stopping() && leaving.how == Leave::Whole => {
                     keeper.failed(&format!("can't be let go: {why}"));
-                    // The daemon ends: clients must go.
-                    phase = match keeper.is_stopping() && leaving.how == Leave::Whole {
-                        true => self.leave(Leaving { how: Leave::AtAnyCost, ..leaving }),
-                        false => Phase::Open,
-                    };
+                    phase = self.leave(Leaving { how: Leave::AtAnyCost, ..leaving });
+                }
+                Waited::Left(Err(why), _) => {
+                    keeper.failed(&format!("can't be let go: {why}"));
                     self.shows(Role::Has);
+                    phase = Phase::Open;
                 }
             }
             let wants = !keeper.shared.legs.borrow().wanted.is_empty();
@@ -221,14 +222,12 @@ impl Under<'_> {
     /// Renews the lease, and tells the witness which leaves lack data.
     async fn renew(&mut self) -> Renewal {
         let keeper = self.keeper;
-        let limit = keeper.lease / 4;
         let lacking = self.next_lacking();
         let next = self.record.renewed(lacking.clone());
         let begun = keeper.runtime.now();
-        let writing = keeper.witness.write(&keeper.pool, Some(&self.tag), next.encode());
-        let why = match keeper.runtime.timeout(limit, writing).await {
-            Ok(Ok(Written::Done(tag))) => {
-                (self.record, self.tag, self.sure) = (next, tag, begun);
+        match keeper.write(Some(&self.tag), &next).await {
+            Ok(Written::Done(tag)) => {
+                (self.record, self.tag) = (next, tag);
                 self.due = begun + keeper.lease / 4;
                 self.tenure.extend((!self.needs_no_lease).then(|| begun + keeper.lease));
                 keeper.shared.legs.modify(|legs| {
@@ -237,14 +236,11 @@ impl Under<'_> {
                 });
                 let mut view = keeper.shared.view.lock();
                 (view.record, view.seen) = (Some(self.record.clone()), Some(begun));
-                return Renewal::Made;
+                Renewal::Made
             }
-            Ok(Ok(Written::Changed)) => return self.changed(&next).await,
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "the witness has not answered".into(),
-        };
-        keeper.failed(&why);
-        Renewal::Open
+            Ok(Written::Changed) => self.changed(&next).await,
+            Err(()) => Renewal::Open,
+        }
     }
 
     /// Somebody swapped the record: another owner, this keeper with a lost answer, or one with a wish.
@@ -283,17 +279,16 @@ impl Under<'_> {
 
     /// The record names no owner any more.
     async fn end(&mut self, next: Option<String>, is_paused: bool) {
-        for _ in 0..8 {
+        for _ in 0..TRIES {
             let left = self.record.left(next.clone(), is_paused);
-            let writing = self.keeper.witness.write(&self.keeper.pool, Some(&self.tag), left.encode());
-            match self.keeper.runtime.timeout(self.keeper.lease / 4, writing).await {
-                Ok(Ok(Written::Done(_))) => return,
-                Ok(Ok(Written::Changed)) => match self.changed(&left).await {
+            match self.keeper.write(Some(&self.tag), &left).await {
+                Ok(Written::Done(_)) => return,
+                Ok(Written::Changed) => match self.changed(&left).await {
                     Renewal::Made | Renewal::Open => {}
                     Renewal::Lost(_) => return,
                 },
                 // Others wait for the end of the lease instead.
-                Ok(Err(_)) | Err(_) => {}
+                Err(()) => {}
             }
         }
     }
@@ -328,16 +323,14 @@ impl Under<'_> {
             Phase::Open => true,
             Phase::Leaving(left, _) => joined(left.await).is_err(),
         };
-        let mut tries = if is_open { 8 } else { 0 };
-        while tries > 0 {
+        for _ in 0..if is_open { TRIES } else { 0 } {
             match keeper.head.leave(Leave::AtAnyCost).await {
                 Ok(()) => break,
                 Err(why) => keeper.failed(&format!("can't be let go: {why}")),
             }
-            tries -= 1;
             keeper.runtime.sleep(keeper.lease).await;
         }
-        Ended::Lost
+        Ended::Failed
     }
 
     fn shows(&self, role: Role) {
