@@ -61,9 +61,6 @@ use session::Iscsi;
 
 /// Time for a reservation: the commands of another machine may have to be aborted.
 const RESERVE: Duration = Duration::from_secs(15);
-/// A machine that has just closed the disk gives its reservation back a moment later.
-const TRIES: u32 = 10;
-const PAUSE: Duration = Duration::from_millis(100);
 /// Largest physical block that counts as a sector.
 const SECTOR_BYTES_MAX: u32 = 4096;
 
@@ -154,15 +151,7 @@ async fn opened(
         false => {
             let (owner, takes_over) = (iscsi.login.owner, sharing == Sharing::TakesOver);
             let taking = async {
-                let mut taken = reservation::take(&nexus, owner, takes_over).await;
-                for _ in 0..TRIES {
-                    if takes_over || !matches!(taken, Err(ServerError::Locked { .. })) {
-                        break;
-                    }
-                    runtime.sleep(PAUSE).await;
-                    taken = reservation::take(&nexus, owner, takes_over).await;
-                }
-                let holds = taken?;
+                let holds = reservation::take(&nexus, owner, takes_over).await?;
                 let flushed = nexus.settled(Command::synchronize_cache()).await?;
                 match flushed.verdict() {
                     Verdict::Done => Ok(holds),

@@ -32,6 +32,7 @@ mod session;
 mod tls;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cenote_device::place::NbdPlace;
 use cenote_device::{Access, Device, DeviceError, OpenOptions, Place, Rack};
@@ -44,6 +45,10 @@ pub use error::ServerError;
 pub use rbd::{RbdDevice, RbdError};
 pub use requests::DEADLINE;
 
+/// A machine that has just closed a disk gives its lock back a moment later.
+const GIVING_BACK: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Opens a place. A simulated machine has those in its [`Rack`], remote ones under their paths in labels.
 ///
 /// An NBD server has no locks: whether another machine uses the disk can't be seen from opening it. An image
@@ -54,6 +59,22 @@ pub use requests::DEADLINE;
 /// As [`cenote_device::open`]; a server or cluster that can't be reached, or refuses; a lock that another
 /// client has.
 pub async fn open(
+    place: &Place,
+    options: OpenOptions,
+    runtime: &Runtime,
+) -> Result<Arc<dyn Device>, DeviceError> {
+    let begun = runtime.now();
+    loop {
+        match open_once(place, options, runtime).await {
+            Err(DeviceError::Locked { .. }) if !options.takes_over && runtime.now() - begun < GIVING_BACK => {
+                runtime.sleep(PAUSE).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
+async fn open_once(
     place: &Place,
     options: OpenOptions,
     runtime: &Runtime,
