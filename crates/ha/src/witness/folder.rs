@@ -104,39 +104,3 @@ fn read(folder: &Path, name: &str) -> io::Result<Option<Seen>> {
     let tag = Tag(number.ok_or_else(bad)?.to_string().into());
     Ok(Some(Seen { bytes: Bytes::from(bytes).slice(end + 1..), tag }))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_of_many_swaps_succeeds() {
-        let folder = tempfile::tempdir().unwrap();
-        let runtime = Runtime::real(Some(4));
-        let witness = std::sync::Arc::new(FolderWitness::new(folder.path(), &runtime));
-        runtime.block_on(async {
-            witness.check().await.unwrap();
-            assert_eq!(witness.read("tank").await.unwrap(), None);
-            let mut before: Option<Tag> = None;
-            for round in 0..20u8 {
-                let racing = (0..8u8).map(|racer| {
-                    let (witness, before) = (witness.clone(), before.clone());
-                    let bytes = Bytes::from(vec![round, racer]);
-                    runtime.spawn(async move { witness.write("tank", before.as_ref(), bytes).await })
-                });
-                let mut won = Vec::new();
-                for (racer, done) in racing.collect::<Vec<_>>().into_iter().enumerate() {
-                    if let Written::Done(tag) = done.await.unwrap().unwrap() {
-                        won.push((racer as u8, tag));
-                    }
-                }
-                let [(racer, tag)] = &won[..] else { panic!("{won:?}") };
-                let seen = witness.read("tank").await.unwrap().unwrap();
-                assert_eq!((&seen.bytes[..], &seen.tag), (&[round, *racer][..], tag));
-                before = Some(tag.clone());
-            }
-        });
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(runtime.block_on(witness.check()).is_err());
-    }
-}
