@@ -57,6 +57,19 @@ fn pool() -> (tempfile::TempDir, [String; 2]) {
     (folder, disks)
 }
 
+/// A mirror over two servers of disks, open on the first of two machines.
+fn mirror() -> (tempfile::TempDir, [Exporter; 2], [Bench; 2]) {
+    let (folder, disks) = pool();
+    let servers = disks.map(|disk| Exporter::new(disk.into()));
+    let (witness, places) = (folder.path().join("witness"), servers.each_ref().map(Exporter::address));
+    let mut machines = ["a", "b"].map(|node| machine(node, &witness, &places));
+    machines[0].done(&format!("zpool create -m none tank mirror {} {}", places[0], places[1]));
+    machines[0].done("zpool export tank");
+    join(&mut machines[0]);
+    until_it_has(&machines[0]);
+    (folder, servers, machines)
+}
+
 #[test]
 fn a_pool_moves_to_another_machine_by_a_failure_by_a_stop_and_by_request() {
     let (folder, disks) = pool();
@@ -113,16 +126,8 @@ fn a_pool_moves_to_another_machine_by_a_failure_by_a_stop_and_by_request() {
 
 #[test]
 fn a_stopped_machine_writes_nothing_when_it_wakes_up() {
-    let (folder, disks) = pool();
-    let witness = folder.path().join("witness");
-    // Files have no locks of the storage, so the lease alone keeps the old owner away.
-    let (one, two) = (Exporter::new(disks[0].clone().into()), Exporter::new(disks[1].clone().into()));
-    let places = [one.address(), two.address()];
-    let (mut a, mut b) = (machine("a", &witness, &places), machine("b", &witness, &places));
-    a.done(&format!("zpool create -m none tank mirror {} {}", places[0], places[1]));
-    a.done("zpool export tank");
-    join(&mut a);
-    until_it_has(&a);
+    // These servers have no locks, so the lease alone keeps the old owner away.
+    let (_folder, _servers, [mut a, mut b]) = mirror();
     join(&mut b);
     let daemon = rustix::process::Pid::from_child(a.daemon.as_ref().unwrap());
     rustix::process::kill_process(daemon, Signal::STOP).unwrap();
@@ -146,16 +151,7 @@ fn a_stopped_machine_writes_nothing_when_it_wakes_up() {
 
 #[test]
 fn an_older_half_of_a_mirror_never_wins() {
-    let (folder, disks) = pool();
-    let witness = folder.path().join("witness");
-    let mut one = Exporter::new(disks[0].clone().into());
-    let mut two = Exporter::new(disks[1].clone().into());
-    let places = [one.address(), two.address()];
-    let (mut a, mut b) = (machine("a", &witness, &places), machine("b", &witness, &places));
-    a.done(&format!("zpool create -m none tank mirror {} {}", places[0], places[1]));
-    a.done("zpool export tank");
-    join(&mut a);
-    until_it_has(&a);
+    let (_folder, [mut one, mut two], [mut a, mut b]) = mirror();
     a.fill(1);
     // One half fails, and the other goes on alone.
     two.kill();
