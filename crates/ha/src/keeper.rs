@@ -165,6 +165,7 @@ impl Keeper {
             if self.is_stopping() {
                 return None;
             }
+            let mut rest = self.lease / 8;
             let seen = self.read().await;
             let now = self.runtime.now();
             match seen {
@@ -185,7 +186,10 @@ impl Keeper {
                     }
                     let is_due = match record.turn_of(&self.node) {
                         Turn::Now => true,
-                        Turn::After(wait) => unchanged >= wait,
+                        Turn::After(wait) => {
+                            rest = rest.min(wait.saturating_sub(unchanged));
+                            unchanged >= wait
+                        }
                         Turn::Never => false,
                     };
                     let is_free = record.owner.is_none();
@@ -199,7 +203,7 @@ impl Keeper {
                     }
                 }
             }
-            self.rest(self.lease / 8).await;
+            self.rest(rest).await;
         }
     }
 
