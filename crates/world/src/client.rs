@@ -141,6 +141,12 @@ impl Swarm {
         used.collect()
     }
 
+    /// Disks do not fail.
+    pub fn without_faults(mut self) -> Swarm {
+        self.faults.fill(0);
+        self
+    }
+
     /// Whether disks fail.
     pub fn has_faults(&self) -> bool {
         self.faults.iter().any(|weight| *weight > 0)

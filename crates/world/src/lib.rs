@@ -32,5 +32,6 @@ pub mod pairs;
 pub mod record;
 pub mod scene;
 pub mod shrink;
+pub mod small;
 pub mod timeline;
 pub mod world;

@@ -211,6 +211,49 @@ impl Life<'_> {
         self.check(&stage).await
     }
 
+    /// Powers on, and runs a script until it ends or the power fails.
+    ///
+    /// # Errors
+    /// The pool does not open, or the history is wrong.
+    pub async fn follow(&self, script: impl AsyncFnOnce(&Stage)) -> Result<(), Violation> {
+        let lived = std::pin::pin!(async {
+            let stage = self.power_on(false).await?;
+            script(&stage).await;
+            stage.note_txgs();
+            Ok(())
+        });
+        let lived = match select(lived, std::pin::pin!(self.machine.power.failed())).await {
+            Either::Left((lived, _)) => lived,
+            Either::Right(_) => Ok(()),
+        };
+        self.scene.judge(|oracle| {
+            oracle.cut();
+            Ok(())
+        });
+        lived
+    }
+
+    /// The daemon opens the pool, until it has done so or the power fails.
+    ///
+    /// # Errors
+    /// The pool does not open.
+    pub async fn open_until_cut(&self) -> Result<(), Violation> {
+        let opened = std::pin::pin!(self.power_on(false));
+        match select(opened, std::pin::pin!(self.machine.power.failed())).await {
+            Either::Left((opened, _)) => opened.map(drop),
+            Either::Right(_) => Ok(()),
+        }
+    }
+
+    /// Powers on after a cut, and looks.
+    ///
+    /// # Errors
+    /// The pool is not as a cut may have left it.
+    pub async fn look_after_cut(&self) -> Result<(), Violation> {
+        let stage = self.power_on(false).await?;
+        self.look_at_reopened(&stage, None).await
+    }
+
     async fn power_on(&self, with_trouble: bool) -> Result<Stage, Violation> {
         let runtime = &self.runtime;
         let bay = Arc::new(self.machine.power_on(runtime));

@@ -3,7 +3,7 @@
 use cenote_runtime::Instant;
 
 use crate::model::{Call, CallId, Outcome};
-use crate::oracle::linear::{shorten, shown};
+use crate::oracle::linear::{shown, shown_outcome};
 
 /// Lines, and their hash.
 #[derive(Default)]
@@ -20,7 +20,7 @@ impl Log {
 
     /// A call ends.
     pub fn end(&mut self, now: Instant, id: CallId, outcome: &Outcome) {
-        self.add(now, &format!("{id} < {}", shorten(&format!("{outcome:?}"))));
+        self.add(now, &format!("{id} < {}", shown_outcome(outcome)));
     }
 
     /// Something else happens.

@@ -14,6 +14,7 @@ pub mod disk;
 pub mod faults;
 pub mod kernel;
 pub mod nbd;
+pub mod power;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -25,6 +26,7 @@ use cenote_testkit::image::Image;
 use disk::{Disk, Habits};
 use faults::{Bay, Ledger};
 use parking_lot::Mutex;
+use power::Power;
 use tempfile::TempDir;
 
 /// The folder of all disks of all worlds. Its files stay empty.
@@ -40,6 +42,8 @@ pub const POOL: &str = "tank";
 pub struct Machine {
     disks: Vec<Arc<Disk>>,
     ledger: Arc<Mutex<Ledger>>,
+    /// Of all disks.
+    pub power: Arc<Power>,
     /// The daemon's record of its pools.
     own: TempDir,
 }
@@ -56,13 +60,14 @@ impl Machine {
         let new_key = own.path().join("key");
         std::fs::write(&new_key, KEY_TEXT)?;
         std::fs::rename(new_key, KEY)?;
+        let power = Arc::<Power>::default();
         let disk = |(number, sector_bytes): (usize, &u32)| {
             let path = path_of(number);
             File::options().create(true).append(true).open(&path)?.set_len(size_bytes)?;
-            Ok(Arc::new(Disk::new(&path.to_string_lossy(), size_bytes, *sector_bytes)))
+            Ok(Arc::new(Disk::new(&path.to_string_lossy(), size_bytes, *sector_bytes, power.clone())))
         };
         let disks = sectors_bytes.iter().enumerate().map(disk).collect::<std::io::Result<_>>()?;
-        Ok(Machine { disks, ledger: Arc::default(), own })
+        Ok(Machine { disks, ledger: Arc::default(), power, own })
     }
 
     /// The power fails.
@@ -80,6 +85,11 @@ impl Machine {
     /// The content of all disks.
     pub fn images(&self) -> Vec<Image> {
         self.disks.iter().map(|disk| disk.image()).collect()
+    }
+
+    /// Gives all disks the content of another time.
+    pub fn restore(&self, images: &[Image]) {
+        self.disks.iter().zip(images).for_each(|(disk, image)| disk.restore(image));
     }
 
     /// Puts the disks into the rack of a runtime, except absent ones.

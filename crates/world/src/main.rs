@@ -1,6 +1,8 @@
 //! `cenote-world`: runs worlds.
 #![allow(clippy::print_stdout, reason = "a tool for developers, which ends if nobody reads it")]
 
+mod every;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -12,6 +14,10 @@ use cenote_world::shrink::shrink;
 use cenote_world::timeline;
 use cenote_world::world::{Params, Report, Sabotage, run};
 use clap::{Parser, ValueEnum};
+
+/// Blocks are allocated by the megabyte; see the allocator of the product.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Runs simulated hosts from seeds, until one is wrong.
 #[derive(Parser)]
@@ -70,6 +76,8 @@ struct Args {
     /// Most worlds run to shrink one.
     #[arg(long, default_value_t = 400)]
     shrink_runs: u64,
+    #[command(flatten)]
+    small: every::SmallArgs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -117,6 +125,9 @@ fn write_timeline(to: Option<&Path>, params: &Params, report: &Report) {
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if args.small.is_some() {
+        return args.small.run(args.seed, args.all, args.tail);
+    }
     let sabotage = args.sabotage.map(|broken| match broken {
         Broken::Flushes => Sabotage::FlushesLie,
         Broken::Notices => Sabotage::NoticesAreLost,

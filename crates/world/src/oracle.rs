@@ -21,7 +21,7 @@ pub mod space;
 
 use std::sync::Arc;
 
-use crate::model::{Action, Call, CallId, Outcome, Pool};
+use crate::model::{Action, Call, CallId, DatasetId, Outcome, Pool};
 use history::History;
 use linear::Linear;
 
@@ -30,7 +30,7 @@ use linear::Linear;
 pub struct Violation(pub String);
 
 /// Knows the calls so far.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub struct Oracle {
     linear: Linear,
     history: History,
@@ -71,6 +71,15 @@ impl Oracle {
     /// Whether calls have not ended, or were given up.
     pub fn has_calls_under_way(&self) -> bool {
         self.linear.has_pending()
+    }
+
+    /// Snapshots of a dataset that are being taken.
+    pub fn snapshots_at_work(&self, dataset: DatasetId) -> Vec<String> {
+        let names = self.linear.under_way().filter_map(|call| match &call.action {
+            Action::Snapshot { dataset: of, name } if *of == dataset => Some(name.clone()),
+            _ => None,
+        });
+        names.collect()
     }
 
     /// States that the pool may have now.

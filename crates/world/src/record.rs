@@ -7,7 +7,7 @@ use cenote_runtime::Instant;
 
 use crate::model::verb::verb_of;
 use crate::model::{Call, CallId, ClientId, DatasetId, Outcome};
-use crate::oracle::linear::{shorten, shown};
+use crate::oracle::linear::{shorten, shown, shown_outcome};
 
 /// A call of a client.
 #[derive(Debug, Clone)]
@@ -100,7 +100,7 @@ impl Record {
 
     /// The outcome of a call, as text.
     pub fn text_of(outcome: &Outcome) -> String {
-        format!("{outcome:?}")
+        shown_outcome(outcome)
     }
 
     /// Something else happens.

@@ -48,6 +48,13 @@ impl Scene {
         Scene { state: State { left_out, ..State::default() }.into(), ..Scene::default() }
     }
 
+    /// The same past, without its log: for another future.
+    pub fn fork(&self) -> Scene {
+        let State { oracle, begun, names, .. } = &*self.state.lock();
+        let (oracle, names) = (oracle.clone(), names.clone());
+        Scene { state: State { oracle, begun: *begun, names, ..State::default() }.into(), ..Scene::default() }
+    }
+
     /// Whether a client carries out its next choice.
     pub fn takes(&self, client: ClientId) -> bool {
         let state = &mut *self.state.lock();
@@ -142,6 +149,11 @@ impl Scene {
     /// The dataset of the last verb under way.
     pub fn dataset_at_work(&self) -> Option<DatasetId> {
         self.state.lock().verbs.last_key_value().map(|(_, dataset)| *dataset)
+    }
+
+    /// Snapshots of a dataset that are being taken.
+    pub fn snapshots_at_work(&self, dataset: DatasetId) -> Vec<String> {
+        self.state.lock().oracle.snapshots_at_work(dataset)
     }
 
     /// A number that no call had yet, for new names.

@@ -32,7 +32,7 @@ const DISK_BYTES: u64 = 72 << 20;
 /// Time that a clock loses or wins between two lives, at most.
 const CLOCK_JUMP_NS: u64 = 3_600_000_000_000;
 /// Start of the first life, in nanoseconds since 1970.
-const START_NS: u64 = 1_767_225_600_000_000_000;
+pub(crate) const START_NS: u64 = 1_767_225_600_000_000_000;
 
 /// A world to run.
 #[derive(Debug, Clone, PartialEq)]
@@ -213,7 +213,7 @@ impl World {
     }
 }
 
-fn message(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }

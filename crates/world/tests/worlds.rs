@@ -5,6 +5,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cenote_world::less::Less;
+use cenote_world::small::step::Step;
+use cenote_world::small::{Base, Program};
 use cenote_world::world::{Params, Report, Sabotage, run};
 
 /// Seeds of every run.
@@ -67,3 +69,29 @@ fn disks_that_lie_about_flushes_are_found() {
 fn notices_that_are_lost_are_found() {
     assert!(is_found(Sabotage::NoticesAreLost, 300));
 }
+
+/// `cenote-world --small 2` and `--small-pairs` run all of them.
+#[test]
+fn small_worlds_are_right_wherever_the_power_fails() {
+    let base = Base::new().unwrap();
+    let check = |program: &Program, cuts: &[u64]| {
+        let ran = base.run(program, 1, cuts);
+        if let Some(violation) = ran.violation {
+            panic!("{}\nagain: {}", violation.0, program.command(1, cuts));
+        }
+        ran.writes
+    };
+    for steps in [vec![Step::Commit, Step::Rename], vec![Step::FlushVolume, Step::RollbackVolume]] {
+        let program = Program { steps, at_once: None };
+        let writes = check(&program, &[]);
+        assert!(writes > 20, "{writes}");
+        (0..writes).for_each(|cut| _ = check(&program, &[cut, cut / 2]));
+    }
+    let steps = vec![Step::RollbackVolume, Step::FlushVolume];
+    for pause in 0..SMALL_PAUSES {
+        let at_once = Some(Duration::from_micros(pause * 100));
+        check(&Program { steps: steps.clone(), at_once }, &[]);
+    }
+}
+
+const SMALL_PAUSES: u64 = 20;

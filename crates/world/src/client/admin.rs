@@ -80,8 +80,10 @@ fn choose(stage: &Stage, rng: &mut Rng, state: &Pool) -> Option<Action> {
         Some(dataset) => dataset,
         None => *pick(rng, &all)?,
     };
-    let snapshots: Vec<String> =
+    let mut snapshots: Vec<String> =
         state.datasets[&dataset].snapshots.iter().map(|snapshot| snapshot.name.clone()).collect();
+    // A verb that guesses the name may get into the same txg.
+    snapshots.extend(stage.scene.snapshots_at_work(dataset));
     let last = snapshots.last().cloned();
     let mut one = || pick(rng, &snapshots).cloned();
     Some(match kind {

@@ -29,6 +29,8 @@ use cenote_runtime::{Rng, Runtime};
 use cenote_testkit::image::Image;
 use parking_lot::Mutex;
 
+use super::power::Power;
+
 /// Shortest time of an operation, and the most added.
 const LATENCY: Duration = Duration::from_micros(20);
 const JITTER_NS: u64 = 150_000;
@@ -45,6 +47,7 @@ pub struct Habits {
 /// A disk; it outlives the machine's runtimes.
 pub struct Disk {
     info: DeviceInfo,
+    power: Arc<Power>,
     state: Mutex<State>,
 }
 
@@ -93,7 +96,7 @@ impl Write {
 
 impl Disk {
     /// An empty disk.
-    pub fn new(path: &str, size_bytes: u64, sector_bytes: u32) -> Disk {
+    pub fn new(path: &str, size_bytes: u64, sector_bytes: u32, power: Arc<Power>) -> Disk {
         let info = DeviceInfo {
             path: path.into(),
             size_bytes,
@@ -106,7 +109,7 @@ impl Disk {
         let (live, durable) = (Image::new(size_bytes), Image::new(size_bytes));
         let (habits, uncertain) = (Habits::default(), Vec::new());
         let state = State { habits, live, durable, uncertain, asked: 0, life: 0 };
-        Disk { info, state: state.into() }
+        Disk { info, power, state: state.into() }
     }
 
     /// Changes its habits.
@@ -147,6 +150,14 @@ impl Disk {
         self.state.lock().live.clone()
     }
 
+    /// Gives it another content, all of it durable.
+    pub fn restore(&self, image: &Image) {
+        let state = &mut *self.state.lock();
+        (state.live, state.durable) = (image.clone(), image.clone());
+        state.uncertain.clear();
+        state.life += 1;
+    }
+
     /// The device of this life.
     pub fn attach(self: &Arc<Disk>, runtime: &Runtime) -> Arc<dyn Device> {
         let (disk, runtime, life) = (self.clone(), runtime.clone(), self.state.lock().life);
@@ -155,7 +166,7 @@ impl Disk {
 
     fn ask(&self, life: u64, offset: u64, data: Bytes) -> Option<u64> {
         let state = &mut *self.state.lock();
-        if state.life != life {
+        if state.life != life || !self.power.write() {
             return None;
         }
         state.live.write(offset, &data);
@@ -230,6 +241,7 @@ impl Attached {
         let gone = self.gone(Op::Write, offset, len);
         Io::pending(&self.runtime, async move {
             takes.await;
+            disk.power.on().await;
             match number.filter(|_| disk.is_of(life)) {
                 Some(number) => then(&disk, number, at..at + len),
                 None => return Err(gone),
@@ -266,6 +278,7 @@ impl Device for Attached {
         let gone = self.gone(Op::Read, offset, len as u64);
         Io::pending(&self.runtime, async move {
             takes.await;
+            disk.power.on().await;
             let state = disk.state.lock();
             if state.life == life { Ok(state.live.read(offset, len)) } else { Err(gone) }
         })
@@ -299,6 +312,7 @@ impl Device for Attached {
         let gone = self.gone(Op::Flush, 0, 0);
         Io::pending(&self.runtime, async move {
             takes.await;
+            disk.power.on().await;
             disk.settle(life, |write| done.contains(&write.number));
             if disk.is_of(life) { Ok(()) } else { Err(gone) }
         })
@@ -323,7 +337,7 @@ mod tests {
     #[test]
     fn a_flush_saves_what_was_done_before_it() {
         for seed in 0..20 {
-            let disk = Arc::new(Disk::new("/disk", 1 << 20, 512));
+            let disk = Arc::new(Disk::new("/disk", 1 << 20, 512, Arc::default()));
             let run = |runtime: Runtime| {
                 let device = disk.attach(&runtime);
                 async move {
@@ -352,7 +366,7 @@ mod tests {
     fn writes_of_a_failed_flush_are_not_saved_by_the_next_and_do_not_come_back_over_newer_ones() {
         let mut lost = 0;
         for seed in 0..20 {
-            let disk = Arc::new(Disk::new("/disk", 1 << 20, 512));
+            let disk = Arc::new(Disk::new("/disk", 1 << 20, 512, Arc::default()));
             cut_after(seed, &disk, async |device| {
                 device.write_at(0, vec![1; 4096].into()).await.unwrap();
                 device.lose_unflushed();
@@ -368,7 +382,7 @@ mod tests {
 
     #[test]
     fn operations_fail_once_the_disk_lost_its_power() {
-        let disk = Arc::new(Disk::new("/disk", 1 << 20, 512));
+        let disk = Arc::new(Disk::new("/disk", 1 << 20, 512, Arc::default()));
         cut_after(1, &disk, async |device| {
             let (read, write, flush) =
                 (device.read_at(0, 512), device.write_at(0, vec![1; 512].into()), device.flush());
@@ -380,7 +394,7 @@ mod tests {
 
     #[test]
     fn bad_habits_show() {
-        let disk = Arc::new(Disk::new("/disk", 1 << 20, 512));
+        let disk = Arc::new(Disk::new("/disk", 1 << 20, 512, Arc::default()));
         disk.behave(Habits { misdirects: 1.0, flushes_lie: false });
         cut_after(1, &disk, async |device| {
             device.write_at(0, vec![1; 512].into()).await.unwrap();
@@ -389,7 +403,7 @@ mod tests {
         let is_there = |disk: &Disk, at: u64| disk.state.lock().live.read(at * 512, 512)[0] == 1;
         assert!(!is_there(&disk, 0) && (0..2048).any(|at| is_there(&disk, at)));
         let lost = (0..20).filter(|seed| {
-            let disk = Arc::new(Disk::new("/disk", 1 << 20, 512));
+            let disk = Arc::new(Disk::new("/disk", 1 << 20, 512, Arc::default()));
             disk.behave(Habits { misdirects: 0.0, flushes_lie: true });
             cut_after(*seed, &disk, async |device| {
                 device.write_at(0, vec![1; 512].into()).await.unwrap();

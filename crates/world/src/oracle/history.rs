@@ -9,6 +9,7 @@ use crate::model::{Action, Call, CallId, DatasetId, FileId, Pool, Scope};
 pub type Moment = u64;
 
 /// The states possible after the end of a call.
+#[derive(Clone)]
 pub struct Point {
     /// The end of the call.
     pub at: Moment,
@@ -17,6 +18,7 @@ pub struct Point {
 }
 
 /// The duration of a call.
+#[derive(Clone)]
 pub struct Span {
     /// Its beginning.
     pub begin: Moment,
@@ -27,6 +29,7 @@ pub struct Span {
 }
 
 /// A commit (`fsync`, a flush) that has begun.
+#[derive(Clone)]
 struct Commit {
     dataset: DatasetId,
     begin: Moment,
@@ -35,7 +38,7 @@ struct Commit {
 }
 
 /// Calls and states since the last txg known to be on disk.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub struct History {
     now: Moment,
     /// Calls that ended before are on disk.

@@ -41,6 +41,7 @@ struct Ends<'a> {
 }
 
 /// Possible states, and calls under way.
+#[derive(Clone)]
 pub struct Linear {
     configs: Vec<Config>,
     pending: BTreeMap<CallId, (Arc<Call>, Scope)>,
@@ -102,6 +103,11 @@ impl Linear {
         !self.pending.is_empty()
     }
 
+    /// Calls under way.
+    pub fn under_way(&self) -> impl Iterator<Item = &Call> {
+        self.pending.values().map(|(call, _)| &**call)
+    }
+
     /// A call under way.
     pub fn call(&self, id: CallId) -> Arc<Call> {
         self.pending[&id].0.clone()
@@ -140,8 +146,8 @@ impl Linear {
                 "call {id} ended with an outcome that no order of the calls explains\n  {}\n  it ended with \
                  {}\n  expected {}\nunder way:{}",
                 shown(&call),
-                shorten(&format!("{outcome:?}")),
-                expected.iter().map(|one| shorten(&format!("{one:?}"))).collect::<Vec<_>>().join(" or "),
+                shown_outcome(outcome),
+                expected.iter().map(shown_outcome).collect::<Vec<_>>().join(" or "),
                 others.concat(),
             )));
         }
@@ -282,14 +288,36 @@ fn has_no_effect(call: &Call, outcome: &Outcome) -> bool {
 
 /// A call, without much of its data.
 pub fn shown(call: &Call) -> String {
-    format!("client {} {}", call.client, shorten(&format!("{:?}", call.action)))
+    let Call { client, action } = call;
+    match action {
+        Action::Write { data, .. } | Action::WriteBlocks { data, .. } if data.len() > MOST => {
+            let mut start = action.clone();
+            if let Action::Write { data, .. } | Action::WriteBlocks { data, .. } = &mut start {
+                data.truncate(MOST);
+            }
+            format!("client {client} {} of {} bytes", shorten(&format!("{start:?}")), data.len())
+        }
+        _ => format!("client {client} {}", shorten(&format!("{action:?}"))),
+    }
 }
+
+/// An outcome, without much of its data.
+pub fn shown_outcome(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Data(data) if data.len() > MOST => {
+            format!("{} of {} bytes", shorten(&format!("{:?}", data.slice(..MOST))), data.len())
+        }
+        _ => shorten(&format!("{outcome:?}")),
+    }
+}
+
+/// Most characters shown, and bytes: an escaped byte is one character at least.
+const MOST: usize = 200;
 
 /// The beginning of a long text.
 pub fn shorten(text: &str) -> String {
-    const MOST: usize = 200;
     match text.char_indices().nth(MOST) {
-        Some((at, _)) => format!("{}... ({} bytes)", &text[..at], text.len()),
+        Some((at, _)) => format!("{}...", &text[..at]),
         None => text.into(),
     }
 }
