@@ -11,10 +11,11 @@
 //! history` lists them. Immediate reactions to a failed disk (hot spares, `autoreplace`, `autoexpand`) are
 //! tasks of the engine.
 //!
-//! Read in this order: [`rules`], [`watch`] (the main loop), [`schedule`], [`findings`], [`smart`],
-//! [`record`], [`replication`], [`alerts`], [`webhook`].
+//! Read in this order: [`rules`], [`watch`] (the main loop), [`commands`], [`schedule`], [`findings`],
+//! [`smart`], [`record`], [`replication`], [`alerts`], [`webhook`].
 
 mod alerts;
+mod commands;
 mod findings;
 mod record;
 mod replication;
@@ -25,6 +26,7 @@ pub mod watch;
 mod webhook;
 
 pub use alerts::{Alert, Tell};
+pub use commands::Commands;
 pub use replication::Program;
 pub use rules::Rules;
 pub use watch::keep_watch;

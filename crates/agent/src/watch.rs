@@ -13,11 +13,10 @@ use cenote_control::zpool::shown::list::{List, Listed, Pools as ListedPools};
 use cenote_control::zpool::shown::status::{Status, Statuses};
 use cenote_host::pools::Pools;
 use cenote_runtime::{AbortOnDrop, Runtime};
-use cenote_serve::run::ask;
-use cenote_serve::socket::Serving;
 use futures::future::BoxFuture;
 
 use crate::alerts::{Alert, Alerts, Tell, by_command};
+use crate::commands::Commands;
 use crate::findings::{self, Finding, Findings};
 use crate::replication::{self, Program};
 use crate::rules::{Replicated, Rules};
@@ -30,11 +29,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// daemon's log; `roused` returns when an urgent problem has begun or ended since its last return.
 pub async fn keep_watch(
     runtime: Runtime,
-    commands: Arc<dyn Serving>,
+    commands: impl Commands,
     (pools, program): (Arc<Pools>, Program),
     rules: Rules,
     tell: Vec<Tell>,
-    say: impl Fn(&str) + Copy + Send + 'static,
+    say: impl Fn(&str) + Clone + Send + Sync + 'static,
     roused: impl Fn() -> BoxFuture<'static, ()>,
 ) {
     let now_s = || runtime.unix_time_ns() / 1_000_000_000;
@@ -43,14 +42,15 @@ pub async fn keep_watch(
     let (mut disks, mut before) = (Disks::default(), Findings::new());
     let program = Arc::new(program);
     let keep = |rule: &Replicated| {
-        let kept = replication::keep(runtime.clone(), rule.clone(), program.clone(), pools.clone(), say);
+        let (rule, program, pools, say) = (rule.clone(), program.clone(), pools.clone(), say.clone());
+        let kept = replication::keep(runtime.clone(), rule, program, pools, say);
         runtime.spawn(kept).abort_on_drop()
     };
     let _copying: Vec<AbortOnDrop<()>> = rules.replicate.iter().map(keep).collect();
     loop {
         let status = Status { pools: Vec::new(), damaged: false, dedup: false };
-        let status = ask(&commands, status, "zpool status").await;
-        let list = ask(&commands, List { pools: Vec::new(), vdevs: false }, "zpool list").await;
+        let status = commands.ask(status, "zpool status").await;
+        let list = commands.ask(List { pools: Vec::new(), vdevs: false }, "zpool list").await;
         let used = list.answer.map(capacities).unwrap_or_default();
         let shown = status.answer.unwrap_or_default();
         for Due { work, pool } in schedule::due(&shown, &rules, &mut trims, now_s()) {
@@ -60,7 +60,7 @@ pub async fn keep_watch(
                 Some(why) => say(&why),
             }
         }
-        disks.look(&runtime, &rules, &shown, now_s(), say).await;
+        disks.look(&runtime, &rules, &shown, now_s(), &say).await;
         let mut found = findings::of_pools(&shown, &used, rules.alerts.capacity);
         if let Some(why) = status.failed.or(list.failed) {
             findings::keep_unseen(&mut found, &before, &shown, &used, &why);
@@ -70,7 +70,7 @@ pub async fn keep_watch(
         found.extend(replication::findings(&pools, &rules.replicate, now_s()));
         for alert in alerts.look(found, &rules.alerts, now_s()) {
             say(&alert.subject);
-            send(&runtime, &tell, alert, say).await;
+            send(&runtime, &tell, alert, &say).await;
         }
         runtime.timeout(rules.look, roused()).await.ok();
     }
@@ -85,19 +85,19 @@ fn capacities(listed: ListedPools) -> findings::Capacities {
 }
 
 /// Starts a task; returns the reason on failure.
-async fn order(commands: &Arc<dyn Serving>, work: Work, pool: &str) -> Option<String> {
+async fn order(commands: &impl Commands, work: Work, pool: &str) -> Option<String> {
     let (pool, command) = (pool.to_owned(), format!("zpool {} {pool}", work.verb()));
     match work {
         Work::Scrub => {
             let dates = scrub::Dates::default();
             let (order, wait, thorough) = (scrub::Order::Start, false, false);
             let scrub = Scrub { pools: vec![pool], order, dates, wait, thorough };
-            ask(commands, scrub, &command).await.failed
+            commands.ask(scrub, &command).await.failed
         }
         Work::Trim => {
             let order = trim::Order::Start;
             let trim = Trim { pool: Some(pool), devices: Vec::new(), order, rate_bytes: 0, wait: false };
-            ask(commands, trim, &command).await.failed
+            commands.ask(trim, &command).await.failed
         }
     }
 }

@@ -9,6 +9,7 @@
 //! Source: Groce and others, "Swarm testing" (2012).
 
 pub mod admin;
+pub mod agent;
 pub mod devices;
 pub mod perform;
 pub mod posix;
@@ -26,6 +27,7 @@ use crate::less::{Group, Kind, Less};
 use crate::machine::POOL;
 use crate::machine::daemon::Daemon;
 use crate::machine::faults::{Bay, Trouble};
+use crate::machine::volume::Protocol;
 use crate::model::verb::verb_of;
 use crate::model::{Action, ClientId};
 use crate::pairs::Aim;
@@ -55,6 +57,8 @@ pub struct Swarm {
     pub admin: Vec<u64>,
     /// Of [`volume`].
     pub volume: Vec<u64>,
+    /// Of [`Protocol::ALL`].
+    pub protocols: Vec<u64>,
     /// Of [`Trouble::ALL`]; none in many worlds.
     pub faults: Vec<u64>,
     /// The longest pause between two calls of a client.
@@ -63,6 +67,8 @@ pub struct Swarm {
     pub admin_pause: Duration,
     /// The same between two troubles with disks.
     pub fault_pause: Duration,
+    /// Between two looks of the agent, if there is one.
+    pub agent: Option<Duration>,
     /// Two verbs chosen most of the time.
     pub aim: Option<Aim>,
 }
@@ -87,7 +93,11 @@ impl Swarm {
         let pause = Duration::from_micros(200 << rng.below(longest));
         let admin_pause = Duration::from_millis(5 << rng.below(9));
         let fault_pause = Duration::from_millis(5 << rng.below(11));
-        Swarm { posix, admin, volume, faults, pause, admin_pause, fault_pause, aim: None }
+        let protocols = Protocol::ALL.map(|_| rng.below(4)).to_vec();
+        // It looks less often than clients call.
+        let agent = pause * (2 << rng.below(4)) as u32;
+        let agent = rng.chance(0.4).then_some(agent);
+        Swarm { posix, admin, volume, protocols, faults, pause, admin_pause, fault_pause, agent, aim: None }
     }
 
     /// Aims at two verbs: all kinds are possible then, and pauses short.

@@ -10,7 +10,7 @@ use cenote_runtime::{Rng, Runtime};
 use futures::future::{Either, join_all, select};
 
 use crate::client::trouble::{self, Pace};
-use crate::client::{self, Of, Stage, Swarm, admin};
+use crate::client::{self, Of, Stage, Swarm, admin, agent};
 use crate::layout::{Layout, new_pool};
 use crate::less::Clients;
 use crate::look::look;
@@ -20,7 +20,7 @@ use crate::machine::kernel::Kernel;
 use crate::machine::{KEY, Machine, POOL};
 use crate::model::ClientId;
 use crate::oracle::crash::Found;
-use crate::oracle::{Violation, accounts, accused, space};
+use crate::oracle::{Violation, accounts, accused, links, space};
 use crate::scene::Scene;
 
 /// Longest time between the last counted call and the end of a life, in pauses of a client.
@@ -187,6 +187,7 @@ impl Life<'_> {
 
     async fn look_at_rest(&self, stage: &Stage) -> Result<Option<Found>, Violation> {
         trouble::mount_all(stage).await;
+        links::check(&stage.daemon, POOL).await?;
         let found = look(&stage.daemon).await.map_err(Violation)?;
         let mut is_final = true;
         self.scene.judge(|oracle| {
@@ -319,7 +320,12 @@ impl Life<'_> {
             let done = trouble::run(stage).await;
             stage.scene.judge(|_| done);
         };
-        let others = futures::future::join(join_all(admins), trouble);
+        let looks_after = async {
+            if let Some(look) = stage.swarm.agent {
+                agent::run(stage, look).await;
+            }
+        };
+        let others = futures::future::join3(join_all(admins), trouble, looks_after);
         match rests {
             true => _ = futures::future::join(others, enough).await,
             false => _ = select(Box::pin(others), Box::pin(enough)).await,

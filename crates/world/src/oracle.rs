@@ -10,18 +10,20 @@
 //! Idea: the model is sequential; clients are not. The oracle keeps the states of all orders of calls that
 //! agree with the outcomes so far. A history is wrong once none is left.
 //!
-//! Read in this order: [`linear`], [`history`], [`crash`], [`space`], [`accounts`], [`accused`].
+//! Read in this order: [`linear`], [`history`], [`crash`], [`torn`], [`space`], [`accounts`], [`links`], [`accused`].
 
 pub mod accounts;
 pub mod accused;
 pub mod crash;
 pub mod history;
 pub mod linear;
+pub mod links;
 pub mod space;
+pub mod torn;
 
 use std::sync::Arc;
 
-use crate::model::{Action, Call, CallId, DatasetId, Outcome, Pool};
+use crate::model::{Action, BLOCK_BYTES, Call, CallId, DatasetId, Outcome, Pool};
 use history::History;
 use linear::Linear;
 
@@ -62,6 +64,10 @@ impl Oracle {
                 self.history.committed(id, files);
             }
             Action::FlushVolume { .. } => self.history.committed(id, Default::default()),
+            Action::WriteBlocks { is_durable: true, block, data, .. } => {
+                let count = data.len() as u64 / BLOCK_BYTES;
+                self.history.committed_blocks(id, *block..block + count);
+            }
             _ if call.is_synced() => self.history.synced(id),
             _ => {}
         }

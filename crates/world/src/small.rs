@@ -153,13 +153,13 @@ fn prelude() -> Vec<Action> {
         Make { dataset, path: path("")[..1].to_vec(), link_to: None },
         Open { dataset, path: path("a"), slot, creates: true, excludes: true },
         write("first ", 4096),
-        WriteBlocks { dataset: step::VOLUME, block: 0, data: vec![b'v'; 4 << 12].into() },
+        WriteBlocks { dataset: step::VOLUME, block: 0, data: vec![b'v'; 4 << 12].into(), is_durable: false },
         Snapshot { dataset, name: "s".into() },
         Snapshot { dataset: step::VOLUME, name: "s".into() },
         Clone { dataset, snapshot: "s".into(), name: format!("{POOL}/k") },
         write("second ", 2048),
         Close { dataset, slot },
-        WriteBlocks { dataset: step::VOLUME, block: 2, data: vec![b'w'; 1 << 12].into() },
+        WriteBlocks { dataset: step::VOLUME, block: 2, data: vec![b'w'; 1 << 12].into(), is_durable: false },
         Pool { verb: "sync".into() },
     ]
 }

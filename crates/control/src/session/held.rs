@@ -19,7 +19,7 @@ use cenote_host::pools::{ExportError, InUse, OpenPool, Pools};
 use cenote_object::DatasetError;
 use cenote_pool::multihost::Watched;
 use cenote_pool::{Cause, FoundPool, LeafIoTable, PoolState, VdevConfig};
-use cenote_tasks::{obey_failmode, resume_with};
+use cenote_tasks::{destroy_remains, obey_failmode, resume_with};
 
 use super::Session;
 use super::domains::key_domains;
@@ -297,6 +297,8 @@ impl Session {
         let _turn = pools.turn.lock().await;
         self.refuse_if_held(found)?;
         let engine = self.take_for_good(found, watched).await?;
+        // Before any command sees the pool, and can begin another receive.
+        self.destroy_remains(found.name(), &engine).await;
         let pool = OpenPool::new(found.name(), engine, found.places(), root, pools);
         let pool = pools.insert(pool);
         self.use_cache_devices(&pool.engine).await?;
@@ -312,6 +314,15 @@ impl Session {
             ));
         }
         Ok(pool)
+    }
+
+    /// Destroys what is left of receives that the pool's last end interrupted.
+    async fn destroy_remains(&self, pool: &str, engine: &Engine) {
+        let left = destroy_remains(engine).await;
+        let left = left.unwrap_or_else(|error| vec![(pool.to_owned(), error)]);
+        for (target, error) in left {
+            self.caller().note(format!("'{target}': the remains of a receive stay: {error}"));
+        }
     }
 
     /// Mounts a pool's file systems according to their properties; reports failures.

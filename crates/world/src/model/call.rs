@@ -98,6 +98,14 @@ pub enum Action {
         offset: u64,
         data: Bytes,
     },
+    Copy {
+        dataset: DatasetId,
+        from: Source,
+        offset: u64,
+        slot: Slot,
+        to: u64,
+        len: u64,
+    },
     Truncate {
         dataset: DatasetId,
         slot: Slot,
@@ -120,6 +128,8 @@ pub enum Action {
         dataset: DatasetId,
         block: u64,
         data: Bytes,
+        /// It is on disk when it returns (FUA).
+        is_durable: bool,
     },
     ZeroBlocks {
         dataset: DatasetId,
@@ -153,6 +163,13 @@ pub enum Action {
         dataset: DatasetId,
         snapshot: String,
         name: String,
+    },
+    /// `zfs send | zfs receive` of a snapshot, as another dataset with one snapshot.
+    Receive {
+        dataset: DatasetId,
+        snapshot: String,
+        name: String,
+        received: String,
     },
     Promote {
         dataset: DatasetId,
@@ -198,6 +215,15 @@ pub enum Action {
     Device {
         verb: DeviceVerb,
     },
+}
+
+/// The source of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// An open file.
+    Open(Slot),
+    /// A file in a snapshot of the same dataset.
+    Snapshot(String, Path),
 }
 
 /// A verb on devices; numbers are those of disks.
@@ -335,6 +361,7 @@ impl Call {
             }
             Read { dataset, .. }
             | Write { dataset, .. }
+            | Copy { dataset, .. }
             | Truncate { dataset, .. }
             | Fsync { dataset, .. }
             | Close { dataset, .. } => one(dataset, own),
@@ -347,6 +374,7 @@ impl Call {
             | DestroySnapshot { dataset, .. }
             | Rollback { dataset, .. }
             | Clone { dataset, .. }
+            | Receive { dataset, .. }
             | RenameDataset { dataset, .. }
             | Hold { dataset, .. }
             | Release { dataset, .. }
@@ -387,6 +415,7 @@ impl Call {
                 | DestroySnapshot { .. }
                 | Rollback { .. }
                 | Clone { .. }
+                | Receive { .. }
                 | Promote { .. }
                 | RenameDataset { .. }
                 | Hold { .. }

@@ -3,7 +3,7 @@
 use super::call::{Action, DeviceVerb};
 
 /// Names of all verbs: of files, of volumes, of datasets, of the pool, and last of devices.
-pub const VERBS: [&str; 52] = [
+pub const VERBS: [&str; 55] = [
     "open",
     "make",
     "unlink",
@@ -17,6 +17,7 @@ pub const VERBS: [&str; 52] = [
     "list",
     "read",
     "write",
+    "copy",
     "truncate",
     "fsync",
     "close", //
@@ -30,6 +31,7 @@ pub const VERBS: [&str; 52] = [
     "destroy snapshot",
     "rollback",
     "clone",
+    "receive",
     "promote",
     "rename dataset",
     "hold",
@@ -39,7 +41,8 @@ pub const VERBS: [&str; 52] = [
     "command rm",
     "command mkdir", //
     "sync",
-    "scrub", //
+    "scrub",
+    "trim", //
     "offline",
     "online",
     "clear",
@@ -58,9 +61,9 @@ pub const VERBS: [&str; 52] = [
     "discard checkpoint",
 ];
 /// The first of volumes.
-pub const FIRST_OF_VOLUMES: usize = 16;
+pub const FIRST_OF_VOLUMES: usize = 17;
 /// The first of administrators.
-pub const FIRST_OF_ADMINISTRATORS: usize = 20;
+pub const FIRST_OF_ADMINISTRATORS: usize = 21;
 /// The number of those of devices.
 pub const DEVICE_VERBS: usize = 16;
 
@@ -81,6 +84,7 @@ pub fn verb_of(action: &Action) -> &'static str {
         List { .. } => "list",
         Read { .. } => "read",
         Write { .. } => "write",
+        Copy { .. } => "copy",
         Truncate { .. } => "truncate",
         Fsync { .. } => "fsync",
         Close { .. } => "close",
@@ -94,6 +98,7 @@ pub fn verb_of(action: &Action) -> &'static str {
         DestroySnapshot { .. } => "destroy snapshot",
         Rollback { .. } => "rollback",
         Clone { .. } => "clone",
+        Receive { .. } => "receive",
         Promote { .. } => "promote",
         RenameDataset { .. } => "rename dataset",
         Hold { .. } => "hold",
@@ -103,6 +108,7 @@ pub fn verb_of(action: &Action) -> &'static str {
         CommandRemove { .. } => "command rm",
         CommandMake { .. } => "command mkdir",
         Pool { verb } if verb == "scrub" => "scrub",
+        Pool { verb } if verb == "trim" => "trim",
         Pool { .. } => "sync",
         Device { verb } => verb_of_devices(verb),
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::client::admin::VOLUME_BLOCKS;
 use crate::machine::POOL;
-use crate::model::{Action, BLOCK_BYTES, Dataset, DatasetId};
+use crate::model::{Action, BLOCK_BYTES, Dataset, DatasetId, Source};
 use crate::scene::Scene;
 
 /// The file system: the call that creates it.
@@ -33,8 +33,8 @@ macro_rules! steps {
 steps! {
     Write Append Commit Truncate Unlink UnlinkOpen Rename Exchange Link Mkdir Symlink SetXattr Chmod
     RmCommand MkdirCommand
-    WriteVolume ZeroVolume FlushVolume
-    CreateFiles CreateVolume Snapshot SnapshotVolume Rollback RollbackVolume DestroySnapshot Clone Promote
+    Copy CopyOfSnapshot WriteVolume WriteDurably ZeroVolume FlushVolume
+    CreateFiles CreateVolume Snapshot SnapshotVolume Rollback RollbackVolume DestroySnapshot Clone Receive Promote
     DestroyClone Destroy RenameDataset Hold Release SetCompression SetRecordsize Inherit
     Sync Scrub
 }
@@ -105,10 +105,27 @@ impl Step {
             Step::Chmod => vec![Chmod { dataset, path: path("a"), mode: 0o640 }],
             Step::RmCommand => vec![CommandRemove { dataset, path: path("a") }],
             Step::MkdirCommand => vec![CommandMake { dataset, path: path("d") }],
-            Step::WriteVolume => vec![WriteBlocks { dataset: VOLUME, block: 3, data: blocks(6) }],
+            Step::Copy => {
+                let copy =
+                    |from, to| Copy { dataset, from: Source::Open(slot), offset: from, slot, to, len: 1000 };
+                with_file(copy(0, 2000))
+            }
+            Step::CopyOfSnapshot => {
+                let copy = |name| {
+                    let from = Source::Snapshot(name, path("a"));
+                    Copy { dataset, from, offset: 0, slot, to: 0, len: 4096 }
+                };
+                last(FILES).map_or_else(Vec::new, |name| with_file(copy(name)))
+            }
+            Step::WriteVolume => {
+                vec![WriteBlocks { dataset: VOLUME, block: 3, data: blocks(6), is_durable: false }]
+            }
+            Step::WriteDurably => {
+                vec![WriteBlocks { dataset: VOLUME, block: 4, data: blocks(1), is_durable: true }]
+            }
             Step::ZeroVolume => vec![ZeroBlocks { dataset: VOLUME, block: 2, count: 4 }],
             Step::FlushVolume => vec![
-                WriteBlocks { dataset: VOLUME, block: 1, data: blocks(1) },
+                WriteBlocks { dataset: VOLUME, block: 1, data: blocks(1), is_durable: false },
                 FlushVolume { dataset: VOLUME },
             ],
             Step::CreateFiles => vec![Create { name: name("f"), volume_blocks: None }],
@@ -119,6 +136,12 @@ impl Step {
             Step::RollbackVolume => one(of_volume.map(|name| Rollback { dataset: VOLUME, name })),
             Step::DestroySnapshot => one(of_files.map(|name| DestroySnapshot { dataset, name })),
             Step::Clone => one(of_files.map(|snapshot| Clone { dataset, snapshot, name: name("k") })),
+            Step::Receive => one(of_files.map(|snapshot| Receive {
+                dataset,
+                snapshot,
+                name: name("n"),
+                received: format!("r{next}"),
+            })),
             Step::Promote => one(clone.map(|dataset| Promote { dataset })),
             Step::DestroyClone => one(clone.map(|dataset| Destroy { dataset })),
             Step::Destroy => vec![Destroy { dataset: VOLUME }],
