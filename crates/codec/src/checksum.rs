@@ -153,7 +153,7 @@ impl Checksum {
             Checksum::Off | Checksum::NoParity => [0; 4],
             Checksum::Zilog | Checksum::Fletcher2 => fletcher2(data, byteswap),
             Checksum::Zilog2 | Checksum::Fletcher4 => fletcher4(data, byteswap),
-            Checksum::Label | Checksum::GangHeader | Checksum::Sha256 => Endian::Big.words(sha256(data)),
+            Checksum::Label | Checksum::GangHeader | Checksum::Sha256 => Endian::Big.words(sha256(&[data])),
             Checksum::Sha512 => endian.words(sha512_256(data)),
             Checksum::Skein => endian.words(salt()?.skein.hash(data)),
             Checksum::EdonR => endian.words(salt()?.edonr.hash(data)),
@@ -264,9 +264,10 @@ impl TryFrom<u8> for Checksum {
     }
 }
 
-fn sha256(data: &[u8]) -> [u8; 32] {
+fn sha256(pieces: &[&[u8]]) -> [u8; 32] {
     use sha2::Digest;
-    sha2::Sha256::digest(data).into()
+    let hash = pieces.iter().fold(sha2::Sha256::new(), |hash, piece| hash.chain_update(piece));
+    hash.finalize().into()
 }
 
 fn sha512_256(data: &[u8]) -> [u8; 32] {

@@ -22,6 +22,7 @@
 //! guards `solid`, never across a call. The lock against other programs, under all names of the device
 //! ([`claim`]), ends with the open file, after the last operation.
 
+mod block_devices;
 mod buffer;
 mod claim;
 mod interrupted;
@@ -30,6 +31,7 @@ mod pieces;
 mod queue;
 mod uring;
 
+pub use block_devices::{BlockDevice, block_devices};
 pub use open::{Access, Direct, IoPath, OpenOptions};
 
 use crate::error::{DeviceError, Op, Result};

@@ -42,7 +42,7 @@ pub use delayed::{Delayed, Latency};
 pub use error::{DeviceError, Op, Result};
 pub use faulty::{Fault, Faults, Faulty, Rule};
 pub use fence::Fence;
-pub use file::{Access, Direct, FileDevice, IoPath, OpenOptions};
+pub use file::{Access, BlockDevice, Direct, FileDevice, IoPath, OpenOptions, block_devices};
 pub use held::Gate;
 pub use host::hostid;
 pub use io::Io;

@@ -23,11 +23,13 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that can't prepare itself must stop")]
 #![allow(clippy::print_stderr, reason = "a test says that it skips")]
 
+mod bytes;
 mod facts;
 pub mod image;
 mod unpack;
 mod zdb;
 
+pub use bytes::{noise, places_of};
 pub use cenote_testkit_macros::needs;
 pub use facts::{DatasetFacts, DiskFacts, KeyFacts, PoolFacts, PropertyRow};
 pub use unpack::{copy_image, decompress, unpack_bzip2, unpack_image};

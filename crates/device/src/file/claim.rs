@@ -18,6 +18,7 @@
 //! Source: `Documentation/ABI/stable/sysfs-block` (`holders`, `slaves`), `loop(4)`, `proc(5)` (`swaps`,
 //! `mountinfo`).
 
+use super::block_devices::block_devices;
 use crate::error::{DeviceError, Result};
 use rustix::fs::{FlockOperation, major, minor};
 use std::fs::{File, Metadata};
@@ -141,12 +142,15 @@ fn in_use(path: &Arc<str>, holder: Option<String>) -> DeviceError {
 }
 
 fn loops_on(file: &Metadata) -> Vec<PathBuf> {
-    let is_it = |folder: &PathBuf| {
-        let backing = backing_file(folder).and_then(|path| std::fs::metadata(path).ok());
+    let lies_on_it = |name: &String| {
+        let backing = backing_file(&Path::new("/sys/block").join(name));
+        let backing = backing.and_then(|path| std::fs::metadata(path).ok());
         backing.is_some_and(|backing| (backing.dev(), backing.ino()) == (file.dev(), file.ino()))
     };
-    let found = entries(Path::new("/sys/block")).into_iter().filter(is_it);
-    found.filter_map(|folder| Some(Path::new("/dev").join(folder.file_name()?))).collect()
+    // Nothing can be written through a loop device without sectors.
+    let names = block_devices().into_iter().map(|device| device.name);
+    let loops = names.filter(|name| name.starts_with("loop") && lies_on_it(name));
+    loops.map(|name| Path::new("/dev").join(name)).collect()
 }
 
 fn backing_file(folder: &Path) -> Option<PathBuf> {

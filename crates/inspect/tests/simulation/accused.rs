@@ -36,11 +36,11 @@ use cenote_tasks::{
 use cenote_testkit::image::Image;
 
 use crate::check::check_sound;
-use crate::cuts::{number, on_seeds, simulate};
+use crate::cuts::{number, on_kinds, simulate};
 use crate::pools::{Disks, Layout, POOL, Vdev, change, create, open, opened};
 
-/// Histories; `CENOTE_DEVICE_HISTORIES` sets another number.
-const HISTORIES: u64 = 30;
+/// Histories: one of each case; `CENOTE_DEVICE_HISTORIES` sets another number.
+const HISTORIES: u64 = CASES.len() as u64;
 const STEPS_BEFORE: usize = 24;
 const STEPS_A_SLICE: u64 = 6;
 const SLICES: usize = 14;
@@ -474,9 +474,13 @@ async fn check(rt: &Runtime, layout: &Layout, left: &Left) -> Result<(), String>
     Ok(())
 }
 
+fn case_of(rng: &mut Rng) -> usize {
+    rng.below(CASES.len() as u64) as usize
+}
+
 fn run(seed: u64) {
     let mut rng = Rng::stream(seed, 12);
-    let (vdev, event) = &CASES[rng.below(CASES.len() as u64) as usize];
+    let (vdev, event) = &CASES[case_of(&mut rng)];
     let layout = Layout { vdevs: vec![vdev.clone()], sector_bytes: 512, spares: 0 };
     let left = simulate(seed, async |rt| History::begin(&rt, &layout, *event, &mut rng).await.run().await);
     let left = left.unwrap_or_else(|why| panic!("{vdev:?} {event:?}: {why}"));
@@ -487,7 +491,9 @@ fn run(seed: u64) {
 #[test]
 fn disks_that_fail_and_lie_while_disks_change_cost_nothing_and_accuse_nobody_else() {
     let runs = number("CENOTE_DEVICE_HISTORIES").unwrap_or(HISTORIES);
-    on_seeds("disks_that_fail_and_lie_while_disks_change_cost_nothing_and_accuse_nobody_else", runs, run);
+    let test = "disks_that_fail_and_lie_while_disks_change_cost_nothing_and_accuse_nobody_else";
+    let cases: Vec<usize> = (0..CASES.len()).collect();
+    on_kinds(test, runs, &cases, |seed| case_of(&mut Rng::stream(seed, 12)), run);
 }
 
 /// Seeds of histories that once failed.

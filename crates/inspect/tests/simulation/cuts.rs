@@ -30,10 +30,10 @@ use crate::power_cut::Cutter;
 use crate::run::{Expected, Recovered, Run, recover, recover_damaged};
 use crate::work::Worker;
 
-/// Cuts of each layout, 1,000 in total; `CENOTE_CUTS` sets another number, rounded up to whole runs. The full
-/// number by `proof/README.md`, after changes of the engine, is 1120: 10,000 in total.
-const CUTS: usize = 112;
-const CUTS_PER_RUN: usize = 112;
+/// Cuts of each layout, 500 in total; `CENOTE_CUTS` sets another number, rounded up to whole runs. The full
+/// number of `proof/simulations`, after changes of the engine, is 1120: 10,000 in total.
+const CUTS: usize = 56;
+const CUTS_PER_RUN: usize = 56;
 /// Operations of a run, and after a cut.
 const STEPS: usize = 160;
 const STEPS_AFTER: usize = 24;
@@ -299,6 +299,25 @@ pub fn on_seeds(test: &str, runs: u64, run: impl Fn(u64)) {
     }
     let seeds = Runtime::real(Some(1));
     (0..runs).for_each(|_| run(seeds.random_u64()));
+}
+
+/// Runs a test `runs` times, each time with another seed, and with each of these kinds of runs equally often.
+/// The kind follows from the seed, so `CENOTE_SEED` is all that repeats a run.
+pub fn on_kinds(test: &str, runs: u64, kinds: &[usize], kind_of: impl Fn(u64) -> usize, run: impl Fn(u64)) {
+    if number("CENOTE_SEED").is_some() {
+        return on_seeds(test, 1, run);
+    }
+    let seeds = Runtime::real(Some(1));
+    for kind in kinds.iter().cycle().take(runs as usize) {
+        let seed = loop {
+            let seed = seeds.random_u64();
+            if kind_of(seed) == *kind {
+                break seed;
+            }
+        };
+        let _replay = Replay { test, seed };
+        run(seed);
+    }
 }
 
 /// Runs a test on each of these pools `CENOTE_RUNS` times (1), each time with another seed, or with

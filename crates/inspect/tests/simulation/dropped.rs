@@ -58,7 +58,7 @@ pub async fn poll_times<F: Future>(times: usize, future: F) -> Option<F::Output>
 
 /// Numbers of polls after which operations are dropped.
 fn stops() -> impl Iterator<Item = usize> {
-    let stride = number("CENOTE_STRIDE").unwrap_or(9) as usize;
+    let stride = number("CENOTE_STRIDE").unwrap_or(15) as usize;
     let first = 1 + Runtime::real(Some(1)).random_u64() as usize % stride;
     (first..).step_by(stride)
 }

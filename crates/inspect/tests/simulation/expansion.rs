@@ -23,7 +23,7 @@ use crate::work::Worker;
 
 const STEPS: usize = 60;
 /// Power cuts of a run; `CENOTE_CUTS` sets another number.
-const CUTS: usize = 16;
+const CUTS: usize = 4;
 const RAIDZ: VdevId = VdevId(0);
 
 fn on_pools(test: &str, run: impl Fn(u64, &Layout)) {

@@ -31,7 +31,7 @@ use crate::work::Worker;
 
 const STEPS: usize = 60;
 /// Power cuts during a run with failing disks.
-pub const CUTS: usize = 12;
+pub const CUTS: usize = 4;
 
 /// Pools, and disks of each that may fail together.
 pub fn pools() -> Vec<(Layout, Vec<usize>)> {
@@ -46,9 +46,10 @@ pub fn pools() -> Vec<(Layout, Vec<usize>)> {
     ]
 }
 
-/// Runs a test for each pool in the simulator, each time with another seed.
+/// Runs a test for each pool in the simulator, `CENOTE_RUNS` times (1), each time with another seed.
 fn on_pools(test: &str, run: impl AsyncFn(Runtime, &Layout, &[usize])) {
-    for (layout, victims) in pools() {
+    let runs = number("CENOTE_RUNS").unwrap_or(1);
+    for (layout, victims) in pools().into_iter().flat_map(|pool| std::iter::repeat_n(pool, runs as usize)) {
         let seed = number("CENOTE_SEED").unwrap_or_else(|| Runtime::real(Some(1)).random_u64());
         let _replay = Replay { test, seed };
         println!("{layout:?}, disks {victims:?}");
@@ -247,10 +248,22 @@ pub async fn cut_while(
 }
 
 #[test]
-fn power_cuts_while_disks_fail() {
-    on_pools("power_cuts_while_disks_fail", async |rt, layout, victims| {
-        survives_cuts(rt.clone(), layout, victims, dead).await;
-        survives_cuts(rt.clone(), layout, victims, hung).await;
+fn power_cuts_while_disks_die() {
+    on_pools("power_cuts_while_disks_die", async |rt, layout, victims| {
+        survives_cuts(rt, layout, victims, dead).await;
+    });
+}
+
+#[test]
+fn power_cuts_while_disks_hang() {
+    on_pools("power_cuts_while_disks_hang", async |rt, layout, victims| {
+        survives_cuts(rt, layout, victims, hung).await;
+    });
+}
+
+#[test]
+fn power_cuts_while_writes_fail_now_and_then() {
+    on_pools("power_cuts_while_writes_fail_now_and_then", async |rt, layout, victims| {
         survives_cuts(rt, layout, victims, || vec![Fault::error(Op::Write).chance(0.3)]).await;
     });
 }

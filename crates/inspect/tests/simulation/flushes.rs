@@ -14,7 +14,7 @@ use crate::pools::Layout;
 use crate::run::recover_damaged;
 
 /// Cuts; `CENOTE_FLUSH_HISTORIES` sets another number.
-const HISTORIES: u64 = 60;
+const HISTORIES: u64 = 28;
 
 /// One run, and the cuts of it.
 fn run(seed: u64) {

@@ -27,7 +27,7 @@ use crate::work::Worker;
 
 const STEPS: usize = 60;
 /// Power cuts of a run.
-const CUTS: usize = 12;
+const CUTS: usize = 4;
 /// More txgs than a freed block waits for.
 const TXGS: usize = 6;
 

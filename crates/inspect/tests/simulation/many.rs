@@ -31,7 +31,7 @@ use cenote_testkit::image::Image;
 use parking_lot::Mutex;
 
 use crate::check::{ask_zdb, check_blameless, check_sound};
-use crate::cuts::{number, on_seeds, simulate};
+use crate::cuts::{number, on_kinds, simulate};
 use crate::dropped::{check_tree, poll_times};
 use crate::journal::{Journal, Moment};
 use crate::pools::{Disks, Layout, POOL, create, fill, now, open};
@@ -47,8 +47,10 @@ const CLIENTS: usize = 32;
 const HEADS: usize = 4;
 /// Operations of a client.
 const STEPS: usize = 10;
-/// Runs; `CENOTE_MANY` sets another number.
-const RUNS: u64 = 8;
+/// Kinds of pools.
+const LAYOUTS: usize = 4;
+/// Runs: one of each kind of pool; `CENOTE_MANY` sets another number.
+const RUNS: u64 = LAYOUTS as u64;
 /// Power cuts of a run.
 const CUTS: usize = 2;
 /// One in this many runs is checked by `zdb`.
@@ -121,9 +123,13 @@ struct Left {
     snapshots: Snapshots,
 }
 
+fn layout_of(rng: &mut Rng) -> usize {
+    rng.below(LAYOUTS as u64) as usize
+}
+
 fn layout(rng: &mut Rng) -> (Layout, usize) {
     // The vdevs, and the disk that leaves.
-    let (vdevs, victim) = match rng.below(4) {
+    let (vdevs, victim) = match layout_of(rng) {
         0 => (vec![(Mirror, 0, 2, Normal)], 1),
         1 => (vec![(Raidz, 1, 3, Normal)], 0),
         2 => (vec![(Raidz, 2, 4, Normal)], 2),
@@ -266,7 +272,8 @@ fn run(seed: u64) {
 #[test]
 fn many_at_once_lose_nothing() {
     let runs = number("CENOTE_MANY").unwrap_or(RUNS);
-    on_seeds("many_at_once_lose_nothing", runs, run);
+    let kind_of = |seed| layout_of(&mut Rng::stream(seed, 9));
+    on_kinds("many_at_once_lose_nothing", runs, &[0, 1, 2, 3], kind_of, run);
 }
 
 /// The number of a head.

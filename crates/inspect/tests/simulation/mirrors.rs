@@ -19,7 +19,7 @@ use crate::work::Worker;
 
 const STEPS: usize = 60;
 /// Power cuts of a run.
-const CUTS: usize = 16;
+const CUTS: usize = 6;
 
 /// The pool, and one more disk not part of it.
 async fn begin(rt: &Runtime, layout: &Layout) -> (Disks, Engine, Worker) {

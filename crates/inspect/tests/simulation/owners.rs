@@ -8,7 +8,7 @@
 //!   end       without the old disks: files and snapshots, the checkpoint    (owners/end)
 //! ```
 //!
-//! `CENOTE_HISTORIES=10000` runs as many instead of a few; `CENOTE_SEED` repeats one of them.
+//! `CENOTE_HISTORIES=10000` runs as many instead of one per case; `CENOTE_SEED` repeats one of them.
 
 mod end;
 mod history;
@@ -20,13 +20,10 @@ use cenote_pool::VdevClass::{Normal, Special};
 use cenote_pool::VdevKind::{Disk, Draid, Mirror, Raidz};
 use cenote_runtime::Rng;
 
-use crate::cuts::{number, on_seeds, simulate};
+use crate::cuts::{number, on_kinds, simulate};
 use crate::pools::{Layout, Vdev};
 
 use history::History;
-
-/// Histories; `CENOTE_HISTORIES` sets another number.
-const HISTORIES: u64 = 20;
 
 /// A file system: its files by name.
 type Files = BTreeMap<String, Arc<Vec<u8>>>;
@@ -94,9 +91,13 @@ const CASES: &[Case] = &[
     Case { vdevs: MIRROR, event: Event::IsScrubbed, gone: &[1] },
 ];
 
+fn case_of(rng: &mut Rng) -> usize {
+    rng.below(CASES.len() as u64) as usize
+}
+
 fn run(seed: u64) {
     let mut rng = Rng::stream(seed, 11);
-    let case = &CASES[rng.below(CASES.len() as u64) as usize];
+    let case = &CASES[case_of(&mut rng)];
     let layout = Layout { vdevs: case.vdevs.to_vec(), sector_bytes: 512, spares: 0 };
     let what = format!("{:?} {:?}", case.vdevs, case.event);
     let left =
@@ -105,8 +106,27 @@ fn run(seed: u64) {
         .unwrap_or_else(|why| panic!("{what}: {why}\n{}", left.log.join("\n")));
 }
 
+/// Runs the cases of some events, by default each case once.
+fn on_events(test: &str, events: &[Event]) {
+    let cases: Vec<usize> = (0..CASES.len()).filter(|case| events.contains(&CASES[*case].event)).collect();
+    let all = number("CENOTE_HISTORIES").unwrap_or(CASES.len() as u64);
+    let runs = (all * cases.len() as u64).div_ceil(CASES.len() as u64);
+    on_kinds(test, runs, &cases, |seed| case_of(&mut Rng::stream(seed, 11)), run);
+}
+
 #[test]
-fn blocks_that_change_their_owners_while_disks_change_are_not_lost() {
-    let runs = number("CENOTE_HISTORIES").unwrap_or(HISTORIES);
-    on_seeds("blocks_that_change_their_owners_while_disks_change_are_not_lost", runs, run);
+fn blocks_that_change_their_owners_while_a_disk_joins_are_not_lost() {
+    on_events("blocks_that_change_their_owners_while_a_disk_joins_are_not_lost", &[Event::Joins]);
+}
+
+#[test]
+fn blocks_that_change_their_owners_while_a_disk_is_rebuilt_or_away_are_not_lost() {
+    let test = "blocks_that_change_their_owners_while_a_disk_is_rebuilt_or_away_are_not_lost";
+    on_events(test, &[Event::IsRebuilt, Event::IsAway]);
+}
+
+#[test]
+fn blocks_that_change_their_owners_while_a_vdev_changes_or_is_scrubbed_are_not_lost() {
+    let test = "blocks_that_change_their_owners_while_a_vdev_changes_or_is_scrubbed_are_not_lost";
+    on_events(test, &[Event::Leaves, Event::Grows, Event::IsScrubbed]);
 }

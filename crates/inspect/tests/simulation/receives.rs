@@ -35,7 +35,7 @@ use crate::power_cut::Cutter;
 use crate::run::recover;
 
 /// Cuts of each layout; `CENOTE_RECEIVE_CUTS` sets the number of both.
-const CUTS: usize = 40;
+const CUTS: usize = 16;
 const FILES: u64 = 24;
 const RECORD_BYTES: u32 = 8 << 10;
 

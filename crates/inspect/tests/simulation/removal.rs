@@ -19,7 +19,7 @@ use crate::work::Worker;
 
 const STEPS: usize = 60;
 /// Power cuts of a run.
-const CUTS: usize = 12;
+const CUTS: usize = 4;
 /// A removal beside scrubs takes a few seconds.
 const MOST_TIME: Duration = Duration::from_secs(120);
 

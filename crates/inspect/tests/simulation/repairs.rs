@@ -23,7 +23,7 @@ use crate::work::Worker;
 
 const STEPS: usize = 60;
 /// Power cuts of a run.
-const CUTS: usize = 12;
+const CUTS: usize = 4;
 /// Blocks damaged on all disks.
 const SPOILT: usize = 12;
 const SECTOR_BYTES: usize = 512;

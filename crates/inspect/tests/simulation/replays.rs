@@ -31,7 +31,7 @@ use shot::Shot;
 
 /// Cuts; `CENOTE_REPLAY_CUTS` sets another number, rounded up to whole histories. The full number, which
 /// `proof/README.md` asks for when replay or the log changes, is 100,000.
-const CUTS: usize = 240;
+const CUTS: usize = 120;
 const CUTS_PER_HISTORY: usize = 24;
 const STEPS: usize = 90;
 

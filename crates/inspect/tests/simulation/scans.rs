@@ -26,7 +26,7 @@ use crate::work::Worker;
 
 const STEPS: usize = 60;
 /// Power cuts of a run.
-const CUTS: usize = 12;
+const CUTS: usize = 4;
 /// So slow that a scrub takes many slices.
 const SLOW: Latency =
     Latency { fixed: Duration::from_millis(500), jitter: Duration::from_millis(500), bytes_per_s: None };

@@ -29,7 +29,7 @@ use crate::work::Worker;
 
 const STEPS: usize = 60;
 /// Power cuts of a run.
-const CUTS: usize = 12;
+const CUTS: usize = 4;
 /// Slices of scans, so that there are several.
 const SLICE_MS: u64 = 20;
 const BLOCK_BYTES: usize = 4096;

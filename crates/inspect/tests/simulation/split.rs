@@ -20,7 +20,7 @@ use crate::work::Worker;
 
 const STEPS: usize = 60;
 /// Power cuts of a run.
-const CUTS: usize = 24;
+const CUTS: usize = 8;
 const HALF: &str = "half";
 
 /// The last device of each mirror.

@@ -15,7 +15,7 @@ use crate::work::Worker;
 
 const STEPS: usize = 60;
 /// Power cuts of a run.
-const CUTS: usize = 24;
+const CUTS: usize = 8;
 /// Rounds of autotrim in a run, and operations between them.
 const ROUNDS: usize = 12;
 const STEPS_PER_ROUND: usize = 6;

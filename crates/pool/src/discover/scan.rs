@@ -5,7 +5,7 @@ use super::seat::{Seat, identity};
 use super::writing::Base;
 use super::{Problem, problem};
 use crate::label::{Label, SPA_MINDEVSIZE, read_labels};
-use cenote_device::{Device, DeviceError, OpenOptions, Place};
+use cenote_device::{Device, DeviceError, OpenOptions, Place, block_devices};
 use cenote_format::label::LABEL_BYTES;
 use cenote_runtime::Runtime;
 use futures::StreamExt;
@@ -64,27 +64,13 @@ impl Scanned {
     }
 }
 
-/// The unit of `/sys/class/block/*/size`.
-const SECTOR_BYTES: u64 = 512;
-
-/// Block devices of this machine that can hold a vdev, including partitions.
+/// Block devices of this machine that can hold a vdev, including partitions. Too small for one are card
+/// readers without a medium, unused loop devices, and loop devices of small mounts.
 pub fn machine_devices() -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir("/sys/class/block") else { return Vec::new() };
-    let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+    let large = block_devices().into_iter().filter(|device| device.size_kib * 1024 >= SPA_MINDEVSIZE);
+    let mut names: Vec<String> = large.map(|device| device.name).collect();
     names.sort();
-    // Too small for a vdev: unused loop devices, card readers without a medium, loop devices of mounts.
-    let is_small = |name: &std::ffi::OsString| {
-        let size = std::fs::read_to_string(Path::new("/sys/class/block").join(name).join("size"));
-        size.is_ok_and(|sectors| {
-            sectors
-                .trim()
-                .parse()
-                .is_ok_and(|sectors: u64| sectors.saturating_mul(SECTOR_BYTES) < SPA_MINDEVSIZE)
-        })
-    };
-    names.retain(|name| !is_small(name));
-    // In /sys a '!' replaces the '/' in names such as cciss/c0d0.
-    names.into_iter().map(|name| Path::new("/dev").join(name.to_string_lossy().replace('!', "/"))).collect()
+    names.into_iter().map(|name| Path::new("/dev").join(name)).collect()
 }
 
 fn candidates(paths: &[PathBuf]) -> (Vec<Candidate>, Vec<Problem>) {

@@ -178,20 +178,27 @@ fn a_disk_that_missed_two_uberblocks_in_a_row_was_not_away_if_it_got_the_first_m
     });
 }
 
-#[test]
-fn a_cut_at_any_write_leaves_the_old_group_or_the_new_one() {
-    for dirty in [true, false] {
-        let mut writes = 0;
-        loop {
-            let seed = 1000 + writes as u64;
-            let all_done = simulate(seed, async |rt| cut_after(&rt, seed, writes, dirty).await);
-            if all_done {
-                break;
-            }
-            writes += 1;
+fn cut_at_any_write(dirty: bool) {
+    let mut writes = 0;
+    loop {
+        let seed = 1000 + writes as u64;
+        let all_done = simulate(seed, async |rt| cut_after(&rt, seed, writes, dirty).await);
+        if all_done {
+            break;
         }
-        assert!(writes > 10, "{writes}");
+        writes += 1;
     }
+    assert!(writes > 10, "{writes}");
+}
+
+#[test]
+fn a_cut_at_any_write_leaves_the_old_txg_or_the_new_one() {
+    cut_at_any_write(false);
+}
+
+#[test]
+fn a_cut_at_any_write_of_new_configurations_leaves_the_old_txg_or_the_new_one() {
+    cut_at_any_write(true);
 }
 
 #[test]

@@ -54,51 +54,58 @@ async fn bulk(engine: &Engine, rng: &mut Rng) -> ObjectId {
     object
 }
 
-#[test]
-fn vdevs_leave_while_others_work_and_their_blocks_are_found_elsewhere() {
+fn remove_while_others_work(kind: &VdevKind) {
     let rt = Runtime::real(Some(2));
     let seed = seed(&rt, "removal");
-    for kind in [VdevKind::File, VdevKind::Mirror] {
-        let folder = tempfile::tempdir().unwrap();
-        rt.block_on(async {
-            let (mut rng, mut model) = (Rng::new(seed), Model::new());
-            let mut engine = three(&rt, folder.path(), &kind).await;
+    let folder = tempfile::tempdir().unwrap();
+    rt.block_on(async {
+        let (mut rng, mut model) = (Rng::new(seed), Model::new());
+        let mut engine = three(&rt, folder.path(), kind).await;
+        work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+        snapshot(&engine, &[format!("{POOL}@before")]).await.unwrap();
+        let before = model.clone();
+        for vdev in [VdevId(0), VdevId(2)] {
+            let name = format!("{} {vdev}", kind);
+            start_removal(&engine, vdev).await.unwrap();
+            copy_some(&engine).await;
+            // Frees ranges both copied and not yet copied.
             work(&engine, POOL, &mut model, &mut rng, LOAD).await;
-            snapshot(&engine, &[format!("{POOL}@before")]).await.unwrap();
-            let before = model.clone();
-            for vdev in [VdevId(0), VdevId(2)] {
-                let name = format!("{} {vdev}", kind);
-                start_removal(&engine, vdev).await.unwrap();
-                copy_some(&engine).await;
-                // Frees ranges both copied and not yet copied.
+            engine.sync_all().await.unwrap();
+            drop(engine);
+            assert_is_sound(&rt, folder.path(), &model, &name).await;
+            engine = reopen_to_write(&rt, folder.path()).await;
+            let (runner, runtime) = (engine.clone(), rt.clone());
+            let running = runtime.spawn(async move { run_removal(&runner, &|_| {}).await });
+            for _ in 0..4 {
                 work(&engine, POOL, &mut model, &mut rng, LOAD).await;
                 engine.sync_all().await.unwrap();
-                drop(engine);
-                assert_is_sound(&rt, folder.path(), &model, &name).await;
-                engine = reopen_to_write(&rt, folder.path()).await;
-                let (runner, runtime) = (engine.clone(), rt.clone());
-                let running = runtime.spawn(async move { run_removal(&runner, &|_| {}).await });
-                for _ in 0..4 {
-                    work(&engine, POOL, &mut model, &mut rng, LOAD).await;
-                    engine.sync_all().await.unwrap();
-                }
-                assert_eq!(running.await.unwrap().unwrap(), Removed::Done);
-                assert_eq!(engine.pool().tree().vdevs().top(vdev).unwrap().kind, VdevKind::Indirect);
-                work(&engine, POOL, &mut model, &mut rng, LOAD).await;
-                engine.sync_all().await.unwrap();
-                if vdev == VdevId(0) {
-                    // Room for the next vdev's data.
-                    let at = if kind == VdevKind::Mirror { 6 } else { 3 };
-                    let (count, kind) = (at / 3, kind.clone());
-                    let more = crate::common::vdev(&rt, folder.path(), at, &(kind, 0, count)).await;
-                    add_vdevs(&engine, vec![more], None).await.unwrap();
-                }
-                assert_is_sound(&rt, folder.path(), &model, &name).await;
             }
-            let mos = reopen(&rt, folder.path()).await;
-            assert_equal(&mos, &format!("{POOL}@before"), &before, "the snapshot").await;
-        });
-    }
+            assert_eq!(running.await.unwrap().unwrap(), Removed::Done);
+            assert_eq!(engine.pool().tree().vdevs().top(vdev).unwrap().kind, VdevKind::Indirect);
+            work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+            engine.sync_all().await.unwrap();
+            if vdev == VdevId(0) {
+                // Room for the next vdev's data.
+                let at = if *kind == VdevKind::Mirror { 6 } else { 3 };
+                let (count, kind) = (at / 3, kind.clone());
+                let more = crate::common::vdev(&rt, folder.path(), at, &(kind, 0, count)).await;
+                add_vdevs(&engine, vec![more], None).await.unwrap();
+            }
+            assert_is_sound(&rt, folder.path(), &model, &name).await;
+        }
+        let mos = reopen(&rt, folder.path()).await;
+        assert_equal(&mos, &format!("{POOL}@before"), &before, "the snapshot").await;
+    });
+}
+
+#[test]
+fn disks_leave_while_others_work_and_their_blocks_are_found_elsewhere() {
+    remove_while_others_work(&VdevKind::File);
+}
+
+#[test]
+fn mirrors_leave_while_others_work_and_their_blocks_are_found_elsewhere() {
+    remove_while_others_work(&VdevKind::Mirror);
 }
 
 #[test]

@@ -27,9 +27,18 @@ const LAYOUTS: [Layout; 5] = [
 const LOAD: Load = Load { steps: 20, max_offset: 3 << 20, max_len: 300_000 };
 
 #[test]
-fn objects_survive_groups_and_zdb_finds_nothing_wrong() {
+fn objects_survive_txgs_on_mirrors_and_zdb_finds_nothing_wrong() {
+    objects_survive_txgs(&LAYOUTS[..2]);
+}
+
+#[test]
+fn objects_survive_txgs_on_raidz_and_zdb_finds_nothing_wrong() {
+    objects_survive_txgs(&LAYOUTS[2..]);
+}
+
+fn objects_survive_txgs(layouts: &[Layout]) {
     let rt = Runtime::real(Some(2));
-    for layout in &LAYOUTS {
+    for layout in layouts {
         let name = format!("{:?}", layout);
         let mut rng = Rng::new(seed(&rt, &name));
         let folder = tempfile::tempdir().unwrap();
