@@ -17,6 +17,8 @@ use cenote_inspect::InspectError;
 use cenote_object::DatasetError;
 use cenote_pool::PoolError;
 
+use crate::session::pool_of;
+
 /// Outcomes of a verb, mildest first.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
@@ -84,6 +86,14 @@ pub enum ControlError {
     /// The pool is not on the disks searched.
     #[error("{0}")]
     NotFound(String),
+    /// The daemon has no such pool.
+    #[error("cannot open '{pool}': no such pool\nimported: {imported}")]
+    NoPool {
+        /// Its name.
+        pool: String,
+        /// The names of all pools, for people.
+        imported: String,
+    },
     /// The request is impossible; the text says why.
     #[error("{0}")]
     Refused(String),
@@ -143,6 +153,18 @@ impl ControlError {
         }
     }
 
+    /// The error of a verb of `zfs` on a dataset. Without its pool, a dataset does not exist: programs look
+    /// for these words, as OpenZFS has them.
+    #[must_use]
+    pub fn of_dataset(self, name: &str) -> ControlError {
+        match self {
+            ControlError::NoPool { pool, imported } if pool_of(name) == pool => ControlError::NotFound(
+                format!("cannot open '{name}': dataset does not exist\nimported pools: {imported}"),
+            ),
+            error => error,
+        }
+    }
+
     /// Its text and advice, prefixed with `name` unless the text contains it.
     pub fn text_about(&self, name: &str) -> String {
         let advice = self.advice().map(|advice| format!("; {advice}")).unwrap_or_default();
@@ -195,6 +217,7 @@ impl ControlError {
             ControlError::Inspect(error) if error.is_damage() => Outcome::Damaged,
             ControlError::Corrupted { .. } => Outcome::Damaged,
             ControlError::NotFound(_)
+            | ControlError::NoPool { .. }
             | ControlError::Refused(_)
             | ControlError::MayOnlyLook
             | ControlError::DevicesMissing { .. }

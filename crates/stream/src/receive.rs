@@ -8,6 +8,7 @@
 //!     one          one stream: begin, records, end; clean-up if it breaks off
 //!       apply        records become changes of objects, some under one hold
 //!       object       an object that changes its shape
+//!       reshare      equal blocks are stored once
 //!     correct      one stream heals lost blocks of its snapshot, and changes nothing else
 //!     host         remounts, and messages to the caller
 //! ```
@@ -30,6 +31,7 @@ mod one;
 mod overrides;
 mod package;
 mod replicate;
+mod reshare;
 
 use cenote_boxed::boxed;
 use cenote_engine::Engine;
@@ -43,6 +45,7 @@ use crate::reader::StreamReader;
 pub use error::{ReceiveError, Result};
 pub use host::{Alone, Host, Work};
 pub use name::Placing;
+pub use reshare::Reshared;
 
 /// The arguments of a receive.
 #[derive(Debug, Default, Clone)]
@@ -63,6 +66,8 @@ pub struct Order {
     pub is_dry: bool,
     /// Heals lost blocks of the snapshot that the stream is of (`-c`).
     pub is_corrective: bool,
+    /// Stores equal blocks of the stream once (`--reshare`).
+    pub reshares: bool,
     /// Properties to set (`-o`).
     pub settings: Settings,
     /// Properties to exclude (`-x`).
@@ -82,6 +87,8 @@ pub struct Received {
     pub is_partial: bool,
     /// Of a corrective receive: blocks verified, and those restored.
     pub corrected: Corrected,
+    /// Blocks shared with equal ones.
+    pub reshared: Reshared,
 }
 
 /// Receives a stream or a package.
@@ -110,6 +117,14 @@ pub async fn receive(
         let why = format!("specified origin fs ({origin}) does not exist");
         return Err(ReceiveError::refused(error::RECEIVE, why));
     }
+    if order.reshares && order.is_corrective {
+        let why = "--reshare doesn't go with -c, which writes no new blocks";
+        return Err(ReceiveError::refused(error::RECEIVE, why));
+    }
+    if order.reshares && !engine.mos().await?.enabled_features().await?.contains("block_cloning") {
+        let why = "--reshare needs the pool's feature block_cloning, which is not enabled";
+        return Err(ReceiveError::refused(error::RECEIVE, why));
+    }
     let item = reader.next().await.map_err(ReceiveError::of_stream)?;
     let Some(item) = item else { return Err(ReceiveError::of_stream(StreamError::Incomplete)) };
     let Record::Begin(begin) = &item.record else {
@@ -117,6 +132,7 @@ pub async fn receive(
     };
     check_features(begin.features).map_err(ReceiveError::of_stream)?;
     let (around, mut receipt) = (Around { engine, order, host }, Receipt::default());
+    receipt.reshare = (order.reshares && !order.is_dry).then(reshare::Reshare::new);
     match begin.header {
         HeaderType::Substream => {
             let sent = name::split(&begin.to_name)?;
@@ -124,6 +140,10 @@ pub async fn receive(
             one::receive_one(around, &mut receipt, reader, place, one::Context::default(), item).await?;
         }
         HeaderType::Compound => package::receive_package(around, &mut receipt, reader, item).await?,
+    }
+    if let Some(reshare) = receipt.reshare {
+        receipt.received.reshared = reshare.shared();
+        host.reshared(reshare.shared());
     }
     Ok(receipt.received)
 }
@@ -139,5 +159,6 @@ struct Around<'a> {
 struct Receipt {
     /// The first dataset received.
     top: Option<String>,
+    reshare: Option<reshare::Reshare>,
     received: Received,
 }

@@ -4,10 +4,6 @@
 
 mod pool;
 
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
-
 use cenote_engine::Engine;
 use cenote_format::bytes::Endian;
 use cenote_format::stream::{DRR_CHECKSUM_AT, Record};
@@ -15,31 +11,12 @@ use cenote_runtime::{Rng, Runtime};
 use cenote_stream::receive::{Alone, Order, receive};
 use cenote_stream::{Item, StreamReader, StreamWriter};
 use cenote_testkit::{decompress, needs, shared_path, zdb_finds_nothing};
-use tokio::io::AsyncWrite;
 
-use pool::{POOL, Scratch};
+use pool::{Kept, POOL, Scratch};
 
 /// Streams to change, each with its required predecessor.
 const STREAMS: [(&str, &str); 6] =
     [("", "xa"), ("xa", "xa-i"), ("", "emb-e"), ("emb-e", "emb-e-i"), ("", "raw1-w"), ("", "vol-c")];
-
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
-
-impl AsyncWrite for Kept {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
 
 fn stream(name: &str) -> Vec<u8> {
     decompress(&std::fs::read(shared_path(&format!("streams/{name}.zs.zst"))).unwrap())
@@ -96,7 +73,7 @@ async fn written(items: &[Item]) -> Vec<u8> {
             break;
         }
     }
-    std::mem::take(&mut *kept.0.lock().unwrap())
+    kept.take()
 }
 
 async fn names(engine: &Engine) -> Vec<String> {
@@ -122,7 +99,8 @@ fn whatever_is_sent_is_received_or_refused() {
         let (mut taken, mut refused) = (0, 0);
         for round in 0..rounds {
             let (base, name) = STREAMS[rng.below(STREAMS.len() as u64) as usize];
-            let order = Order { destination: format!("{POOL}/d{round}"), ..Order::default() };
+            let (destination, reshares) = (format!("{POOL}/d{round}"), rng.below(2) == 0);
+            let order = Order { destination, reshares, ..Order::default() };
             if !base.is_empty() {
                 let mut reader = StreamReader::new(Box::new(std::io::Cursor::new(stream(base))));
                 receive(&engine, &mut reader, &order, &Alone).await.unwrap();

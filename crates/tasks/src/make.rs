@@ -18,6 +18,7 @@ use cenote_object::zap::fold;
 use cenote_object::{NewObject, NewZap, Result, Zap, ZapEdit};
 
 use crate::counts::count;
+use crate::mark::keys_since;
 use crate::remapped::hand_down_remapped;
 
 /// The origin's recorded creation txg: before any other.
@@ -161,6 +162,9 @@ pub(crate) async fn make_snapshot(
         .await?;
     phys.deadlist = context.clone_deadlist(phys.deadlist, Txg(u64::MAX)).await?;
     context.add_deadlist_key(phys.deadlist, phys.prev_snapshot_txg).await?;
+    for key in keys_since(context, head, phys.prev_snapshot_txg).await? {
+        context.add_deadlist_key(phys.deadlist, key).await?;
+    }
     phys.prev_snapshot = id;
     phys.prev_snapshot_txg = txg;
     phys.unique_bytes = 0;

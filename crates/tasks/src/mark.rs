@@ -7,6 +7,8 @@
 //!
 //! Source: OpenZFS `dsl_bookmark.c`.
 
+use std::collections::BTreeSet;
+
 use cenote_boxed::boxed;
 use cenote_dataset::bookmark::Bookmark as Named;
 use cenote_dataset::{Dataset, name};
@@ -16,7 +18,7 @@ use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::DslDatasetPhys;
 use cenote_format::dsl::bookmark::{Bookmark, ZBM_FLAG_HAS_FBN, ZBM_FLAG_SNAPSHOT_EXISTS};
 use cenote_format::dsl::names::dataset_field;
-use cenote_format::units::{Guid, ObjectId};
+use cenote_format::units::{Guid, ObjectId, Txg};
 use cenote_format::words::Phys;
 use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::zap::fold;
@@ -243,6 +245,16 @@ pub(crate) async fn drop_bookmark(context: &mut SyncContext, mark: &Bookmark, wo
         context.use_feature("redaction_bookmarks", -1).await?;
     }
     Ok(())
+}
+
+/// Txgs of bookmarks of a head since a txg, its last snapshot's: their snapshots are gone, and the next
+/// snapshot makes them keys of its head's deadlist (`dsl_bookmark_snapshotted`).
+pub(crate) async fn keys_since(context: &SyncContext, head: ObjectId, since: Txg) -> Result<BTreeSet<Txg>> {
+    let zap = context.dataset_field(head, dataset_field::BOOKMARK_NAMES).await?;
+    let Some(zap) = zap else { return Ok(BTreeSet::new()) };
+    let marks = marks(context, zap).await?;
+    let sized = marks.iter().map(|stored| &stored.mark).filter(|mark| has_sizes(mark));
+    Ok(sized.map(|mark| mark.creation_txg).filter(|txg| *txg > since).collect())
 }
 
 /// Updates the bookmarks of a destroyed snapshot. Returns whether deadlists must keep its txg as a key for

@@ -430,7 +430,10 @@ fn of_several_one_that_fails_does_not_keep_the_rest() {
     assert_eq!(disks.cenote("zfs get -H -o value org.me:note tank/a tank/b", &[]), "all\nsome\n");
     disks.cenote("zfs snapshot -r tank@one", &[]);
     disks.fails("zfs hold keep tank@two tank/a@one", "'tank@two'");
-    disks.fails("zfs destroy -r tank@one", "it's being held");
+    disks.fails(
+        "zfs destroy -r tank@one",
+        "cannot destroy snapshot tank/a@one: it's being held. Run 'zfs holds -r",
+    );
     disks.fails("zfs release keep tank@one tank/a@one", "no such tag");
     disks.cenote("zfs destroy -r tank@one", &[]);
     disks.cenote("mkdir tank/a:/x tank/a:/y", &[]);

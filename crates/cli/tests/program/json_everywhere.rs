@@ -93,6 +93,7 @@ const LINES: &str = "\
     zfs send -n tank/fs@a
     ! zfs send tank/fs@a
     ! zfs receive tank/received
+    ! zfs receive --reshare tank/received
     ! zfs receive -A tank/fs
     ! zfs receive -c tank/fs@a
     zfs redact tank/fs@a mark tank/fs@b

@@ -282,6 +282,15 @@ fn a_receive_that_is_interrupted_goes_on_or_leaves_nothing() {
     );
     piped(&from, "-i @4 tank/home@5", &to, "back/home");
     to.zdb_is_content_with("back");
+
+    // A token is shown even if its snapshot is gone.
+    from.cenote("zfs destroy tank/home@4", &[]);
+    let output = command(&from, &format!("zfs send -nvt {token}")).output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.starts_with("resume token contents:\nnvlist version: 0\n\tobject = 0x"), "{shown}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("'tank/home@4' used in the initial send no longer exists"), "{said}");
+    assert_eq!(output.status.code(), Some(255));
 }
 
 #[test]

@@ -140,8 +140,8 @@ impl Session {
             None if !pools.waiting.named(name).is_empty() => Err(waits(pools, name)),
             None => {
                 let all: Vec<String> = pools.all().iter().map(|pool| pool.name.clone()).collect();
-                let all = if all.is_empty() { "none".into() } else { all.join(", ") };
-                Err(ControlError::NotFound(format!("cannot open '{name}': no such pool; imported: {all}")))
+                let imported = if all.is_empty() { "none".into() } else { all.join(", ") };
+                Err(ControlError::NoPool { pool: name.to_owned(), imported })
             }
         }
     }

@@ -18,6 +18,7 @@ pub async fn dataset(mos: &Mos, name: &str) -> Result<Dataset, ControlError> {
     }
 }
 
+/// OpenZFS's sentence alone on the first line, where programs look for it.
 async fn no_dataset(mos: &Mos, name: &str) -> String {
     let (path, snapshot) =
         name.split_once('@').map_or((name, None), |(path, snapshot)| (path, Some(snapshot)));
@@ -25,11 +26,11 @@ async fn no_dataset(mos: &Mos, name: &str) -> String {
         let names = head.snapshots().await.unwrap_or_default();
         let names = names.iter().filter_map(|snapshot| snapshot.snapshot_name());
         let meant = meant(snapshot, names).map(|near| format!("{path}@{near}"));
-        return format!("cannot open '{name}': snapshot does not exist; {}", advice(meant));
+        return format!("cannot open '{name}': dataset does not exist\n{}", advice(meant));
     }
     let all = mos.reachable_datasets().await.map_or_else(|_| Vec::new(), |(all, _)| all);
     let meant = meant(path, all.iter().map(Dataset::name));
-    format!("cannot open '{name}': dataset does not exist; {}", advice(meant.map(str::to_owned)))
+    format!("cannot open '{name}': dataset does not exist\n{}", advice(meant.map(str::to_owned)))
 }
 
 fn advice(meant: Option<String>) -> String {

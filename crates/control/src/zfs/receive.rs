@@ -52,6 +52,8 @@ pub struct Receive {
     pub verbose: bool,
     /// `-c`: heal lost blocks of the stream's snapshot.
     pub corrective: bool,
+    /// `--reshare`: store equal blocks of the stream once.
+    pub reshare: bool,
     /// `-o`: properties to set.
     pub settings: Vec<Setting>,
     /// `-x`: properties to skip.
@@ -86,6 +88,12 @@ pub struct Taken {
     /// Of `-c`: lost blocks restored.
     #[serde(default)]
     pub healed_blocks: u64,
+    /// Of `--reshare`: blocks shared with equal ones.
+    #[serde(default)]
+    pub shared_blocks: u64,
+    /// Of `--reshare`: the logical size of these blocks.
+    #[serde(default)]
+    pub shared_bytes: u64,
 }
 
 impl Verb for Receive {
@@ -123,6 +131,8 @@ impl Verb for Receive {
                 skipped: received.skipped,
                 checked_blocks: received.corrected.blocks,
                 healed_blocks: received.corrected.restored,
+                shared_blocks: received.reshared.blocks,
+                shared_bytes: received.reshared.bytes,
             };
             Ok(outcome)
         };
@@ -160,6 +170,7 @@ impl Receive {
             skips_holds: self.skip_holds,
             is_dry: self.dry_run,
             is_corrective: self.corrective,
+            reshares: self.reshare,
             settings: read_all(&self.settings, None).map_err(ControlError::Usage)?,
             excluded: self.excluded.clone(),
         })

@@ -317,7 +317,7 @@ pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result
                 Ok(mos) => pools.entry(pool.to_owned()).or_insert(mos).clone(),
                 Err(error) if names.len() == 1 => return Err(error),
                 Err(error) => {
-                    walk.complain(name, &error);
+                    walk.complain(name, &error.of_dataset(name));
                     continue;
                 }
             },
@@ -397,7 +397,7 @@ async fn named(session: &Session, mos: &Mos, name: &str) -> Result<Item, Control
     let bookmark = bookmarks.into_iter().find(|bookmark| bookmark.name == name);
     bookmark.map(|bookmark| Item::of_bookmark(bookmark, mos)).ok_or_else(|| {
         ControlError::NotFound(format!(
-            "cannot open '{name}': no such bookmark; `zfs list -t bookmark {}` lists them",
+            "cannot open '{name}': dataset does not exist\n`zfs list -t bookmark {}` lists all bookmarks",
             marked.name()
         ))
     })

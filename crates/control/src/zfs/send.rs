@@ -29,6 +29,7 @@ use cenote_tasks::{ResumeState, resume_state};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::caller::Note;
 use crate::error::ControlError;
 use crate::permissions::Permissions;
 use crate::pipe::Outlet;
@@ -182,12 +183,14 @@ impl Verb for Send {
             (Some(state), false) => String::from_utf8_lossy(&state.to_name).into_owned(),
             _ => self.target.clone(),
         };
-        let mos = session.open_pool(pool_of(&target)).await?;
-        let request = match &given {
-            Some(state) if !self.saved => resumed(&mos, state, self.flags()).await?,
-            _ if self.saved => saved(&mos, &target, given.as_ref()).await?,
-            _ => self.request(&mos, session).await?,
+        let found = match &given {
+            Some(state) if !self.saved => match self.resumed(session, state, &target).await {
+                Err(error) => return Err(self.unresumed(session, state, error)),
+                found => found,
+            },
+            _ => self.begun(session, &target, given.as_ref()).await,
         };
+        let (mos, request) = found?;
         // With a token, messages name the token's snapshot.
         self.target = target;
         if let Some(state) = given.as_ref().filter(|_| self.verbose) {
@@ -281,6 +284,50 @@ impl Send {
             return Err(refused("Error: Unsupported flag with filesystem or bookmark."));
         }
         Ok(())
+    }
+
+    /// The pool, and what a token resumes.
+    async fn resumed(
+        &self,
+        session: &Session,
+        state: &ResumeState,
+        target: &str,
+    ) -> Result<(Mos, SendRequest), ControlError> {
+        let mos = match session.open_pool(pool_of(target)).await {
+            Err(ControlError::NoPool { .. }) => {
+                let why = format!("'{target}' used in the initial send no longer exists");
+                return Err(ControlError::Unresumable(why));
+            }
+            opened => opened?,
+        };
+        let request = resumed(&mos, state, self.flags()).await?;
+        Ok((mos, request))
+    }
+
+    /// The pool, and what is sent from the beginning, or as far as it was received.
+    async fn begun(
+        &self,
+        session: &Session,
+        target: &str,
+        given: Option<&ResumeState>,
+    ) -> Result<(Mos, SendRequest), ControlError> {
+        let mos = session.open_pool(pool_of(target)).await?;
+        let request = match self.saved {
+            true => saved(&mos, target, given).await?,
+            false => self.request(&mos, session).await?,
+        };
+        Ok((mos, request))
+    }
+
+    /// With `-v`, a token is shown even if nothing here can be resumed: programs read tokens so.
+    fn unresumed(&self, session: &Session, state: &ResumeState, error: ControlError) -> ControlError {
+        for line in token_lines(state).into_iter().filter(|_| self.verbose) {
+            match self.dry_run {
+                true => session.caller().console.note(Note::Line(line)),
+                false => session.caller().note_bare(line),
+            }
+        }
+        error
     }
 
     async fn request(&self, mos: &Mos, session: &Session) -> Result<SendRequest, ControlError> {

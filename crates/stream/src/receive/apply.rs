@@ -27,6 +27,7 @@ use cenote_tasks::Progress;
 
 use crate::reader::Item;
 use crate::receive::object;
+use crate::receive::reshare::Reshare;
 
 /// Most payload applied under one hold.
 pub(super) const BATCH_BYTES: u64 = 4 << 20;
@@ -83,6 +84,8 @@ pub(super) struct Filling {
     to_guid: Guid,
     /// Of a raw stream.
     raw: Option<Arc<RawHead>>,
+    /// Of `--reshare`.
+    reshare: Option<Reshare>,
     /// The objects whose dnode encryption was announced.
     announced: std::ops::Range<u64>,
     /// Bytes before the stream.
@@ -110,6 +113,7 @@ impl Filling {
         way: Way,
         to_guid: Guid,
         raw: Option<Arc<RawHead>>,
+        reshare: Option<Reshare>,
         start_bytes: u64,
     ) -> Filling {
         Filling {
@@ -118,6 +122,7 @@ impl Filling {
             way,
             to_guid,
             raw,
+            reshare,
             announced: 0..0,
             start_bytes,
             next_object: 0,
@@ -171,15 +176,27 @@ impl Filling {
         }
         let (batch, way) = (std::mem::take(&mut self.batch), self.way);
         let need = Need::Write(std::mem::take(&mut self.batch_bytes));
+        let reshare = self.reshare.clone();
         let change = move |edit: Edit| async move {
             for item in batch {
-                apply(&edit, way, item).await?;
+                apply(&edit, way, reshare.as_ref(), item).await?;
             }
             Ok::<(), DatasetError>(())
         };
         self.engine.change(&self.live, need, change).await?;
         self.progress = self.next;
-        Ok(())
+        match &self.reshare {
+            Some(reshare) if reshare.is_full() => reshare.settle(&self.engine, &self.live).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Shares the blocks that were written twice, at the end of the stream.
+    pub(super) async fn settle(&self) -> Result<()> {
+        match &self.reshare {
+            Some(reshare) => reshare.settle(&self.engine, &self.live).await,
+            None => Ok(()),
+        }
     }
 
     /// Frees all objects after the last one of a full stream received as a clone.
@@ -296,10 +313,15 @@ impl Filling {
     }
 }
 
-async fn apply(edit: &Edit, way: Way, Item { record, payload, .. }: Item) -> Result<()> {
+async fn apply(
+    edit: &Edit,
+    way: Way,
+    reshare: Option<&Reshare>,
+    Item { record, payload, .. }: Item,
+) -> Result<()> {
     match record {
         Record::Object(record) => object::receive(edit, way, &record, payload).await,
-        Record::Write(record) => write(edit, way, &record, payload).await,
+        Record::Write(record) => write(edit, way, reshare, &record, payload).await,
         Record::WriteEmbedded(record) => write_embedded(edit, way, &record, payload).await,
         // As in OpenZFS, blocks that the sender left out are holes here.
         Record::Free(range) | Record::Redact(range) => free(edit, &range).await,
@@ -312,7 +334,13 @@ fn wrong(edit: &Edit, object: ObjectId, why: &str) -> DatasetError {
     edit.view().damaged(object, why)
 }
 
-async fn write(edit: &Edit, way: Way, record: &Write, payload: Bytes) -> Result<()> {
+async fn write(
+    edit: &Edit,
+    way: Way,
+    reshare: Option<&Reshare>,
+    record: &Write,
+    payload: Bytes,
+) -> Result<()> {
     let object = record.object;
     let len = record.logical_bytes;
     if len == 0
@@ -326,20 +354,25 @@ async fn write(edit: &Edit, way: Way, record: &Write, payload: Bytes) -> Result<
         return write_raw(edit, way, record, payload).await;
     }
     let data = match record.compression_id {
-        0 => in_native_order(edit, way, object, record.object_type, payload)?,
+        0 => in_native_order(edit, way, object, record.object_type, payload.clone())?,
         // A wrong block must be refused now: later, its source would be unknown.
-        id => {
-            let data = decompressed(edit, object, id, &payload, len)?;
-            let head = edit.view().head(object).await?;
-            let is_block = u64::from(head.data_block_bytes) == len && record.offset.is_multiple_of(len);
-            let stays = way.limits.allow(id) && id != Compression::Off as u8;
-            if is_block && edit.view().key().is_none() && stays {
-                let stored = stored_block(edit, object, id, (payload, len), None)?;
-                return edit.write_stored(object, BlockId(record.offset / len), stored).await;
-            }
-            data
-        }
+        id => decompressed(edit, object, id, &payload, len)?,
     };
+    if let Some(reshare) = reshare
+        && reshare.share(edit, object, record.offset, &data).await?
+    {
+        return Ok(());
+    }
+    if record.compression_id != 0 {
+        let head = edit.view().head(object).await?;
+        let is_block = u64::from(head.data_block_bytes) == len && record.offset.is_multiple_of(len);
+        let id = record.compression_id;
+        let stays = way.limits.allow(id) && id != Compression::Off as u8;
+        if is_block && edit.view().key().is_none() && stays {
+            let stored = stored_block(edit, object, id, (payload, len), None)?;
+            return edit.write_stored(object, BlockId(record.offset / len), stored).await;
+        }
+    }
     write_data(edit, object, record.offset, data).await
 }
 

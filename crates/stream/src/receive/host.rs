@@ -5,6 +5,8 @@ use std::time::Duration;
 use cenote_object::{DatasetError, Result};
 use futures::future::BoxFuture;
 
+use crate::receive::reshare::Reshared;
+
 /// A change of datasets that has not begun.
 pub type Work<'a> = BoxFuture<'a, Result<()>>;
 
@@ -15,6 +17,9 @@ pub trait Host: Sync {
 
     /// A stream was received: bytes and duration.
     fn received(&self, _bytes: u64, _took: Duration) {}
+
+    /// Blocks were shared (`--reshare`).
+    fn reshared(&self, _shared: Reshared) {}
 
     /// Shows a warning; the receive continues.
     fn warn(&self, _text: String) {}

@@ -28,6 +28,7 @@ use crate::receive::host::Work;
 use crate::receive::name::{Place, Placing};
 use crate::receive::object::MAX_SLOTS;
 use crate::receive::overrides::{Overrides, Target};
+use crate::receive::reshare::Reshare;
 use crate::receive::{Around, Order, Receipt};
 use crate::token;
 
@@ -73,6 +74,10 @@ pub(super) async fn receive_one(
         true => Some(keys_of(&list, reader.endian()).map_err(|why| ReceiveError::refused(what, why))?),
         false => None,
     };
+    if order.reshares && raw.is_some() {
+        let why = "blocks of a raw stream can't be compared, so --reshare doesn't go with it";
+        return Err(ReceiveError::refused(what, why));
+    }
     let place = settled(engine, order, &begin, place, &context).await?;
     if order.is_corrective {
         correct::check(Around { engine, order, host }, what, &place, &begin).await?;
@@ -156,7 +161,12 @@ pub(super) async fn receive_one(
     };
     let receiving = begin_receive(engine, new).await.map_err(|error| ReceiveError::of_task(what, error))?;
     let is_raw = raw.is_some();
-    let filled = fill(engine, reader, &begin, &list, &receiving, raw.as_ref(), (is_clone, start_bytes)).await;
+    let reshare = receipt.reshare.clone();
+    if let Some(reshare) = &reshare {
+        reshare.begin(&place.dataset);
+    }
+    let of_stream = OfStream { begin: &begin, list: &list, keys: raw.as_ref(), is_clone, start_bytes };
+    let filled = fill(engine, reader, of_stream, &receiving, reshare).await;
     let ended = match filled {
         Ok(()) => {
             let finish = Finish {
@@ -300,14 +310,21 @@ impl From<DatasetError> for Broken {
     }
 }
 
+/// The beginning of a stream.
+struct OfStream<'a> {
+    begin: &'a Begin,
+    list: &'a Nvlist,
+    keys: Option<&'a RawKeys>,
+    is_clone: bool,
+    start_bytes: u64,
+}
+
 async fn fill(
     engine: &Engine,
     reader: &mut StreamReader,
-    begin: &Begin,
-    list: &Nvlist,
+    OfStream { begin, list, keys, is_clone, start_bytes }: OfStream<'_>,
     receiving: &Receiving,
-    keys: Option<&RawKeys>,
-    (is_clone, start_bytes): (bool, u64),
+    reshare: Option<Reshare>,
 ) -> Result<(), Broken> {
     let is_resumable = {
         let head = engine.mos().await?.dataset(&receiving.head).await?;
@@ -331,7 +348,8 @@ async fn fill(
         is_raw: raw.is_some(),
         limits: limits(engine, begin).await?,
     };
-    let mut filling = Filling::new(engine, opened.live().clone(), way, begin.to_guid, raw, start_bytes);
+    let live = opened.live().clone();
+    let mut filling = Filling::new(engine, live, way, begin.to_guid, raw, reshare, start_bytes);
     let mut noted = 0;
     let ended = loop {
         let item = match reader.next().await {
@@ -355,6 +373,9 @@ async fn fill(
     let flushed = filling.flush().await;
     if ended.is_ok() && flushed.is_ok() && is_clone && begin.from_guid == Guid(0) {
         filling.free_beyond().await?;
+    }
+    if ended.is_ok() && flushed.is_ok() {
+        filling.settle().await?;
     }
     if is_resumable.is_some() && (ended.is_err() || flushed.is_err()) {
         // The first error takes precedence; without this note, a resume starts at the previous one.

@@ -3,7 +3,9 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stdout, reason = "each test uses only part of this")]
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
 use cenote_cache::CacheOptions;
 use cenote_dataset::{ImportOptions, KeySource, Mos, import};
@@ -18,8 +20,34 @@ use cenote_pool::create::{NewDevice, NewVdev, plan};
 use cenote_pool::{VdevClass, VdevKind, discover};
 use cenote_runtime::Runtime;
 use cenote_tasks::NewPool;
+use tokio::io::AsyncWrite;
 
 pub const POOL: &str = "taken";
+
+/// Keeps all bytes written.
+#[derive(Clone, Default)]
+pub struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Kept {
+    pub fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+impl AsyncWrite for Kept {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
 
 pub struct Scratch {
     folder: tempfile::TempDir,
@@ -45,7 +73,8 @@ impl Scratch {
             NewVdev { kind: VdevKind::Disk, parity: 0, draid: None, class: VdevClass::Normal, devices };
         let new = NewPool {
             plan: plan(rt, POOL, &[vdev], None, (1, "here"), Txg(4)).unwrap(),
-            features: SPA_FEATURES.iter().collect(),
+            // The installed zdb may be older than this feature, and reads counts of clones without it.
+            features: SPA_FEATURES.iter().filter(|feature| feature.name != "block_cloning_endian").collect(),
             properties: Vec::new(),
             root_properties: Vec::new(),
             keys: KeySource::default(),
@@ -57,6 +86,12 @@ impl Scratch {
     pub async fn close(&self, engine: Engine) {
         engine.frees().finish().await.unwrap();
         engine.close(PoolState::Exported).await.unwrap();
+    }
+
+    pub async fn open_to_write(&self, rt: &Runtime) -> Engine {
+        let found = discover(rt, &[PathBuf::from(self.path())]).await;
+        let found = found.pools[0].open_for_writing(rt).await.unwrap();
+        Engine::start(&import(rt, &found, &ImportOptions::default()).await.unwrap()).await.unwrap()
     }
 
     pub async fn reopen(&self, rt: &Runtime) -> Mos {

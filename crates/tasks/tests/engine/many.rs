@@ -316,3 +316,54 @@ fn any_snapshots_may_go_together() {
         assert_zdb_is_content(folder.path(), "all but one destroyed");
     });
 }
+
+/// Snapshots and their bookmarks come and go in any order; several bookmarks are of one snapshot.
+#[test]
+fn bookmarks_outlive_their_snapshots() {
+    let rt = Runtime::real(Some(2));
+    let mut rng = Rng::new(seed(&rt, "many"));
+    rt.block_on(async {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = create(&rt, folder.path(), &(VdevKind::Disk, 0, 1)).await;
+        let (mut model, mut snapshots, mut marks) = (Model::new(), Vec::new(), Vec::new());
+        let clone = format!("{POOL}/clone");
+        for step in 0..120 {
+            work(&engine, POOL, &mut model, &mut rng, LOAD).await;
+            match rng.below(4) {
+                0 => {
+                    cenote_tasks::snapshot(&engine, &[name(step)]).await.unwrap();
+                    snapshots.push(name(step));
+                }
+                1 if !snapshots.is_empty() => {
+                    // Mostly the newest.
+                    let of = snapshots.len() - 1 - rng.below(snapshots.len().min(2) as u64) as usize;
+                    for mark in ["a", "b"].map(|mark| format!("{POOL}#{mark}{step}")) {
+                        cenote_tasks::bookmark(&engine, &snapshots[of], &mark).await.unwrap();
+                        marks.push(mark);
+                    }
+                }
+                2 if !snapshots.is_empty() => {
+                    let gone = snapshots.swap_remove(rng.below(snapshots.len() as u64) as usize);
+                    cenote_tasks::destroy_snapshots(&engine, &[gone], InUse::Refuse).await.unwrap();
+                }
+                3 if !marks.is_empty() => {
+                    let gone = marks.swap_remove(rng.below(marks.len() as u64) as usize);
+                    cenote_tasks::destroy_bookmark(&engine, &gone).await.unwrap();
+                }
+                _ => {}
+            }
+            if step == 60 {
+                cenote_tasks::snapshot(&engine, &[format!("{POOL}@origin")]).await.unwrap();
+                let origin = format!("{POOL}@origin");
+                cenote_tasks::clone_snapshot(&engine, &origin, &clone, Default::default()).await.unwrap();
+            }
+        }
+        for gone in marks {
+            cenote_tasks::destroy_bookmark(&engine, &gone).await.unwrap();
+        }
+        engine.sync_all().await.unwrap();
+        assert_accounts(&engine.mos().await.unwrap(), "with a clone").await;
+        drop(engine);
+        assert_zdb_is_content(folder.path(), "bookmarks came and went");
+    });
+}

@@ -35,6 +35,8 @@ pub struct ChangeKey {
 /// `zfs load-key`
 #[derive(Debug, Args)]
 #[command(
+    // OpenZFS's text: programs look for these words.
+    override_usage = "cenote zfs load-key [-rn] [-L <keylocation>] <-a | filesystem|volume>",
     after_help = "Keys come from --key, the property keylocation, the terminal or a pipe. They stay loaded \
         in the daemon (`cenote serve`); without a daemon, only -n is possible.\n\n\
         Examples:\n  \

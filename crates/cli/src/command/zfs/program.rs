@@ -16,6 +16,9 @@ use crate::session::Session;
 /// `zfs program`
 #[derive(Debug, Args)]
 #[command(
+    // OpenZFS's text.
+    override_usage = "cenote zfs program [-jn] [-t <instruction limit>] [-m <memory limit (b)>]\n           \
+    <pool> <program file> [lua args...]",
     after_help = "The script is Lua 5.2 with whole numbers, without pcall, print and load. Its calls of \
     zfs.sync change datasets, all in one transaction group; zfs.check tells whether a change would succeed; \
     zfs.list, zfs.get_prop and zfs.exists look. Changes made before a failure stay.\n\n\

@@ -11,9 +11,9 @@ use crate::session::{Session, print_json};
 /// OpenZFS's text: scripts look for these words.
 const USAGE: &str = "\
 cenote zfs receive [-vMnsFhu] [-o <property>=<value>] ... [-x <property>] ...
-           <filesystem|volume|snapshot>
+           [--reshare] <filesystem|volume|snapshot>
        cenote zfs receive [-vMnsFhu] [-o <property>=<value>] ... [-x <property>] ...
-           [-d | -e] <filesystem>
+           [--reshare] [-d | -e] <filesystem>
        cenote zfs receive -A <filesystem|volume>
        cenote zfs receive -c [-vn] <filesystem|snapshot>";
 
@@ -26,6 +26,9 @@ cenote zfs receive [-vMnsFhu] [-o <property>=<value>] ... [-x <property>] ...
         With -c, nothing is received: lost blocks of files are restored from a stream of the same snapshot. \
         A stream of `send -c` or `send -w` has blocks as they are on disk. A block that is compressed again \
         may differ from the lost one, and then stays lost. Scrub the pool afterwards.\n\n\
+        A stream has cloned and deduplicated blocks once for each file. With --reshare, a block is compared \
+        with equal ones of the stream, and stored once. That needs the feature block_cloning. Blocks of \
+        earlier streams are not searched, and a raw stream (`send -w`) is refused.\n\n\
         Example: cenote zfs receive -s -o mountpoint=none tank/copy < monday.zs"
 )]
 pub struct Receive {
@@ -63,6 +66,9 @@ pub struct Receive {
     /// Restore lost blocks of a snapshot from a stream of that snapshot; receive nothing
     #[arg(short = 'c')]
     pub corrective: bool,
+    /// Store equal blocks of the stream once: files share them, as clones do
+    #[arg(long, conflicts_with_all = ["abort", "corrective"])]
+    pub reshare: bool,
     /// Set a property, overriding the stream's value; `origin=SNAPSHOT` makes a clone of it; repeatable
     #[arg(short = 'o', value_name = "PROPERTY=VALUE")]
     pub options: Vec<String>,
@@ -115,6 +121,7 @@ impl Receive {
             dry_run: self.dry_run,
             verbose: self.verbose,
             corrective: self.corrective,
+            reshare: self.reshare,
             settings,
             excluded,
             origin,

@@ -59,7 +59,7 @@ fn names_of_what_is_not_there() {
     };
     fails(&["scan", "tank"], &["no pool 'tank'", "v15-pool"]);
     fails(&["scan", "v15-pool/none"], &["v15-pool/none", "does not exist", "zfs list"]);
-    fails(&["scan", "v15-pool@none"], &["'v15-pool@none'", "snapshot does not exist", "zfs list"]);
+    fails(&["scan", "v15-pool@none"], &["'v15-pool@none'", "dataset does not exist", "zfs list"]);
     fails(&["scan", "v15-pool", "--snapshot", "none*"], &["no file system or snapshot matches"]);
     fails(&["scan", "v15-pool", "--txg", "1"], &["txg 1"]);
     fails(&["scan", "v15-pool", "--checkpoint"], &["no checkpoint"]);
@@ -86,6 +86,6 @@ fn near_names_are_suggested() {
     };
     fails(&["zfs", "list", "gsnaps/a/vool"], &["gsnaps/a/vool", "did you mean 'gsnaps/a/vol'?"]);
     fails(&["ls", "gsnaps/A:/"], &["did you mean 'gsnaps/a'?"]);
-    fails(&["zfs", "diff", "gsnaps/a@S5"], &["snapshot does not exist", "did you mean 'gsnaps/a@s5'?"]);
+    fails(&["zfs", "diff", "gsnaps/a@S5"], &["dataset does not exist", "did you mean 'gsnaps/a@s5'?"]);
     fails(&["zfs", "holds", "gsnaps@elsewhere"], &["gsnaps@elsewhere", "zfs list -t all"]);
 }

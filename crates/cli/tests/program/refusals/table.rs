@@ -157,6 +157,8 @@ pub const VERBS: &[(&str, Verb)] = &[
             ("-o bogus=1 {P}/x", 2),
             ("-x volsize {P}/x", 1),
             ("-o origin={P}@nosuch {P}/x", 1),
+            ("--reshare {P}/x", 1),
+            ("--reshare -A {P}", 2),
         ]),
     ),
     ("zfs holds", Looks("{P}@nosuch")),

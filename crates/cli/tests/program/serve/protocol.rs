@@ -112,7 +112,13 @@ fn answers_are_values_and_failures_say_why() {
     assert_eq!(answers.last().unwrap(), &(STATUS, vec![1]));
 
     let failures = [
-        (asking("zfs list", &shown(&json!(["none"]))), "no such pool", 1),
+        (asking("zfs list", &shown(&json!(["none"]))), "cannot open 'none': dataset does not exist\n", 1),
+        (
+            asking("zfs get", &shown(&json!(["none/a@b"]))),
+            "cannot open 'none/a@b': dataset does not exist\n",
+            1,
+        ),
+        (asking("zpool get", &json!({"names": ["none"]})), "cannot open 'none': no such pool\n", 1),
         (asking("zfs list", &json!({"nothing": "of it"})), "this is not its request", 2),
         (asking("zfs explode", &json!({})), "no verb 'zfs explode'", 2),
         (asking("zpool list", &json!({"poolz": []})), "no field 'poolz'", 2),

@@ -57,7 +57,7 @@ impl Verb for Bookmark {
                 _ => cannot(format!("create bookmark '{bookmark}'"))(error),
             })
         });
-        Ok(made.await?.into())
+        Ok(made.await.map_err(|error| error.of_dataset(source))?.into())
     }
 }
 
@@ -65,6 +65,7 @@ impl Bookmark {
     /// Sources and bookmarks.
     async fn marks(&self, mos: &Mos) -> Result<Vec<(String, String)>, ControlError> {
         if !self.recursive {
+            open_source(mos, &self.source).await?;
             return Ok(vec![(self.source.clone(), self.bookmark.clone())]);
         }
         let (true, Some((_, mark))) = (self.source.contains('@'), self.bookmark.split_once('#')) else {
@@ -76,5 +77,17 @@ impl Bookmark {
         let sources = snapshots_or_none(mos, &self.source, true).await?;
         let marked = |source: Dataset| (source.name().into(), format!("{}#{mark}", head_of(source.name())));
         Ok(sources.into_iter().map(marked).collect())
+    }
+}
+
+/// A missing source goes before an existing bookmark: programs tell the two apart.
+async fn open_source(mos: &Mos, source: &str) -> Result<(), ControlError> {
+    let Some((marked, _)) = source.split_once('#') else {
+        return dataset(mos, source).await.map(drop);
+    };
+    let marks = dataset(mos, marked).await?.bookmarks().await?;
+    match marks.iter().any(|mark| mark.name == source) {
+        true => Ok(()),
+        false => Err(ControlError::NotFound(format!("cannot open '{source}': dataset does not exist"))),
     }
 }

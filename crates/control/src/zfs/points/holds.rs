@@ -54,7 +54,7 @@ impl Verb for Holds {
             let found = match found.await {
                 Ok(found) => found,
                 Err(error) if self.snapshots.len() > 1 => {
-                    outcome = outcome.and(session.caller().tell(name, &error));
+                    outcome = outcome.and(session.caller().tell(name, &error.of_dataset(name)));
                     continue;
                 }
                 Err(error) => return Err(error),

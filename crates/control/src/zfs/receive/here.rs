@@ -5,7 +5,7 @@ use std::time::Duration;
 use cenote_dataset::DatasetKind;
 use cenote_engine::Engine;
 use cenote_object::{DatasetError, Result};
-use cenote_stream::receive::{Host, Work};
+use cenote_stream::receive::{Host, Reshared, Work};
 
 use crate::caller::Note;
 use crate::error::ControlError;
@@ -81,6 +81,10 @@ impl Host for Here<'_> {
         let seconds = took.as_secs_f64().max(1e-9);
         let (size, rate) = (nice_bytes(bytes), nice_bytes((bytes as f64 / seconds) as u64));
         self.line(format!("received {size} stream in {seconds:.2} seconds ({rate}/sec)"));
+    }
+
+    fn reshared(&self, Reshared { blocks, bytes }: Reshared) {
+        self.line(format!("shared {blocks} blocks ({}) with equal ones", nice_bytes(bytes)));
     }
 
     fn warn(&self, text: String) {

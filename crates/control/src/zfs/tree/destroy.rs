@@ -258,10 +258,13 @@ impl Destroy {
                 all.extend(std::iter::from_fn(|| plan.next_if(Dataset::is_snapshot)));
                 let in_use = if self.defer { InUse::Defer } else { InUse::Refuse };
                 let what = if all.len() == 1 { format!("snapshot {name}") } else { "snapshots".into() };
-                session
-                    .destroy_snapshots(engine, &all, in_use)
-                    .await
-                    .map_err(cannot(format!("destroy {what}")))
+                session.destroy_snapshots(engine, &all, in_use).await.map_err(|error| match &error {
+                    // Programs look for the snapshot that is in the way.
+                    DatasetError::Busy { name, .. } if name.contains('@') => {
+                        cannot(format!("destroy snapshot {name}"))(error.clone())
+                    }
+                    _ => cannot(format!("destroy {what}"))(error),
+                })
             } else {
                 let destroy = async || {
                     let done = cenote_tasks::destroy_dataset(engine, &name).await;
