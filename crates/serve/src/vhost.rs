@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cenote_disk::Limits;
+use cenote_disk::{Disk, Limits};
 use cenote_iscsi::{Identity, Unit};
 use cenote_runtime::{AbortOnDrop, Runtime};
 use cenote_vhost::{Connection, Disconnect};
@@ -29,7 +29,7 @@ use crate::disk::ServedDisk;
 use crate::listen::{Place, SocketFile, private_socket, remove_dead};
 use cenote_host::cancel::Cancel;
 use cenote_host::pools::Pools;
-use cenote_host::volumes::{LOOK, Watch, path_below};
+use cenote_host::volumes::{LOOK, Unserved, Watch, path_below};
 
 /// Wait after a machine that could not be served: this process may have too many files open.
 const BREATHER: Duration = Duration::from_millis(100);
@@ -108,11 +108,19 @@ impl VhostServer {
         }
     }
 
+    /// The disk of a machine, and its serial number. `cancel` tells that the machine must go.
+    ///
+    /// # Errors
+    /// No such volume, or it is not served.
+    pub async fn disk(&self, name: &str, cancel: &Cancel) -> Result<(Arc<dyn Disk>, String), Unserved> {
+        let disk = ServedDisk::open(&self.pools, name, "a virtual machine (vhost-user)", cancel).await?;
+        let Identity { serial, .. } = disk.identity();
+        Ok((disk, serial))
+    }
+
     async fn serve_one(&self, runtime: &Runtime, name: &str, listener: &UnixListener) -> Result<(), String> {
         let cancel = Cancel::default();
-        let volume = ServedDisk::open(&self.pools, name, "a virtual machine (vhost-user)", &cancel).await;
-        let volume = volume.map_err(|error| error.to_string())?;
-        let Identity { serial, .. } = volume.identity();
+        let (volume, serial) = self.disk(name, &cancel).await.map_err(|error| error.to_string())?;
         let listener = listener.try_clone().map_err(|error| error.to_string())?;
         let connection = Connection::accept(listener, volume, &serial, runtime, &self.limits);
         let connection = connection.map_err(|error| error.to_string())?;

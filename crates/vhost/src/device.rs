@@ -92,7 +92,7 @@ impl Connection {
     }
 }
 
-/// One queue without a socket, on memory of this process (for fuzzing).
+/// One queue without a socket, on memory of this process (for fuzzing and simulations).
 pub struct LoneQueue(Shared, Ring);
 
 impl LoneQueue {

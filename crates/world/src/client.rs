@@ -26,6 +26,7 @@ use crate::less::{Group, Kind, Less};
 use crate::machine::POOL;
 use crate::machine::daemon::Daemon;
 use crate::machine::faults::{Bay, Trouble};
+use crate::machine::volume::Protocol;
 use crate::model::verb::verb_of;
 use crate::model::{Action, ClientId};
 use crate::pairs::Aim;
@@ -55,6 +56,8 @@ pub struct Swarm {
     pub admin: Vec<u64>,
     /// Of [`volume`].
     pub volume: Vec<u64>,
+    /// Of [`Protocol::ALL`].
+    pub protocols: Vec<u64>,
     /// Of [`Trouble::ALL`]; none in many worlds.
     pub faults: Vec<u64>,
     /// The longest pause between two calls of a client.
@@ -87,7 +90,8 @@ impl Swarm {
         let pause = Duration::from_micros(200 << rng.below(longest));
         let admin_pause = Duration::from_millis(5 << rng.below(9));
         let fault_pause = Duration::from_millis(5 << rng.below(11));
-        Swarm { posix, admin, volume, faults, pause, admin_pause, fault_pause, aim: None }
+        let protocols = Protocol::ALL.map(|_| rng.below(4)).to_vec();
+        Swarm { posix, admin, volume, protocols, faults, pause, admin_pause, fault_pause, aim: None }
     }
 
     /// Aims at two verbs: all kinds are possible then, and pauses short.

@@ -11,7 +11,7 @@ use crate::client::admin::VOLUME_BLOCKS;
 use crate::machine::POOL;
 use crate::machine::daemon::Daemon;
 use crate::machine::kernel::{How, Mount};
-use crate::machine::nbd::Connection;
+use crate::machine::volume::{Connection, Protocol};
 use crate::model::BLOCK_BYTES;
 use crate::oracle::crash::{Found, FoundContent, FoundDataset, FoundSnapshot, Node};
 
@@ -111,13 +111,12 @@ async fn node(mount: &Arc<Mount>, path: &[&str]) -> Result<Node, Errno> {
 }
 
 async fn blocks(daemon: &Daemon, export: &str) -> Result<FoundContent, String> {
-    let connection = Connection::open(daemon.connect(), export).await.map_err(|error| error.to_string())?;
+    let connection = Connection::open(daemon, Protocol::Nbd, export).await;
     let mut connection = connection.ok_or("the export is refused")?;
     let mut blocks = Vec::new();
     // Volumes have 256 blocks; a read behind the end is an error.
     for first in (0..).step_by(BLOCKS_AT_ONCE as usize) {
-        let len = (BLOCKS_AT_ONCE * BLOCK_BYTES) as u32;
-        let read = connection.read(first * BLOCK_BYTES, len).await;
+        let read = connection.read(first * BLOCK_BYTES, BLOCKS_AT_ONCE * BLOCK_BYTES).await;
         match read.map_err(|error| error.to_string())? {
             Ok(data) => blocks.extend((0..data.len()).step_by(BLOCK_BYTES as usize).map(|at| {
                 let block = data.slice(at..at + BLOCK_BYTES as usize);

@@ -3,7 +3,7 @@
 //! ```text
 //!   disk ... disk      for ever
 //!   kernel             a life: from power-on to a cut
-//!   daemon             its pools, verbs, mounts, NBD sessions over pipes in memory
+//!   daemon             its pools, verbs, mounts; sessions of NBD, iSCSI and virtio-blk in memory
 //! ```
 //!
 //! Paths of disks are real: empty files of the right size in [`RACK`]. Only opening them is simulated
@@ -13,7 +13,7 @@ pub mod daemon;
 pub mod disk;
 pub mod faults;
 pub mod kernel;
-pub mod nbd;
+pub mod volume;
 
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -21,7 +21,7 @@ pub mod space;
 
 use std::sync::Arc;
 
-use crate::model::{Action, Call, CallId, Outcome, Pool};
+use crate::model::{Action, BLOCK_BYTES, Call, CallId, Outcome, Pool};
 use history::History;
 use linear::Linear;
 
@@ -62,6 +62,10 @@ impl Oracle {
                 self.history.committed(id, files);
             }
             Action::FlushVolume { .. } => self.history.committed(id, Default::default()),
+            Action::WriteBlocks { is_durable: true, block, data, .. } => {
+                let count = data.len() as u64 / BLOCK_BYTES;
+                self.history.committed_blocks(id, *block..block + count);
+            }
             _ if call.is_synced() => self.history.synced(id),
             _ => {}
         }

@@ -1,14 +1,13 @@
-//! Carries out calls on files and volumes: the client's end of the kernel and of NBD.
+//! Carries out calls on files and volumes: the client's end of the kernel and of the disk protocols.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use cenote_fuse::Errno;
 
 use super::Stage;
 use crate::machine::kernel::{Descriptor, How, Mount};
-use crate::machine::nbd::Connection;
+use crate::machine::volume::{Connection, Protocol, Reply};
 use crate::model::call::Slot;
 use crate::model::{Action, BLOCK_BYTES, CallId, ClientId, DatasetId, Outcome};
 
@@ -130,10 +129,12 @@ impl Performer {
         names.iter().find_map(|name| kernel.mounted_on(&format!("/{name}")).ok())
     }
 
+    /// Connects to a volume, under one of its names, by a protocol of the world's choice.
     async fn connect(&self, dataset: DatasetId) -> Option<Connection> {
-        for name in self.stage.scene.names_of(dataset) {
-            let stream = self.stage.daemon.connect();
-            if let Ok(Some(connection)) = Connection::open(stream, &name).await {
+        let Stage { daemon, swarm, runtime, scene, .. } = &self.stage;
+        let by = Protocol::ALL[super::choose(&mut runtime.rng(), &swarm.protocols)];
+        for name in scene.names_of(dataset) {
+            if let Some(connection) = Connection::open(daemon, by, &name).await {
                 return Some(connection);
             }
         }
@@ -180,20 +181,17 @@ async fn use_names(mount: &Arc<Mount>, action: &Action) -> Outcome {
 /// `None`: the connection ended.
 async fn use_blocks(connection: &mut Connection, action: &Action) -> Option<Outcome> {
     let at = |block: &u64| block * BLOCK_BYTES;
-    let done = |reply: Result<Bytes, u32>| match reply {
-        Ok(_) => Outcome::Done,
-        Err(error) => Outcome::Failed(Errno::from_raw_os_error(error as i32)),
-    };
+    let done = |reply: Reply| reply.map_or_else(Outcome::Failed, |_| Outcome::Done);
     Some(match action {
         Action::ReadBlocks { block, .. } => {
-            match connection.read(at(block), BLOCK_BYTES as u32).await.ok()? {
-                Ok(data) => Outcome::Data(data),
-                Err(error) => done(Err(error)),
-            }
+            let read = connection.read(at(block), BLOCK_BYTES).await.ok()?;
+            read.map_or_else(Outcome::Failed, Outcome::Data)
         }
-        Action::WriteBlocks { block, data, .. } => done(connection.write(at(block), data).await.ok()?),
+        Action::WriteBlocks { block, data, is_durable, .. } => {
+            done(connection.write(at(block), data, *is_durable).await.ok()?)
+        }
         Action::ZeroBlocks { block, count, .. } => {
-            done(connection.zero(at(block), (count * BLOCK_BYTES) as u32).await.ok()?)
+            done(connection.zero(at(block), count * BLOCK_BYTES).await.ok()?)
         }
         _ => done(connection.flush().await.ok()?),
     })

@@ -9,6 +9,8 @@ use crate::model::{Action, BLOCK_BYTES, ClientId, Content, DatasetId};
 pub const KINDS: usize = 4;
 /// Most blocks of a write.
 const BLOCKS: u64 = 8;
+/// Share of writes that are durable at once.
+const DURABLE: f64 = 0.2;
 
 /// The next call of a client; `None`: there is no volume.
 pub fn next(stage: &Stage, client: ClientId, rng: &mut Rng) -> Option<Action> {
@@ -24,7 +26,7 @@ pub fn next(stage: &Stage, client: ClientId, rng: &mut Rng) -> Option<Action> {
     Some(match choose(rng, &stage.swarm.volume) {
         0 => {
             let data = data(rng, client, stage.scene.next(), (count * BLOCK_BYTES) as usize);
-            Action::WriteBlocks { dataset, block, data }
+            Action::WriteBlocks { dataset, block, data, is_durable: rng.chance(DURABLE) }
         }
         1 => Action::ReadBlocks { dataset, block },
         2 => Action::ZeroBlocks { dataset, block, count },

@@ -1,4 +1,4 @@
-//! The daemon as it ships, without its doors: sessions come as values and streams.
+//! The daemon as it ships, without its doors: sessions come as values, streams, and queues in memory.
 
 use std::sync::Arc;
 
@@ -14,14 +14,20 @@ use cenote_fuse::simulated::SimulatedKernel;
 use cenote_host::cancel::Cancel;
 use cenote_host::pools::Pools;
 use cenote_host::tuning::Tuning;
-use cenote_runtime::Runtime;
+use cenote_iscsi::{Accounts, Luns};
+use cenote_runtime::{Rng, Runtime};
+use cenote_serve::iscsi::{IscsiServer, LunMap, Names};
 use cenote_serve::listen::{Place, Visitor};
 use cenote_serve::nbd::NbdServer;
 use cenote_serve::raw::RawExports;
+use cenote_serve::vhost::VhostServer;
 use parking_lot::Mutex;
 use tokio::io::DuplexStream;
+use vm_memory::GuestMemoryMmap;
 
 use super::kernel::Kernel;
+use super::volume::Protocol;
+use super::volume::vhost::Plug;
 use super::{Machine, RACK};
 
 /// All caches together.
@@ -39,6 +45,8 @@ pub struct Daemon {
     /// The kernel that it serves.
     pub kernel: Arc<Kernel>,
     nbd: Arc<NbdServer>,
+    iscsi: Arc<IscsiServer>,
+    vhost: VhostServer,
     /// Its messages while it opened pools.
     said: Vec<String>,
 }
@@ -57,9 +65,22 @@ impl Daemon {
         let (options, say) = (SessionOptions::default(), |_: &str| {});
         let pools = Arc::new(Pools::new(runtime, search, options, tuning, machine.record(), say));
         runtime.spawn(pools.clone().keep_noting(runtime.clone())).detach();
-        let limits = Limits::new(runtime, CLIENTS_BYTES, 16);
-        let nbd = Arc::new(NbdServer { pools: pools.clone(), raw: RawExports::default(), limits, tls: None });
-        let mut daemon = Daemon { runtime: runtime.clone(), pools, kernel, nbd, said: Vec::new() };
+        let limits = || Limits::new(runtime, CLIENTS_BYTES, 16);
+        let raw = RawExports::default();
+        let nbd = Arc::new(NbdServer { pools: pools.clone(), raw, limits: limits(), tls: None });
+        let iscsi = Arc::new(IscsiServer {
+            pools: pools.clone(),
+            names: Names::default(),
+            map: Arc::new(LunMap::default()),
+            limits: limits(),
+            accounts: Accounts::default(),
+            places: Vec::new(),
+            luns: Luns::default(),
+        });
+        let (dir, tell) = ("/run/vhost".into(), Box::new(|_| {}));
+        let vhost = VhostServer { pools: pools.clone(), dir, limits: limits(), tell };
+        let said = Vec::new();
+        let mut daemon = Daemon { runtime: runtime.clone(), pools, kernel, nbd, iscsi, vhost, said };
         for noted in daemon.pools.noted().pools.clone() {
             let console = Arc::new(Said::default());
             let session = daemon.session("serve", &console);
@@ -100,18 +121,51 @@ impl Daemon {
         (done, console.text().unwrap_or_default())
     }
 
-    /// Connects a client of volumes.
-    pub fn connect(&self) -> DuplexStream {
+    /// Its runtime.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Random choices of its clients.
+    pub fn rng(&self) -> Rng {
+        self.runtime.rng()
+    }
+
+    /// Limits of virtual machines.
+    pub fn limits(&self) -> &Limits {
+        &self.vhost.limits
+    }
+
+    /// Connects a client of volumes by a protocol that has connections.
+    pub fn connect(&self, by: Protocol) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
-        let (nbd, runtime) = (self.nbd.clone(), self.runtime.clone());
+        let (nbd, iscsi, runtime) = (self.nbd.clone(), self.iscsi.clone(), self.runtime.clone());
         let visitor = Visitor {
             stream: Box::new(theirs),
             who: "a client".into(),
             stranger: None,
             here: Place::Unix("/world".into()),
         };
-        self.runtime.spawn(async move { _ = nbd.serve(&runtime, visitor).await }).detach();
+        let serving = async move {
+            match by {
+                Protocol::Iscsi => _ = iscsi.serve(&runtime, visitor).await,
+                Protocol::Nbd | Protocol::Vhost => _ = nbd.serve(&runtime, visitor).await,
+            }
+        };
+        self.runtime.spawn(serving).detach();
         ours
+    }
+
+    /// Gives a virtual machine's memory to a volume's device; `None`: the volume is not served.
+    pub async fn plug(
+        &self,
+        volume: &str,
+        memory: GuestMemoryMmap,
+        has_event_indexes: bool,
+    ) -> Option<Arc<Plug>> {
+        let cancel = Cancel::default();
+        let (disk, _serial) = self.vhost.disk(volume, &cancel).await.ok()?;
+        Some(Plug::new(disk, memory, has_event_indexes, self, cancel))
     }
 }
 

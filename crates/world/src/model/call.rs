@@ -120,6 +120,8 @@ pub enum Action {
         dataset: DatasetId,
         block: u64,
         data: Bytes,
+        /// It is on disk when it returns (FUA).
+        is_durable: bool,
     },
     ZeroBlocks {
         dataset: DatasetId,

@@ -13,7 +13,7 @@
 //! * In a dataset with commits, the log adds to that. Names are those of some moment since `T`, and not
 //!   before the last commit began. Each file is as at some moment since `T`, and not before its own last
 //!   commit began.
-//! * Blocks of a volume follow the rule of files.
+//! * Blocks of a volume follow the rule of files. A durable write (FUA) commits its own.
 //! * Snapshots never change.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -408,14 +408,17 @@ impl<'a> Unit<'a> {
                 logged.map(|(_, tree, _)| Some(tree.clone())).ok_or_else(|| why() + ", not even with its log")
             }
             (Evidence::Blocks(states), _) => {
-                let points = match commit {
-                    Some(commit) => history.first_point(at.max(commit))..history.points.len(),
-                    None => history.points_between(at, |scope| scope.touches_any(self.dataset)),
+                let is_of_txg = history.points_between(at, |scope| scope.touches_any(self.dataset));
+                let may_be_so = |block: usize| {
+                    let points = match history.commit_of_block(self.dataset, block as u64) {
+                        Some(commit) => history.first_point(at.max(commit))..history.points.len(),
+                        None => is_of_txg.clone(),
+                    };
+                    let mut states = states.iter().filter(|(point, _)| points.contains(point));
+                    states.any(|(_, same)| same.get(block).is_some_and(|is_same| *is_same))
                 };
-                let states: Vec<&Vec<bool>> =
-                    states.iter().filter(|(point, _)| points.contains(point)).map(|(_, same)| same).collect();
-                let count = states.first().map_or(0, |same| same.len());
-                match (0..count).find(|block| !states.iter().any(|same| same[*block])) {
+                let count = states.first().map_or(0, |(_, same)| same.len());
+                match (0..count).find(|block| !may_be_so(*block)) {
                     None if count > 0 => Ok(None),
                     block => Err(format!("{}: block {block:?} can't be so", self.name)),
                 }

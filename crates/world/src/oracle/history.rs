@@ -26,12 +26,22 @@ pub struct Span {
     pub scope: Scope,
 }
 
-/// A commit (`fsync`, a flush) that has begun.
+/// A commit (`fsync`, a flush, a durable write) that has begun.
 struct Commit {
     dataset: DatasetId,
-    begin: Moment,
-    /// It has ended, so calls that ended before it began are durable: of these files, and all names.
-    files: Option<BTreeSet<FileId>>,
+    /// Its beginning; the end of a durable write.
+    since: Moment,
+    of: Committed,
+}
+
+/// The part of a dataset that is durable since the moment of a commit.
+enum Committed {
+    /// The commit goes on.
+    Unknown,
+    /// These files, and all names; or the whole volume.
+    Files(BTreeSet<FileId>),
+    /// Blocks of a volume.
+    Blocks(Range<u64>),
 }
 
 /// Calls and states since the last txg known to be on disk.
@@ -58,8 +68,11 @@ impl History {
             _ => call.scope(),
         };
         self.spans.insert(id, Span { begin, end, scope });
-        if let Action::Fsync { dataset, .. } | Action::FlushVolume { dataset } = &call.action {
-            self.commits.insert(id, Commit { dataset: *dataset, begin, files: None });
+        if let Action::Fsync { dataset, .. }
+        | Action::FlushVolume { dataset }
+        | Action::WriteBlocks { dataset, is_durable: true, .. } = &call.action
+        {
+            self.commits.insert(id, Commit { dataset: *dataset, since: begin, of: Committed::Unknown });
         }
     }
 
@@ -81,7 +94,14 @@ impl History {
     /// A commit has ended. `files`: its file, as far as known.
     pub fn committed(&mut self, id: CallId, files: BTreeSet<FileId>) {
         if let Some(commit) = self.commits.get_mut(&id) {
-            commit.files = Some(files);
+            commit.of = Committed::Files(files);
+        }
+    }
+
+    /// A durable write of these blocks has ended just now.
+    pub fn committed_blocks(&mut self, id: CallId, blocks: Range<u64>) {
+        if let Some(commit) = self.commits.get_mut(&id) {
+            (commit.since, commit.of) = (self.now, Committed::Blocks(blocks));
         }
     }
 
@@ -91,7 +111,7 @@ impl History {
         self.floor = self.floor.max(begin);
         let floor = self.floor;
         self.spans.retain(|_, span| span.end >= floor);
-        self.commits.retain(|_, commit| commit.begin >= floor || commit.files.is_none());
+        self.commits.retain(|_, commit| commit.since >= floor || matches!(commit.of, Committed::Unknown));
         // The state at the floor is that of the last point before it.
         let first = self.points.partition_point(|point| point.at <= floor).saturating_sub(1);
         self.points.drain(..first);
@@ -110,8 +130,19 @@ impl History {
     pub fn commit_of(&self, dataset: DatasetId, file: Option<FileId>) -> Option<Moment> {
         let of = self.commits.values().filter(|commit| commit.dataset == dataset);
         let is_meant = |files: &BTreeSet<FileId>| file.is_none_or(|file| files.contains(&file));
-        of.map(|commit| match &commit.files {
-            Some(files) if is_meant(files) => commit.begin,
+        of.map(|commit| match &commit.of {
+            Committed::Files(files) if is_meant(files) => commit.since,
+            _ => 0,
+        })
+        .max()
+    }
+
+    /// The latest commit of a block of a volume.
+    pub fn commit_of_block(&self, dataset: DatasetId, block: u64) -> Option<Moment> {
+        let of = self.commits.values().filter(|commit| commit.dataset == dataset);
+        of.map(|commit| match &commit.of {
+            Committed::Files(_) => commit.since,
+            Committed::Blocks(blocks) if blocks.contains(&block) => commit.since,
             _ => 0,
         })
         .max()
