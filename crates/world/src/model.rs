@@ -11,6 +11,6 @@ pub mod pool;
 pub mod tree;
 pub mod verb;
 
-pub use call::{Action, Call, CallId, ClientId, Outcome, Scope};
+pub use call::{Action, Call, CallId, ClientId, Outcome, Scope, Source};
 pub use pool::{BLOCK_BYTES, Content, Dataset, DatasetId, Pool, Snapshot};
 pub use tree::{Body, File, FileId, Tree};

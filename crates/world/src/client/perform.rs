@@ -9,7 +9,7 @@ use super::Stage;
 use crate::machine::kernel::{Descriptor, How, Mount};
 use crate::machine::volume::{Connection, Protocol, Reply};
 use crate::model::call::Slot;
-use crate::model::{Action, BLOCK_BYTES, CallId, ClientId, DatasetId, Outcome};
+use crate::model::{Action, BLOCK_BYTES, CallId, ClientId, DatasetId, Outcome, Source};
 
 /// A client's open files and connections.
 pub struct Performer {
@@ -88,6 +88,21 @@ impl Performer {
                 let done = use_file(descriptor, &action).await;
                 self.end(id, done)
             }
+            Copy { dataset, from, offset, slot, to, len } => {
+                let target = self.descriptor(*slot, *dataset)?;
+                let source = match from {
+                    Source::Open(from) => self.descriptor(*from, *dataset)?,
+                    Source::Snapshot(name, path) => {
+                        let path = [vec![".zfs", "snapshot", name], names(path)].concat();
+                        // Without it, the call is not made.
+                        Arc::new(self.mount(*dataset)?.open(&path, How::Existing).await.ok()?)
+                    }
+                };
+                let (offset, to, len) = (*offset, *to, *len);
+                let id = self.begin(id, action);
+                let done = target.copy(&source, offset, to, len).await;
+                self.end(id, outcome(done))
+            }
             ReadBlocks { dataset, .. }
             | WriteBlocks { dataset, .. }
             | ZeroBlocks { dataset, .. }
@@ -110,6 +125,11 @@ impl Performer {
                 self.end(id, done)
             }
         }
+    }
+
+    fn descriptor(&self, slot: Slot, dataset: DatasetId) -> Option<Arc<Descriptor>> {
+        let open = self.files.get(&slot).filter(|open| open.dataset == dataset)?;
+        Some(open.descriptor.clone())
     }
 
     fn begin(&self, id: Option<CallId>, action: Action) -> CallId {

@@ -5,10 +5,10 @@ use cenote_runtime::Rng;
 use super::perform::Performer;
 use super::{Stage, choose, data, pick};
 use crate::model::call::Path;
-use crate::model::{Action, ClientId, Content, DatasetId};
+use crate::model::{Action, ClientId, Content, DatasetId, Source};
 
 /// Kinds of calls: see [`Chooser::choose`].
-pub const KINDS: usize = 18;
+pub const KINDS: usize = 19;
 /// Names of directories in those of clients.
 pub const DIRS: [&str; 2] = ["x", "y"];
 /// Names of files.
@@ -47,7 +47,51 @@ impl Chooser<'_> {
             }
             8 => self.slot().map(|(dataset, slot, _)| Action::Fsync { dataset, slot }),
             9 => self.slot().map(|(dataset, slot, _)| Action::Close { dataset, slot }),
+            18 => self.copy(),
             kind => self.use_name(kind),
+        }
+    }
+
+    /// A copy to an open file; its source is the client's own, or never changes. Blocks can be shared if
+    /// both places are boundaries of records.
+    fn copy(&mut self) -> Option<Action> {
+        let (dataset, slot, is_shared) = self.slot()?;
+        let from = self.source(dataset, slot)?;
+        let record = [PAGE_BYTES, 16 << 10, 128 << 10][self.rng.below(3) as usize];
+        let place = |rng: &mut Rng| match rng.below(8) {
+            0..=3 => 0,
+            4..=6 => rng.below(FILE_BYTES / record + 1) * record,
+            _ => rng.below(FILE_BYTES),
+        };
+        let (offset, to) = (place(self.rng), place(self.rng));
+        let to_the_end = 2 * FILE_BYTES;
+        let len = if self.rng.chance(0.6) { to_the_end } else { record * (1 + self.rng.below(3)) };
+        // Copies of several pages are not atomic.
+        let (to, len) = if is_shared { (to - to % PAGE_BYTES, PAGE_BYTES) } else { (to, len) };
+        Some(Action::Copy { dataset, from, offset, slot, to, len })
+    }
+
+    /// A file of any snapshot, or an open one.
+    fn source(&mut self, dataset: DatasetId, target: usize) -> Option<Source> {
+        let is_own = |slot: &usize| self.performer.open_file(*slot) == Some((dataset, false));
+        let own = self.performer.slots().filter(is_own);
+        // A file has seldom room for a copy of itself.
+        let (one, others): (Vec<usize>, Vec<usize>) = own.partition(|slot| *slot == target);
+        let open = if others.is_empty() || self.rng.chance(0.1) { one } else { others };
+        let state = self.stage.scene.state();
+        let snapshots = state.datasets.get(&dataset)?.snapshots.iter();
+        let files = snapshots.flat_map(|snapshot| match &snapshot.content {
+            Content::Files(tree) => {
+                tree.regular_files().into_iter().map(|path| (&snapshot.name, path)).collect::<Vec<_>>()
+            }
+            Content::Blocks(_) => Vec::new(),
+        });
+        let files: Vec<(&String, Path)> = files.collect();
+        match pick(self.rng, &files) {
+            Some((snapshot, path)) if open.is_empty() || self.rng.chance(0.5) => {
+                Some(Source::Snapshot((*snapshot).clone(), path.clone()))
+            }
+            _ => pick(self.rng, &open).map(|slot| Source::Open(*slot)),
         }
     }
 

@@ -98,6 +98,14 @@ pub enum Action {
         offset: u64,
         data: Bytes,
     },
+    Copy {
+        dataset: DatasetId,
+        from: Source,
+        offset: u64,
+        slot: Slot,
+        to: u64,
+        len: u64,
+    },
     Truncate {
         dataset: DatasetId,
         slot: Slot,
@@ -200,6 +208,15 @@ pub enum Action {
     Device {
         verb: DeviceVerb,
     },
+}
+
+/// The source of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// An open file.
+    Open(Slot),
+    /// A file in a snapshot of the same dataset.
+    Snapshot(String, Path),
 }
 
 /// A verb on devices; numbers are those of disks.
@@ -337,6 +354,7 @@ impl Call {
             }
             Read { dataset, .. }
             | Write { dataset, .. }
+            | Copy { dataset, .. }
             | Truncate { dataset, .. }
             | Fsync { dataset, .. }
             | Close { dataset, .. } => one(dataset, own),

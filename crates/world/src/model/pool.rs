@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cenote_fuse::Errno;
 
-use super::call::{Action, Call, CallId, ClientId, Outcome, Slot};
+use super::call::{Action, Call, CallId, ClientId, Outcome, Slot, Source};
 use super::tree::{Body, FileId, Tree};
 
 /// A dataset, for ever: the call that made it.
@@ -95,7 +95,8 @@ impl Pool {
         };
         let client = call.client;
         let open = &mut self.open;
-        let tree = match &mut Arc::make_mut(dataset).content {
+        let Dataset { content, snapshots, .. } = Arc::make_mut(dataset);
+        let tree = match content {
             Content::Files(tree) => tree,
             Content::Blocks(blocks) => return use_blocks(blocks, &call.action),
         };
@@ -176,6 +177,22 @@ impl Pool {
             }
             Write { slot, offset, data, .. } => {
                 done(file(slot).and_then(|id| Arc::make_mut(tree).write(id, *offset, data)))
+            }
+            Copy { from, offset, slot, to, len, .. } => {
+                let data = match from {
+                    Source::Open(from) => file(from).and_then(|from| tree.read(from, *offset, *len)),
+                    Source::Snapshot(name, path) => read_snapshot(snapshots, name, path, *offset, *len),
+                };
+                let is_same = matches!(from, Source::Open(from) if file(from) == file(slot));
+                done(data.and_then(|data| {
+                    let (file, len) = (file(slot)?, data.len() as u64);
+                    tree.file(file)?;
+                    match len {
+                        _ if is_same && to + len > *offset && *to < offset + len => Err(Errno::INVAL),
+                        0 => Ok(()),
+                        _ => Arc::make_mut(tree).write(file, *to, &data),
+                    }
+                }))
             }
             Truncate { slot, size, .. } => {
                 done(file(slot).and_then(|id| Arc::make_mut(tree).truncate(id, *size)))
@@ -332,6 +349,20 @@ impl Pool {
                 Arc::make_mut(tree).free_all(|_| false);
             }
         }
+    }
+}
+
+fn read_snapshot(
+    snapshots: &[Snapshot],
+    name: &str,
+    path: &[String],
+    offset: u64,
+    len: u64,
+) -> Result<Bytes, Errno> {
+    let snapshot = snapshots.iter().find(|snapshot| snapshot.name == name).ok_or(Errno::STALE)?;
+    match &snapshot.content {
+        Content::Files(tree) => tree.read(tree.find(path)?, offset, len),
+        Content::Blocks(_) => Err(Errno::IO),
     }
 }
 

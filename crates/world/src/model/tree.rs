@@ -6,6 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cenote_fuse::Errno;
 
+use super::call::Path;
+
 /// A file, for ever.
 pub type FileId = u64;
 
@@ -275,6 +277,24 @@ impl Tree {
     /// It is none.
     pub fn list(&self, path: &[String]) -> Result<Vec<String>> {
         Ok(self.files[&self.find(path)?].names()?.keys().cloned().collect())
+    }
+
+    /// Paths of all regular files.
+    pub fn regular_files(&self) -> Vec<Path> {
+        let (mut found, mut left) = (Vec::new(), vec![(Path::new(), ROOT)]);
+        while let Some((path, id)) = left.pop() {
+            match self.files.get(&id).map(|file| &file.body) {
+                Some(Body::Directory(names)) => {
+                    let below = |(name, id): (&String, &FileId)| {
+                        ([&path[..], std::slice::from_ref(name)].concat(), *id)
+                    };
+                    left.extend(names.iter().map(below));
+                }
+                Some(Body::Regular(_)) => found.push(path),
+                _ => {}
+            }
+        }
+        found
     }
 
     /// Frees all files without names, unless `kept`.

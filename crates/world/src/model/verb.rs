@@ -3,7 +3,7 @@
 use super::call::{Action, DeviceVerb};
 
 /// Names of all verbs: of files, of volumes, of datasets, of the pool, and last of devices.
-pub const VERBS: [&str; 52] = [
+pub const VERBS: [&str; 53] = [
     "open",
     "make",
     "unlink",
@@ -17,6 +17,7 @@ pub const VERBS: [&str; 52] = [
     "list",
     "read",
     "write",
+    "copy",
     "truncate",
     "fsync",
     "close", //
@@ -58,9 +59,9 @@ pub const VERBS: [&str; 52] = [
     "discard checkpoint",
 ];
 /// The first of volumes.
-pub const FIRST_OF_VOLUMES: usize = 16;
+pub const FIRST_OF_VOLUMES: usize = 17;
 /// The first of administrators.
-pub const FIRST_OF_ADMINISTRATORS: usize = 20;
+pub const FIRST_OF_ADMINISTRATORS: usize = 21;
 /// The number of those of devices.
 pub const DEVICE_VERBS: usize = 16;
 
@@ -81,6 +82,7 @@ pub fn verb_of(action: &Action) -> &'static str {
         List { .. } => "list",
         Read { .. } => "read",
         Write { .. } => "write",
+        Copy { .. } => "copy",
         Truncate { .. } => "truncate",
         Fsync { .. } => "fsync",
         Close { .. } => "close",

@@ -565,6 +565,57 @@ impl Descriptor {
         }
     }
 
+    /// `copy_file_range` of a whole range, as `cp` does: blocks are shared, or else pages are copied.
+    ///
+    /// Source: `fuse_copy_file_range`, `generic_copy_file_checks`.
+    pub async fn copy(&self, from: &Descriptor, from_at: u64, to_at: u64, len: u64) -> Result<()> {
+        from.check()?;
+        self.check()?;
+        if Arc::ptr_eq(&self.inode, &from.inode) {
+            let len = len.min(self.stat().await?.size_bytes.saturating_sub(from_at));
+            if to_at + len > from_at && to_at < from_at + len {
+                return Err(Errno::INVAL);
+            }
+        }
+        let mut done = 0;
+        while done < len {
+            match self.share(from, from_at + done, to_at + done, len - done).await {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(Errno::OPNOTSUPP | Errno::XDEV) => {
+                    let data = from.read(from_at + done, len - done).await?;
+                    if !data.is_empty() {
+                        self.write(to_at + done, &data).await?;
+                    }
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the daemon to copy; the bytes that it copied.
+    async fn share(&self, from: &Descriptor, from_at: u64, to_at: u64, len: u64) -> Result<u64> {
+        if !Arc::ptr_eq(self.mount(), from.mount()) {
+            return Err(Errno::XDEV);
+        }
+        let _locked = self.inode.content.lock().await;
+        let request = |unique| {
+            // `fuse_copy_file_range_in`: fh_in, off_in, nodeid_out, fh_out, off_out, len, flags (8 each).
+            let request = wire::Request::new(Opcode::CopyFileRange, unique, from.inode.node());
+            let request = request.u64(0).u64(from_at).u64(self.inode.node());
+            request.u64(0).u64(to_at).u64(len).u64(0)
+        };
+        let count = u64::from(wire::Body(&self.mount().ask(request).await?).u32()?);
+        if count > 0 {
+            let end = to_at + count;
+            self.inode.drop_pages(to_at..end);
+            self.inode.resized(|size| size.max(end), self.mount().next_version());
+        }
+        Ok(count)
+    }
+
     /// `ftruncate`.
     pub async fn truncate(&self, size: u64) -> Result<()> {
         self.check()?;

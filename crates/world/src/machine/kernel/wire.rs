@@ -28,6 +28,7 @@ pub enum Opcode {
     Getxattr = 22,
     Readdir = 28,
     Rename2 = 45,
+    CopyFileRange = 47,
 }
 
 /// `enum fuse_notify_code`.
