@@ -68,7 +68,7 @@ impl Scene {
         let id = id.unwrap_or(state.begun + 1);
         state.begun = state.begun.max(id);
         match &action {
-            Action::Create { name, .. } | Action::Clone { name, .. } => {
+            Action::Create { name, .. } | Action::Clone { name, .. } | Action::Receive { name, .. } => {
                 state.names.insert(name.clone(), id);
             }
             Action::RenameDataset { dataset, name } => {

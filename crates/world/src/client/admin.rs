@@ -1,10 +1,10 @@
 //! An administrator: verbs as values, run by the daemon.
 
+use std::io::Seek;
 use std::pin::Pin;
 
-use cenote_control::files;
-use cenote_control::zfs::{points, properties, tree};
-use cenote_control::{Outcome as Ended, Verb, zpool};
+use cenote_control::zfs::{self, points, properties, tree};
+use cenote_control::{Answered, ControlError, Outcome as Ended, Verb, files, zpool};
 use cenote_runtime::Rng;
 
 use super::{Stage, devices, pick, posix};
@@ -13,7 +13,7 @@ use crate::model::call::Path;
 use crate::model::{Action, Call, CallId, ClientId, Content, DatasetId, Outcome, Pool};
 
 /// Kinds of calls: see [`Program::choose`].
-pub const KINDS: usize = 17;
+pub const KINDS: usize = 18;
 /// The kind of verbs on devices.
 pub const DEVICES: usize = 13;
 /// Most datasets, and snapshots of one.
@@ -91,6 +91,10 @@ fn choose(stage: &Stage, rng: &mut Rng, state: &Pool) -> Option<Action> {
         1 | 3 => Action::DestroySnapshot { dataset, name: one()? },
         4 | 5 => Action::Rollback { dataset, name: last? },
         6 if all.len() < DATASETS => Action::Clone { dataset, snapshot: one()?, name: new_name(stage, "k") },
+        17 if all.len() < DATASETS => {
+            let (name, received) = (new_name(stage, "n"), format!("r{}", stage.scene.next()));
+            Action::Receive { dataset, snapshot: one()?, name, received }
+        }
         7 => Action::Promote { dataset },
         8 => Action::Destroy { dataset },
         9 => Action::RenameDataset { dataset, name: new_name(stage, "r") },
@@ -163,7 +167,7 @@ pub async fn perform(stage: &Stage, id: Option<CallId>, client: ClientId, state:
 }
 
 /// A device did not answer for long: the verb goes on without its caller.
-pub struct GivenUp(String);
+pub struct GivenUp(pub String);
 
 /// A verb that runs.
 pub type Work<'a> = Pin<Box<dyn Future<Output = Result<Outcome, GivenUp>> + 'a>>;
@@ -219,6 +223,10 @@ fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
                 no_mount: false,
             };
             run(stage, clone)
+        }
+        Action::Receive { dataset, snapshot, name, received } => {
+            let (from, to) = (at(&dataset, &snapshot), format!("{name}@{received}"));
+            Box::pin(send_and_receive(stage, from, to))
         }
         Action::Promote { dataset } => run(stage, tree::promote::Promote { clone: name(&dataset) }),
         Action::RenameDataset { dataset, name: to } => {
@@ -282,6 +290,26 @@ async fn exists(stage: &Stage, snapshot: &str) -> bool {
     false
 }
 
+/// Sends a snapshot into a file, and receives that.
+async fn send_and_receive(stage: &Stage, from: String, to: String) -> Result<Outcome, GivenUp> {
+    let mut flags = stage.runtime.rng();
+    let (large_blocks, embedded) = (flags.chance(0.5), flags.chance(0.5));
+    let compressed = flags.chance(0.5);
+    let send =
+        zfs::send::Send { target: from, large_blocks, embedded, compressed, ..zfs::send::Send::default() };
+    let stream = tempfile::tempfile().map_err(|error| GivenUp(error.to_string()))?;
+    let (sent, said) = stage.daemon.run_with(send, Some(&stream)).await;
+    match ended(sent, said)? {
+        Outcome::Done => {}
+        refused => return Ok(refused),
+    }
+    let mut start = &stream;
+    start.rewind().map_err(|error| GivenUp(error.to_string()))?;
+    let receive = zfs::receive::Receive { target: to, ..zfs::receive::Receive::default() };
+    let (received, said) = stage.daemon.run_with(receive, Some(&stream)).await;
+    ended(received, said)
+}
+
 fn destroy(stage: &Stage, target: String) -> Work<'_> {
     run(
         stage,
@@ -300,15 +328,23 @@ fn destroy(stage: &Stage, target: String) -> Work<'_> {
 pub fn run<V: Verb>(stage: &Stage, verb: V) -> Work<'_> {
     Box::pin(async move {
         let (done, said) = stage.daemon.run(verb).await;
-        Ok(match done {
-            // The change was made, even if a busy mount could not follow.
-            Ok(answered) if answered.outcome == Ended::Done || said.contains("the change was made") => {
-                Outcome::Done
-            }
-            Ok(_) if said.contains("I/O is currently suspended") => return Err(GivenUp(said)),
-            Ok(_) => Outcome::Refused(said),
-            Err(error) if error.is_suspended() => return Err(GivenUp(error.to_string())),
-            Err(error) => Outcome::Refused(format!("{error} {said}")),
-        })
+        ended(done, said)
+    })
+}
+
+/// The outcome of a verb.
+///
+/// # Errors
+/// A device did not answer for long.
+pub fn ended<A>(done: Result<Answered<A>, ControlError>, said: String) -> Result<Outcome, GivenUp> {
+    Ok(match done {
+        // The change was made, even if a busy mount could not follow.
+        Ok(answered) if answered.outcome == Ended::Done || said.contains("the change was made") => {
+            Outcome::Done
+        }
+        Ok(_) if said.contains("I/O is currently suspended") => return Err(GivenUp(said)),
+        Ok(_) => Outcome::Refused(said),
+        Err(error) if error.is_suspended() => return Err(GivenUp(error.to_string())),
+        Err(error) => Outcome::Refused(format!("{error} {said}")),
     })
 }

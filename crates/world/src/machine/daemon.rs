@@ -1,5 +1,7 @@
 //! The daemon as it ships, without its doors: sessions come as values, streams, and queues in memory.
 
+use std::fs::File;
+use std::io;
 use std::sync::Arc;
 
 use cenote_cache::CacheOptions;
@@ -116,7 +118,20 @@ impl Daemon {
     /// # Errors
     /// It refuses, or fails.
     pub async fn run<V: Verb>(&self, verb: V) -> (Result<Answered<V::Answer>, ControlError>, String) {
-        let console = Arc::new(Said::default());
+        self.run_with(verb, None).await
+    }
+
+    /// The same with a file as standard input and output.
+    ///
+    /// # Errors
+    /// As [`Daemon::run`].
+    pub async fn run_with<V: Verb>(
+        &self,
+        verb: V,
+        stream: Option<&File>,
+    ) -> (Result<Answered<V::Answer>, ControlError>, String) {
+        let stream = stream.and_then(|stream| stream.try_clone().ok());
+        let console = Arc::new(Said { stream, ..Said::default() });
         let done = self.session(V::NAME, &console).run(verb).await;
         (done, console.text().unwrap_or_default())
     }
@@ -171,11 +186,15 @@ impl Daemon {
 
 /// Collects a verb's messages.
 #[derive(Default)]
-struct Said(Mutex<Vec<String>>);
+struct Said {
+    said: Mutex<Vec<String>>,
+    /// Standard input and output.
+    stream: Option<File>,
+}
 
 impl Said {
     fn text(&self) -> Option<String> {
-        let said = self.0.lock();
+        let said = self.said.lock();
         (!said.is_empty()).then(|| said.join("; "))
     }
 }
@@ -183,10 +202,18 @@ impl Said {
 impl Console for Said {
     fn note(&self, note: Note) {
         let (Note::Said(text) | Note::Bare(text) | Note::Line(text) | Note::Failed { text, .. }) = note;
-        self.0.lock().push(text);
+        self.said.lock().push(text);
     }
 
     fn progress(&self, _now: Option<Progress<'_>>) {}
+
+    fn output(&self) -> io::Result<File> {
+        self.stream()
+    }
+
+    fn stream(&self) -> io::Result<File> {
+        self.stream.as_ref().ok_or(io::ErrorKind::Unsupported)?.try_clone()
+    }
 
     fn input(&self) -> Input<'_> {
         Input::None

@@ -164,6 +164,13 @@ pub enum Action {
         snapshot: String,
         name: String,
     },
+    /// `zfs send | zfs receive` of a snapshot, as another dataset with one snapshot.
+    Receive {
+        dataset: DatasetId,
+        snapshot: String,
+        name: String,
+        received: String,
+    },
     Promote {
         dataset: DatasetId,
     },
@@ -367,6 +374,7 @@ impl Call {
             | DestroySnapshot { dataset, .. }
             | Rollback { dataset, .. }
             | Clone { dataset, .. }
+            | Receive { dataset, .. }
             | RenameDataset { dataset, .. }
             | Hold { dataset, .. }
             | Release { dataset, .. }
@@ -407,6 +415,7 @@ impl Call {
                 | DestroySnapshot { .. }
                 | Rollback { .. }
                 | Clone { .. }
+                | Receive { .. }
                 | Promote { .. }
                 | RenameDataset { .. }
                 | Hold { .. }

@@ -238,6 +238,23 @@ impl Pool {
                 }
                 self.add(id, name, content, Some(origin))
             }
+            Receive { dataset, snapshot, name, received } => {
+                let Some(of) = self.datasets.get(dataset).and_then(|dataset| dataset.snapshot(snapshot))
+                else {
+                    return refused("there is no such snapshot");
+                };
+                let content = of.content.clone();
+                let mut live = content.clone();
+                if let Content::Files(tree) = &mut live {
+                    Arc::make_mut(tree).free_all(|_| false);
+                }
+                let (name_of_snapshot, holds) = (received.clone(), BTreeSet::new());
+                let snapshot = self::Snapshot { id, name: name_of_snapshot, content, holds };
+                let snapshots = vec![snapshot];
+                let new = Dataset { name: name.clone(), content: live, snapshots, origin: None, rollback: 0 };
+                self.datasets.insert(id, Arc::new(new));
+                Outcome::Done
+            }
             Promote { dataset } => self.promote(*dataset),
             Destroy { dataset } => {
                 let Some(doomed) = self.datasets.get(dataset) else { return refused("there is no dataset") };

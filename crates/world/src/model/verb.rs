@@ -3,7 +3,7 @@
 use super::call::{Action, DeviceVerb};
 
 /// Names of all verbs: of files, of volumes, of datasets, of the pool, and last of devices.
-pub const VERBS: [&str; 53] = [
+pub const VERBS: [&str; 54] = [
     "open",
     "make",
     "unlink",
@@ -31,6 +31,7 @@ pub const VERBS: [&str; 53] = [
     "destroy snapshot",
     "rollback",
     "clone",
+    "receive",
     "promote",
     "rename dataset",
     "hold",
@@ -96,6 +97,7 @@ pub fn verb_of(action: &Action) -> &'static str {
         DestroySnapshot { .. } => "destroy snapshot",
         Rollback { .. } => "rollback",
         Clone { .. } => "clone",
+        Receive { .. } => "receive",
         Promote { .. } => "promote",
         RenameDataset { .. } => "rename dataset",
         Hold { .. } => "hold",

@@ -64,7 +64,7 @@ impl History {
         let (begin, end) = (self.now, Moment::MAX);
         let scope = match call.action {
             // It makes a dataset of this number.
-            Action::Create { .. } | Action::Clone { .. } => call.scope().with(id),
+            Action::Create { .. } | Action::Clone { .. } | Action::Receive { .. } => call.scope().with(id),
             _ => call.scope(),
         };
         self.spans.insert(id, Span { begin, end, scope });

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 mod copies;
+mod receives;
 mod volumes;
 
 use std::sync::Arc;
