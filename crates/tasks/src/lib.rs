@@ -96,6 +96,7 @@ pub use receive::finish::{Finish, end_receive};
 pub use receive::properties::receive_properties;
 pub use receive::raw::{RawKeys, inherit_root};
 pub use receive::redacted::RedactedFor;
+pub use receive::remains::destroy_remains;
 pub use receive::resume::{Progress, ResumeState, note_progress, resume_state, unfinished_receive};
 pub use receive::{NewReceive, Receiving, abort_receive, begin_receive};
 pub use redact::{RedactedRun, Redaction, redact};

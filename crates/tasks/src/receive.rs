@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Idea: existing data stay as they are until the end, which is one txg. An interrupted receive is destroyed
-//! with its head, unless resumable: then its state is kept with the head (`resume`).
+//! with its head (`remains`), unless resumable: then its state is kept with the head (`resume`).
 //!
 //! Source: OpenZFS `dmu_recv.c` (`dmu_recv_begin_check`, `dmu_recv_begin_sync`,
 //! `dmu_recv_resume_begin_check`, `dmu_recv_cleanup_ds`), `libzfs_sendrecv.c` (wording).
@@ -19,6 +19,7 @@ pub(crate) mod finish;
 pub(crate) mod properties;
 pub(crate) mod raw;
 pub(crate) mod redacted;
+pub(crate) mod remains;
 pub(crate) mod resume;
 mod swap;
 

@@ -19,7 +19,7 @@ use cenote_host::pools::{ExportError, InUse, OpenPool, Pools};
 use cenote_object::DatasetError;
 use cenote_pool::multihost::Watched;
 use cenote_pool::{Cause, FoundPool, LeafIoTable, PoolState, VdevConfig};
-use cenote_tasks::{obey_failmode, resume_with};
+use cenote_tasks::{destroy_remains, obey_failmode, resume_with};
 
 use super::Session;
 use super::domains::key_domains;
@@ -300,6 +300,7 @@ impl Session {
         let pool = OpenPool::new(found.name(), engine, found.places(), root, pools);
         let pool = pools.insert(pool);
         self.use_cache_devices(&pool.engine).await?;
+        self.destroy_remains(found.name(), &pool.engine).await;
         pool.post(&pools.events, "sysevent.fs.zfs.pool_import");
         pool.post(&pools.events, "sysevent.fs.zfs.config_sync");
         let follows = || format!("the next start of the daemon does not import '{}'", found.name());
@@ -312,6 +313,15 @@ impl Session {
             ));
         }
         Ok(pool)
+    }
+
+    /// Destroys the remains of receives that the pool's last end interrupted.
+    async fn destroy_remains(&self, pool: &str, engine: &Engine) {
+        let left = destroy_remains(engine).await;
+        let left = left.unwrap_or_else(|error| vec![(pool.to_owned(), error)]);
+        for (target, error) in left {
+            self.caller().note(format!("'{target}': the remains of a receive stay: {error}"));
+        }
     }
 
     /// Mounts a pool's file systems according to their properties; reports failures.

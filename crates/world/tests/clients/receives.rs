@@ -1,11 +1,19 @@
 //! Snapshots sent and received in the same pool.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use cenote_runtime::{Runtime, SimConfig};
 use cenote_world::look::look;
+use cenote_world::machine::Machine;
 use cenote_world::model::{Action, Outcome};
 use cenote_world::oracle::crash::FoundContent;
 
-use super::{call, on_a_stage, user, verb};
+use super::{DISK_BYTES, call, on_a_stage, stage, user, verb};
+
+/// Moments at which the power fails, and the time between two.
+const CUTS: u32 = 40;
+const STEP: Duration = Duration::from_micros(500);
 
 #[test]
 fn a_file_system_is_received_as_it_was_sent() {
@@ -26,6 +34,34 @@ fn a_file_system_is_received_as_it_was_sent() {
         stage.scene.judge(|oracle| oracle.rests(&found));
         assert_eq!(stage.scene.violation(), None);
     });
+}
+
+/// The power fails while a stream is received, or a moment before or after.
+#[test]
+fn an_interrupted_receive_leaves_nothing() {
+    let mut interrupted = 0;
+    for step in 0..CUTS {
+        let machine = &Machine::new(DISK_BYTES, &[512]).unwrap();
+        let life = |runtime: Runtime| async move {
+            let stage = stage(&runtime, machine, true).await;
+            let dataset = verb(&stage, Action::Create { name: "tank/f".into(), volume_blocks: None }).await;
+            verb(&stage, Action::Snapshot { dataset, name: "s".into() }).await;
+            let (name, received) = ("tank/n".to_owned(), "r".to_owned());
+            let receive = Action::Receive { dataset, snapshot: "s".into(), name, received };
+            runtime.timeout(STEP * step, verb(&stage, receive)).await.ok();
+            machine.cut(&mut runtime.rng());
+        };
+        Runtime::simulate(SimConfig::seed(step.into()), life);
+        let next = |runtime: Runtime| async move {
+            let stage = stage(&runtime, machine, false).await;
+            // It must be mounted, if it is there.
+            let found = look(&stage.daemon).await.unwrap();
+            machine.kill();
+            found.datasets.contains_key("tank/n")
+        };
+        interrupted += u32::from(!Runtime::simulate(SimConfig::seed(step.into()), next).0);
+    }
+    assert!((1..CUTS).contains(&interrupted), "{interrupted} of {CUTS} were interrupted");
 }
 
 #[test]
