@@ -9,6 +9,7 @@
 //! Source: Groce and others, "Swarm testing" (2012).
 
 pub mod admin;
+pub mod agent;
 pub mod devices;
 pub mod perform;
 pub mod posix;
@@ -35,6 +36,9 @@ use crate::scene::Scene;
 /// The share of choices that follow an aim, and the draws to find one.
 const AIMED: f64 = 0.7;
 const DRAWS: usize = 40;
+
+/// Between two looks of the agent, at least: they take more of the processor than calls.
+const SHORTEST_LOOK: Duration = Duration::from_millis(5);
 
 /// The surroundings of a client.
 #[derive(Clone)]
@@ -66,6 +70,8 @@ pub struct Swarm {
     pub admin_pause: Duration,
     /// The same between two troubles with disks.
     pub fault_pause: Duration,
+    /// Between two looks of the agent, if there is one.
+    pub agent: Option<Duration>,
     /// Two verbs chosen most of the time.
     pub aim: Option<Aim>,
 }
@@ -91,7 +97,10 @@ impl Swarm {
         let admin_pause = Duration::from_millis(5 << rng.below(9));
         let fault_pause = Duration::from_millis(5 << rng.below(11));
         let protocols = Protocol::ALL.map(|_| rng.below(4)).to_vec();
-        Swarm { posix, admin, volume, protocols, faults, pause, admin_pause, fault_pause, aim: None }
+        // It looks less often than clients call.
+        let agent = (pause * (2 << rng.below(4)) as u32).max(SHORTEST_LOOK);
+        let agent = rng.chance(0.4).then_some(agent);
+        Swarm { posix, admin, volume, protocols, faults, pause, admin_pause, fault_pause, agent, aim: None }
     }
 
     /// Aims at two verbs: all kinds are possible then, and pauses short.

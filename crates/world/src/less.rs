@@ -12,6 +12,9 @@ use crate::pairs::Aim;
 /// The number of the troubles with disks, among the clients.
 pub const TROUBLE: ClientId = 99;
 
+/// The number of the agent, among the clients.
+pub const AGENT: ClientId = 98;
+
 /// Numbers of clients.
 #[derive(Debug, Clone, Copy)]
 #[allow(missing_docs)] // as their names say

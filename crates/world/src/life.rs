@@ -10,7 +10,7 @@ use cenote_runtime::{Rng, Runtime};
 use futures::future::{Either, join_all, select};
 
 use crate::client::trouble::{self, Pace};
-use crate::client::{self, Of, Stage, Swarm, admin};
+use crate::client::{self, Of, Stage, Swarm, admin, agent};
 use crate::layout::{Layout, new_pool};
 use crate::less::Clients;
 use crate::look::look;
@@ -276,7 +276,12 @@ impl Life<'_> {
             let done = trouble::run(stage).await;
             stage.scene.judge(|_| done);
         };
-        let others = futures::future::join(join_all(admins), trouble);
+        let looks_after = async {
+            if let Some(look) = stage.swarm.agent {
+                agent::run(stage, look).await;
+            }
+        };
+        let others = futures::future::join3(join_all(admins), trouble, looks_after);
         match rests {
             true => _ = futures::future::join(others, enough).await,
             false => _ = select(Box::pin(others), Box::pin(enough)).await,

@@ -109,7 +109,7 @@ fn choose(stage: &Stage, rng: &mut Rng, state: &Pool) -> Option<Action> {
         16 => Action::CommandMake { dataset, path: path(rng) },
         DEVICES => Action::Device { verb: devices::choose(stage, rng)? },
         _ => {
-            let verbs = ["sync", "scrub", "sync", "reopen"];
+            let verbs = ["sync", "scrub", "sync", "reopen", "trim"];
             Action::Pool { verb: pick(rng, &verbs)?.to_string() }
         }
     })
@@ -265,6 +265,11 @@ fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
                     let (order, dates, thorough) = Default::default();
                     let wait = false;
                     run(stage, zpool::activity::scrub::Scrub { pools, order, dates, wait, thorough })
+                }
+                "trim" => {
+                    let (order, pool) = (zpool::activity::trim::Order::Start, pools.into_iter().next());
+                    let (devices, rate_bytes, wait) = (Vec::new(), 0, false);
+                    run(stage, zpool::activity::trim::Trim { pool, devices, order, rate_bytes, wait })
                 }
                 _ => run(stage, zpool::whole::sync::Sync { pools }),
             }

@@ -133,6 +133,7 @@ pub async fn repair(stage: &Stage, pace: Pace) -> Result<bool, Violation> {
     let engine = &pool.engine;
     stage.note("repair");
     let heal_all = || stage.bay.ledger().guilty.into_iter().for_each(|disk| stage.bay.heal(disk));
+    let _repair = stage.bay.repair.lock().await;
     // A verb may wait for them.
     heal_all();
     let _turn = stage.bay.turn.lock().await;

@@ -231,6 +231,8 @@ pub struct Bay {
     ledger: Arc<Mutex<Ledger>>,
     /// Held for verbs on devices and repairs.
     pub turn: tokio::sync::Mutex<()>,
+    /// Held for a repair, which waits for the end of all scans.
+    pub repair: tokio::sync::Mutex<()>,
     plugged: Mutex<BTreeMap<usize, Arc<Faulty>>>,
 }
 
@@ -240,8 +242,8 @@ impl Bay {
         let rack = Arc::new(Rack::default());
         runtime.equip(rack.clone());
         let (disks, ledger) = (disks.to_vec(), ledger.clone());
-        let (turn, plugged) = Default::default();
-        let bay = Bay { runtime: runtime.clone(), disks, rack, ledger, turn, plugged };
+        let (turn, repair, plugged) = Default::default();
+        let bay = Bay { runtime: runtime.clone(), disks, rack, ledger, turn, repair, plugged };
         (0..bay.disks.len()).for_each(|disk| bay.disks[disk].behave(Habits::default()));
         let away = bay.ledger.lock().away.clone();
         (0..bay.disks.len()).filter(|disk| !away.contains(disk)).for_each(|disk| bay.plug(disk));

@@ -3,7 +3,7 @@
 use super::call::{Action, DeviceVerb};
 
 /// Names of all verbs: of files, of volumes, of datasets, of the pool, and last of devices.
-pub const VERBS: [&str; 54] = [
+pub const VERBS: [&str; 55] = [
     "open",
     "make",
     "unlink",
@@ -41,7 +41,8 @@ pub const VERBS: [&str; 54] = [
     "command rm",
     "command mkdir", //
     "sync",
-    "scrub", //
+    "scrub",
+    "trim", //
     "offline",
     "online",
     "clear",
@@ -107,6 +108,7 @@ pub fn verb_of(action: &Action) -> &'static str {
         CommandRemove { .. } => "command rm",
         CommandMake { .. } => "command mkdir",
         Pool { verb } if verb == "scrub" => "scrub",
+        Pool { verb } if verb == "trim" => "trim",
         Pool { .. } => "sync",
         Device { verb } => verb_of_devices(verb),
     }

@@ -1,6 +1,7 @@
 //! Single calls of each kind of client, judged by the oracle, and the checks that look at their traces.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
+mod agents;
 mod copies;
 mod receives;
 mod volumes;
