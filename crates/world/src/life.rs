@@ -20,7 +20,7 @@ use crate::machine::kernel::Kernel;
 use crate::machine::{KEY, Machine, POOL};
 use crate::model::ClientId;
 use crate::oracle::crash::Found;
-use crate::oracle::{Violation, accounts, accused, space};
+use crate::oracle::{Violation, accounts, accused, links, space};
 use crate::scene::Scene;
 
 /// Longest time between the last counted call and the end of a life, in pauses of a client.
@@ -187,6 +187,7 @@ impl Life<'_> {
 
     async fn look_at_rest(&self, stage: &Stage) -> Result<Option<Found>, Violation> {
         trouble::mount_all(stage).await;
+        links::check(&stage.daemon, POOL).await?;
         let found = look(&stage.daemon).await.map_err(Violation)?;
         let mut is_final = true;
         self.scene.judge(|oracle| {

@@ -10,13 +10,14 @@
 //! Idea: the model is sequential; clients are not. The oracle keeps the states of all orders of calls that
 //! agree with the outcomes so far. A history is wrong once none is left.
 //!
-//! Read in this order: [`linear`], [`history`], [`crash`], [`space`], [`accounts`], [`accused`].
+//! Read in this order: [`linear`], [`history`], [`crash`], [`space`], [`accounts`], [`links`], [`accused`].
 
 pub mod accounts;
 pub mod accused;
 pub mod crash;
 pub mod history;
 pub mod linear;
+pub mod links;
 pub mod space;
 
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 
 mod agents;
 mod copies;
+mod links;
 mod receives;
 mod volumes;
 
