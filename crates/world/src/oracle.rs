@@ -10,7 +10,7 @@
 //! Idea: the model is sequential; clients are not. The oracle keeps the states of all orders of calls that
 //! agree with the outcomes so far. A history is wrong once none is left.
 //!
-//! Read in this order: [`linear`], [`history`], [`crash`], [`space`], [`accounts`], [`links`], [`accused`].
+//! Read in this order: [`linear`], [`history`], [`crash`], [`torn`], [`space`], [`accounts`], [`links`], [`accused`].
 
 pub mod accounts;
 pub mod accused;
@@ -19,6 +19,7 @@ pub mod history;
 pub mod linear;
 pub mod links;
 pub mod space;
+pub mod torn;
 
 use std::sync::Arc;
 

@@ -13,6 +13,7 @@
 //! * In a dataset with commits, the log adds to that. Names are those of some moment since `T`, and not
 //!   before the last commit began. Each file is as at some moment since `T`, and not before its own last
 //!   commit began.
+//! * A write that was not committed may be there in part ([`super::torn`]).
 //! * Blocks of a volume follow the rule of files. A durable write (FUA) commits its own.
 //! * Snapshots never change.
 
@@ -23,7 +24,7 @@ use bytes::Bytes;
 
 use super::history::{History, Moment};
 use super::linear::shorten;
-use super::{Oracle, Violation};
+use super::{Oracle, Violation, torn};
 use crate::model::tree::ROOT;
 use crate::model::{Body, CallId, Content, DatasetId, File, FileId, Pool, Tree};
 
@@ -363,6 +364,14 @@ impl<'a> Evidence<'a> {
             last.extend(
                 nodes.iter().filter(|((id, _), node)| same(&(*id, node))).map(|(key, _)| (*key, *at)),
             );
+        }
+        for ((id, path), node) in &nodes {
+            let states = || all.iter().filter_map(|(at, tree)| Some((*at, tree.files.get(id)?)));
+            if last.get(&(*id, *path)) != states().next_back().map(|(at, _)| at).as_ref()
+                && let Some(since) = torn::since(node, states().rev())
+            {
+                last.insert((*id, *path), since);
+            }
         }
         Evidence::Dir { trees, last }
     }

@@ -5,6 +5,7 @@ mod agents;
 mod copies;
 mod links;
 mod receives;
+mod torn;
 mod volumes;
 
 use std::sync::Arc;
