@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!              programs (client)                administrators (client)
-//!                  | system calls                     | verbs, as values
+//!                  | system calls, or volumes         | verbs, as values
+//!                  |     (machine/volume)             |
 //!   kernel (machine/kernel) <-- notices --.           |
 //!                  | FUSE, in bytes       |           |
-//!                  daemon: host, control, serve, nbd, engine ... as they ship (machine/daemon)
+//!                  daemon: host, control, serve, agent, engine ... as they ship (machine/daemon)
 //!                  |
 //!   disks (machine/disk), which lose unflushed data when the power fails, and get into trouble
 //!   (machine/faults)

@@ -93,7 +93,7 @@ impl Performer {
                 let source = match from {
                     Source::Open(from) => self.descriptor(*from, *dataset)?,
                     Source::Snapshot(name, path) => {
-                        let path = [vec![".zfs", "snapshot", name], names(path)].concat();
+                        let path = [vec![".zfs", "snapshot", name.as_str()], names(path)].concat();
                         // Without it, the call is not made.
                         Arc::new(self.mount(*dataset)?.open(&path, How::Existing).await.ok()?)
                     }

@@ -79,7 +79,7 @@ impl Daemon {
             places: Vec::new(),
             luns: Luns::default(),
         });
-        let (dir, tell) = ("/run/vhost".into(), Box::new(|_| {}));
+        let (dir, tell) = ("/run/vhost".into(), Box::new(|_: String| {}));
         let vhost = VhostServer { pools: pools.clone(), dir, limits: limits(), tell };
         let said = Vec::new();
         let mut daemon = Daemon { runtime: runtime.clone(), pools, kernel, nbd, iscsi, vhost, said };
