@@ -13,6 +13,8 @@ const PAGE_BYTES: usize = 16 << 10;
 
 type Page = Arc<[u8; PAGE_BYTES]>;
 
+static ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+
 /// Bytes of a disk. Unwritten pages take no memory.
 #[derive(Clone)]
 pub struct Image {
@@ -36,11 +38,17 @@ impl Image {
         bytes.into()
     }
 
-    /// Writes bytes.
+    /// Writes bytes. Pages of zeros take no memory either: discards write many.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         for (page, in_page, in_data) in pieces(offset, data.len()) {
-            let page = self.pages[page].get_or_insert_with(|| Arc::new([0; PAGE_BYTES]));
-            Arc::make_mut(page)[in_page].copy_from_slice(&data[in_data]);
+            let (page, data) = (&mut self.pages[page], &data[in_data]);
+            let is_covered = page.is_none() || data.len() == PAGE_BYTES;
+            if is_covered && *data == ZEROS[..data.len()] {
+                *page = None;
+                continue;
+            }
+            let page = page.get_or_insert_with(|| Arc::new([0; PAGE_BYTES]));
+            Arc::make_mut(page)[in_page].copy_from_slice(data);
         }
     }
 
@@ -73,4 +81,22 @@ fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
         done += take;
         (take > 0).then_some(piece)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_take_no_memory_and_erase_what_was_there() {
+        let (page_bytes, mut image) = (PAGE_BYTES as u64, Image::new(3 * PAGE_BYTES as u64));
+        image.write(10, &[0; 100]);
+        image.write(page_bytes, &[7; PAGE_BYTES]);
+        image.write(2 * page_bytes, &[8; PAGE_BYTES]);
+        assert_eq!(image.pages.iter().flatten().count(), 2);
+        image.write(page_bytes, &[0; PAGE_BYTES + 10]);
+        assert_eq!(image.pages.iter().flatten().count(), 1);
+        let read = image.read(page_bytes, 2 * PAGE_BYTES);
+        assert_eq!(read, [vec![0; PAGE_BYTES + 10], vec![8; PAGE_BYTES - 10]].concat());
+    }
 }

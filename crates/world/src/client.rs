@@ -37,6 +37,9 @@ use crate::scene::Scene;
 const AIMED: f64 = 0.7;
 const DRAWS: usize = 40;
 
+/// Between two looks of the agent, at least: they take more of the processor than calls.
+const SHORTEST_LOOK: Duration = Duration::from_millis(5);
+
 /// The surroundings of a client.
 #[derive(Clone)]
 #[allow(missing_docs)] // as their types say
@@ -95,7 +98,7 @@ impl Swarm {
         let fault_pause = Duration::from_millis(5 << rng.below(11));
         let protocols = Protocol::ALL.map(|_| rng.below(4)).to_vec();
         // It looks less often than clients call.
-        let agent = pause * (2 << rng.below(4)) as u32;
+        let agent = (pause * (2 << rng.below(4)) as u32).max(SHORTEST_LOOK);
         let agent = rng.chance(0.4).then_some(agent);
         Swarm { posix, admin, volume, protocols, faults, pause, admin_pause, fault_pause, agent, aim: None }
     }

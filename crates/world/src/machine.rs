@@ -21,10 +21,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cenote_device::Rack;
 use cenote_runtime::{Rng, Runtime};
 use cenote_testkit::image::Image;
 use disk::{Disk, Habits};
 use faults::{Bay, Ledger};
+use kernel::Kernel;
 use parking_lot::Mutex;
 use power::Power;
 use tempfile::TempDir;
@@ -44,6 +46,8 @@ pub struct Machine {
     ledger: Arc<Mutex<Ledger>>,
     /// Of all disks.
     pub power: Arc<Power>,
+    /// Of the present life.
+    on: Mutex<Option<(Arc<Rack>, Arc<Kernel>)>>,
     /// The daemon's record of its pools.
     own: TempDir,
 }
@@ -67,19 +71,28 @@ impl Machine {
             Ok(Arc::new(Disk::new(&path.to_string_lossy(), size_bytes, *sector_bytes, power.clone())))
         };
         let disks = sectors_bytes.iter().enumerate().map(disk).collect::<std::io::Result<_>>()?;
-        Ok(Machine { disks, ledger: Arc::default(), power, own })
+        Ok(Machine { disks, ledger: Arc::default(), power, on: Mutex::default(), own })
     }
 
     /// The power fails.
     pub fn cut(&self, rng: &mut Rng) {
         self.ledger.lock().cut();
         self.disks.iter().for_each(|disk| disk.cut(rng));
+        self.forget();
     }
 
     /// The daemon dies; the machine runs on.
     pub fn kill(&self) {
         self.ledger.lock().cut();
         self.disks.iter().for_each(|disk| disk.kill());
+        self.forget();
+    }
+
+    /// Frees the life that has ended: its runtime has rack and kernel as parts, and these have the runtime.
+    fn forget(&self) {
+        let Some((rack, kernel)) = self.on.lock().take() else { return };
+        (0..self.disks.len()).for_each(|disk| rack.remove(&path_of(disk)));
+        kernel.forget();
     }
 
     /// The content of all disks.

@@ -1,4 +1,4 @@
-//! What the oracle expects of durable writes.
+//! The rules of the oracle for durable writes.
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
 use std::collections::BTreeMap;

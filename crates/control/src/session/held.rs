@@ -302,6 +302,7 @@ impl Session {
         let pool = OpenPool::new(found.name(), engine, found.places(), root, pools);
         let pool = pools.insert(pool);
         self.use_cache_devices(&pool.engine).await?;
+        self.destroy_remains(found.name(), &pool.engine).await;
         pool.post(&pools.events, "sysevent.fs.zfs.pool_import");
         pool.post(&pools.events, "sysevent.fs.zfs.config_sync");
         let follows = || format!("the next start of the daemon does not import '{}'", found.name());
@@ -316,7 +317,7 @@ impl Session {
         Ok(pool)
     }
 
-    /// Destroys what is left of receives that the pool's last end interrupted.
+    /// Destroys the remains of receives that the pool's last end interrupted.
     async fn destroy_remains(&self, pool: &str, engine: &Engine) {
         let left = destroy_remains(engine).await;
         let left = left.unwrap_or_else(|error| vec![(pool.to_owned(), error)]);

@@ -20,6 +20,9 @@ use crate::model::{Action, Outcome};
 /// Rules for all pools. Times are whole seconds there; the world's are shorter.
 const RULES: &str = "[[scrub]]\nevery = \"1 s\"\n[[trim]]\nevery = \"1 s\"";
 
+/// One of so many trims is made.
+const TRIMS: u64 = 8;
+
 /// Runs verbs for the agent.
 struct Asking {
     stage: Stage,
@@ -55,8 +58,11 @@ impl Commands for Asking {
     {
         let Stage { runtime, scene, daemon, bay, .. } = &self.stage;
         let verb = V::NAME.strip_prefix("zpool ").filter(|verb| ["scrub", "trim"].contains(verb));
+        // A trim writes all free space, which takes long in the world, though not in its own time.
+        let is_too_often = verb == Some("trim") && !runtime.random_u64().is_multiple_of(TRIMS);
         // A repair waits for the end of all scans.
-        if verb.is_some() && (bay.repair.try_lock().is_err() || !scene.takes(AGENT)) {
+        let is_in_repair = bay.repair.try_lock().is_err();
+        if verb.is_some() && (is_too_often || is_in_repair || !scene.takes(AGENT)) {
             return Heard { answer: None, failed: Some("not now".into()) };
         }
         self.count.fetch_add(1, Ordering::Relaxed);

@@ -61,6 +61,7 @@ impl Daemon {
     pub async fn start(runtime: &Runtime, machine: &Machine, kernel: Kernel) -> Result<Daemon, String> {
         let kernel = Arc::new(kernel);
         runtime.equip(Arc::new(SimulatedKernel(kernel.clone())));
+        *machine.on.lock() = runtime.part::<cenote_device::Rack>().map(|rack| (rack, kernel.clone()));
         let cache = CacheOptions { data: true, ..CacheOptions::metadata(CACHE_BYTES) };
         let tuning = Tuning::new(runtime, cache);
         let search = vec![cenote_device::Place::Path(RACK.into())];

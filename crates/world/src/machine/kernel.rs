@@ -110,6 +110,21 @@ impl Kernel {
         found.find(|mount| mount.state.lock().is_attached).cloned().ok_or(Errno::NOENT)
     }
 
+    /// Frees all mounts: the machine is off.
+    pub(super) fn forget(&self) {
+        let mounts = std::mem::take(&mut *self.mounts.lock());
+        for mount in mounts.into_values() {
+            let (connection, names) = {
+                let state = &mut *mount.state.lock();
+                let names = (state.root.take(), std::mem::take(&mut state.dentries));
+                (state.connection.take(), names)
+            };
+            // First the connection, so that no FORGET follows.
+            drop(connection);
+            drop(names);
+        }
+    }
+
     fn mount(&self, number: u64) -> Option<Arc<Mount>> {
         self.mounts.lock().get(&number).cloned()
     }

@@ -12,7 +12,7 @@ use super::on_a_stage;
 fn the_agent_scrubs_and_trims() {
     on_a_stage(1, async |stage| {
         let clients = async {
-            stage.runtime.sleep(Duration::from_secs(5)).await;
+            stage.runtime.sleep(Duration::from_secs(30)).await;
             stage.scene.rest(true);
         };
         let look = Duration::from_millis(200);
