@@ -302,7 +302,6 @@ impl Session {
         let pool = OpenPool::new(found.name(), engine, found.places(), root, pools);
         let pool = pools.insert(pool);
         self.use_cache_devices(&pool.engine).await?;
-        self.destroy_remains(found.name(), &pool.engine).await;
         pool.post(&pools.events, "sysevent.fs.zfs.pool_import");
         pool.post(&pools.events, "sysevent.fs.zfs.config_sync");
         let follows = || format!("the next start of the daemon does not import '{}'", found.name());
