@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::process::{Command, Output};
 
 use crate::common::disks::{Disks, noise};
+use cenote_testkit::places_of;
 
 const FILE_BYTES: usize = 3_000_000;
 
@@ -29,8 +30,7 @@ fn is_refused(disks: &Disks, words: &str, stream: &[u8], why: &str) {
 fn lose(disks: &Disks, bytes: &[u8]) {
     let path = disks.path().join("a");
     let image = std::fs::read(&path).unwrap();
-    let found = image.windows(bytes.len()).enumerate().filter(|(_, window)| *window == bytes);
-    let places: Vec<usize> = found.map(|(place, _)| place).collect();
+    let places = places_of(bytes, &image);
     assert_eq!(places.len(), 1);
     let file = File::options().write(true).open(&path).unwrap();
     file.write_all_at(&vec![0; bytes.len()], places[0] as u64).unwrap();

@@ -120,9 +120,13 @@ fn blocks_that_change_their_owners_while_a_disk_joins_are_not_lost() {
 }
 
 #[test]
-fn blocks_that_change_their_owners_while_a_disk_is_rebuilt_or_away_are_not_lost() {
-    let test = "blocks_that_change_their_owners_while_a_disk_is_rebuilt_or_away_are_not_lost";
-    on_events(test, &[Event::IsRebuilt, Event::IsAway]);
+fn blocks_that_change_their_owners_while_a_disk_is_rebuilt_are_not_lost() {
+    on_events("blocks_that_change_their_owners_while_a_disk_is_rebuilt_are_not_lost", &[Event::IsRebuilt]);
+}
+
+#[test]
+fn blocks_that_change_their_owners_while_a_disk_is_away_are_not_lost() {
+    on_events("blocks_that_change_their_owners_while_a_disk_is_away_are_not_lost", &[Event::IsAway]);
 }
 
 #[test]

@@ -29,7 +29,7 @@ use crate::work::Worker;
 
 const STEPS: usize = 60;
 /// Power cuts of a run.
-const CUTS: usize = 4;
+const CUTS: usize = 3;
 /// Slices of scans, so that there are several.
 const SLICE_MS: u64 = 20;
 const BLOCK_BYTES: usize = 4096;
@@ -160,41 +160,48 @@ async fn complete_without(
     Ok(())
 }
 
+fn steps_in_under_work(test: &str, way: Resilver) {
+    on_pools(test, |seed, layout| {
+        simulate(seed, |rt| async move {
+            let (disks, engine, mut worker) = Worker::on_new_pool(&rt, layout, 0, STEPS).await;
+            // Errors left by a rebuild must be seen, not repaired.
+            engine.background().settings().set("zfs_rebuild_scrub_enabled", 0).unwrap();
+            let mut gone = Vec::new();
+            worker.sync().await;
+            let fullest = by_content(&disks.images());
+            for &number in &fullest[..layout.spares] {
+                lose(&rt, &engine, &mut worker, leaf_at(&engine, disks.disks[number].describe()), way).await;
+                gone.push(number);
+                worker.sync().await;
+                let (world, images) = (worker.world().clone(), disks.images());
+                complete_without(&rt, layout, &images, &gone, &world, &Unsure::new()).await.unwrap();
+            }
+            assert_eq!(standing_in(&engine).len(), layout.spares);
+            worker.run(STEPS / 4).await;
+            for number in gone {
+                come_back(&disks, &engine, number).await.unwrap();
+            }
+            assert!(standing_in(&engine).is_empty(), "spares are free again");
+            worker.run(STEPS / 4).await;
+            worker.sync().await;
+            let (world, images) = (worker.world().clone(), disks.images());
+            complete_without(&rt, layout, &images, &[], &world, &Unsure::new()).await.unwrap();
+            let disks = Disks::new(&rt, layout.shape(), images);
+            check_sound(&open(&rt, disks.devices()).await.unwrap()).await.unwrap();
+        });
+    });
+}
+
 #[test]
 fn a_spare_that_steps_in_under_work_has_everything_and_goes_when_the_disk_is_back() {
     let test = "a_spare_that_steps_in_under_work_has_everything_and_goes_when_the_disk_is_back";
-    on_pools(test, |seed, layout| {
-        for way in WAYS {
-            simulate(seed, |rt| async move {
-                let (disks, engine, mut worker) = Worker::on_new_pool(&rt, layout, 0, STEPS).await;
-                // Errors left by a rebuild must be seen, not repaired.
-                engine.background().settings().set("zfs_rebuild_scrub_enabled", 0).unwrap();
-                let mut gone = Vec::new();
-                worker.sync().await;
-                let fullest = by_content(&disks.images());
-                for &number in &fullest[..layout.spares] {
-                    lose(&rt, &engine, &mut worker, leaf_at(&engine, disks.disks[number].describe()), way)
-                        .await;
-                    gone.push(number);
-                    worker.sync().await;
-                    let (world, images) = (worker.world().clone(), disks.images());
-                    complete_without(&rt, layout, &images, &gone, &world, &Unsure::new()).await.unwrap();
-                }
-                assert_eq!(standing_in(&engine).len(), layout.spares);
-                worker.run(STEPS / 4).await;
-                for number in gone {
-                    come_back(&disks, &engine, number).await.unwrap();
-                }
-                assert!(standing_in(&engine).is_empty(), "spares are free again");
-                worker.run(STEPS / 4).await;
-                worker.sync().await;
-                let (world, images) = (worker.world().clone(), disks.images());
-                complete_without(&rt, layout, &images, &[], &world, &Unsure::new()).await.unwrap();
-                let disks = Disks::new(&rt, layout.shape(), images);
-                check_sound(&open(&rt, disks.devices()).await.unwrap()).await.unwrap();
-            });
-        }
-    });
+    steps_in_under_work(test, Resilver::Healing);
+}
+
+#[test]
+fn a_spare_that_is_rebuilt_under_work_has_everything_and_goes_when_the_disk_is_back() {
+    let test = "a_spare_that_is_rebuilt_under_work_has_everything_and_goes_when_the_disk_is_back";
+    steps_in_under_work(test, Resilver::Sequential);
 }
 
 #[test]

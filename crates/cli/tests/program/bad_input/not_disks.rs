@@ -1,11 +1,10 @@
 //! Things that are not disks of a pool.
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use cenote_testkit::{fixture_images, needs};
+use cenote_testkit::{fixture_images, needs, noise};
 
 use super::command::{FAILED, cenote, text};
 
@@ -52,13 +51,7 @@ fn files_that_are_no_disks() {
     fails_everywhere(&path("text"), &["11 bytes", "cut short"]);
     File::create(path("zeros")).unwrap().set_len(80 << 20).unwrap();
     fails_everywhere(&path("zeros"), &["no ZFS label"]);
-    let mut noise = File::create(path("noise")).unwrap();
-    let mut word = 1u64;
-    for _ in 0..(65 << 20) / 8 {
-        word = word.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        noise.write_all(&word.to_le_bytes()).unwrap();
-    }
-    drop(noise);
+    fs::write(path("noise"), noise(1, 65 << 20)).unwrap();
     fails_everywhere(&path("noise"), &["no ZFS label"]);
 }
 

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+pub use cenote_testkit::noise;
 use cenote_testkit::zdb_finds_nothing;
 
 pub const POOL: &str = "tank";
@@ -97,14 +98,4 @@ impl Disks {
     pub fn zdb_is_content_with(&self, pool: &str) {
         zdb_finds_nothing(self.path(), pool);
     }
-}
-
-/// Incompressible bytes, generated from a seed.
-pub fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(2).wrapping_add(1);
-    let mut next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 56) as u8
-    };
-    (0..len).map(|_| next()).collect()
 }

@@ -5,19 +5,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::serve::bench::{Bench, PATIENCE, zdb_finds_nothing};
+use cenote_testkit::noise;
 
-/// Incompressible bytes.
-fn noise(seed: u64) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(2).wrapping_add(1);
-    let mut next = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 56) as u8
-    };
-    (0..8_000_000).map(|_| next()).collect()
-}
+const FILE_BYTES: usize = 8_000_000;
 
 fn fill(bench: &Bench, seed: u64) {
-    fs::write(bench.path("d/file"), noise(seed)).unwrap();
+    fs::write(bench.path("d/file"), noise(seed, FILE_BYTES)).unwrap();
     bench.done(&format!("cp file tank:/{seed}"));
 }
 
@@ -28,7 +21,11 @@ fn reads_all(bench: &Bench, seeds: std::ops::Range<u64>) {
             program.env("CENOTE_SOCKET", "").args(["-d", "."]);
         }
         let output = program.args(["cat", &format!("tank:/{seed}")]).output().unwrap();
-        assert!(output.stdout == noise(seed), "{seed}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.stdout == noise(seed, FILE_BYTES),
+            "{seed}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }
 
