@@ -10,7 +10,8 @@
 //! Idea: the model is sequential; clients are not. The oracle keeps the states of all orders of calls that
 //! agree with the outcomes so far. A history is wrong once none is left.
 //!
-//! Read in this order: [`linear`], [`history`], [`crash`], [`torn`], [`space`], [`accounts`], [`links`], [`accused`].
+//! Read in this order: [`linear`], [`history`], [`crash`], [`torn`], [`space`], [`accounts`], [`links`],
+//! [`accused`].
 
 pub mod accounts;
 pub mod accused;

@@ -110,8 +110,8 @@ impl Checksum {
         place: &ChecksumField,
         verifier: [u64; 4],
     ) -> Result<[u64; 4], ChecksumError> {
-        // The verifier replaces the checksum. Each import hashes megabytes of labels, so these are not copied;
-        // other blocks are few and small.
+        // The verifier replaces the checksum. Each import hashes megabytes of labels, so these are not
+        // copied; other blocks are few and small.
         if let Checksum::Label | Checksum::GangHeader = self {
             let (before, rest) = block[..place.covered_bytes].split_at(place.words_at);
             let verifier = verifier.map(|word| place.endian.bytes(word));

@@ -3,8 +3,8 @@
 //! datasets are destroyed, which frees blocks allocated by the OpenZFS module, in every form of sharing.
 //!
 //! Some pools run, at a time: a sample by `CENOTE_SEED`, which also repeats a run. `CENOTE_POOLS=a,b` runs
-//! those pools, `CENOTE_POOLS=all` every one, as `proof/simulations` does. `CENOTE_KEEP=DIR` keeps the changed
-//! and exported copies there.
+//! those pools, `CENOTE_POOLS=all` every one, as `proof/simulations` does. `CENOTE_KEEP=DIR` keeps the
+//! changed and exported copies there.
 //!
 //! Locking: threads take the next pool from one atomic counter and share nothing else.
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   record ── sum of its content ──> place of an earlier block with that sum ──> its pointer, if on disk
-//!                                       │ none: this block's place is noted         │ content is equal: shared
-//!                                       │                                           │ not on disk yet: later
+//!                                       │ none: this block's place is noted       │ content is equal: shared
+//!                                       │                                         │ not on disk yet: later
 //! ```
 //!
 //! Idea: a stream holds cloned and deduplicated blocks once for each owner. A table remembers where blocks of

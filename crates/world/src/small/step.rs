@@ -34,8 +34,8 @@ steps! {
     Write Append Commit Truncate Unlink UnlinkOpen Rename Exchange Link Mkdir Symlink SetXattr Chmod
     RmCommand MkdirCommand
     Copy CopyOfSnapshot WriteVolume WriteDurably ZeroVolume FlushVolume
-    CreateFiles CreateVolume Snapshot SnapshotVolume Rollback RollbackVolume DestroySnapshot Clone Receive Promote
-    DestroyClone Destroy RenameDataset Hold Release SetCompression SetRecordsize Inherit
+    CreateFiles CreateVolume Snapshot SnapshotVolume Rollback RollbackVolume DestroySnapshot Clone Receive
+    Promote DestroyClone Destroy RenameDataset Hold Release SetCompression SetRecordsize Inherit
     Sync Scrub
 }
 

@@ -1,7 +1,7 @@
 //! A client of volumes, by virtio-blk: the driver of a virtual machine, with one queue that it polls.
 //!
 //! ```text
-//!   4 Ki  descriptors   8 Ki  available ring   12 Ki  used ring   16 Ki  header   20 Ki  status   32 Ki  data
+//!   4 Ki descriptors   8 Ki available ring   12 Ki used ring   16 Ki header   20 Ki status   32 Ki data
 //! ```
 //!
 //! Idea: a vhost-user session needs shared memory, descriptors of events and a thread. Below these is the
