@@ -11,9 +11,10 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use schemars::Schema;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
+use serde_json::Value;
 
 use crate::error::ControlError;
-use crate::session::Session;
+use crate::session::{Session, pool_of};
 use crate::verb::{Answered, InParts, Looks, Needs, Runs, Verb};
 
 pub use crate::remote::Json;
@@ -138,8 +139,8 @@ fn run<'a, V: Verb>(
     request: &'a [u8],
 ) -> LocalBoxFuture<'a, Result<Json, ControlError>> {
     async move {
-        let request: V = read(request)?;
-        let Answered { answer, outcome } = session.run_here(request).await?;
+        let done = session.run_here(read::<V>(request)?).await;
+        let Answered { answer, outcome } = done.map_err(|error| without_pool(error, V::NAME, request))?;
         Ok((serde_json::to_vec(&answer).map_err(wrong::<V>)?, outcome))
     }
     .boxed_local()
@@ -161,6 +162,32 @@ fn read<V: Verb>(request: &[u8]) -> Result<V, ControlError> {
     match unknown {
         Some(field) => Err(ControlError::Usage(format!("{}: its request has no field '{field}'", V::NAME))),
         None => Ok(request),
+    }
+}
+
+/// A missing pool, in the words of a verb of `zfs`: it is asked for datasets.
+fn without_pool(error: ControlError, verb: &str, request: &[u8]) -> ControlError {
+    let ControlError::NoPool { pool, .. } = &error else { return error };
+    if !verb.starts_with("zfs ") {
+        return error;
+    }
+    let request: Value = serde_json::from_slice(request).unwrap_or_default();
+    match dataset_of(&request, pool).map(str::to_owned) {
+        Some(name) if verb == "zfs create" => {
+            ControlError::NotFound(format!("cannot create '{name}': no such pool '{pool}'"))
+        }
+        Some(name) => error.of_dataset(&name),
+        None => error,
+    }
+}
+
+/// The first name of a dataset of a pool in a request.
+fn dataset_of<'a>(request: &'a Value, pool: &str) -> Option<&'a str> {
+    match request {
+        Value::String(name) => Some(&name[..]).filter(|name| pool_of(name) == pool),
+        Value::Array(values) => values.iter().find_map(|value| dataset_of(value, pool)),
+        Value::Object(fields) => fields.values().find_map(|value| dataset_of(value, pool)),
+        _ => None,
     }
 }
 

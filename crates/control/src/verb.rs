@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::caller::Rights;
@@ -22,7 +21,7 @@ use crate::error::{ControlError, Outcome};
 use crate::parts::Taker;
 use crate::permissions::{ONLY_ADMINS, Permissions};
 use crate::remote::Json;
-use crate::session::{Session, pool_of};
+use crate::session::Session;
 use crate::table;
 
 /// The rights that a verb needs.
@@ -160,7 +159,6 @@ impl Session {
     pub(crate) async fn run_here<V: Verb>(&self, request: V) -> Result<Answered<V::Answer>, ControlError> {
         let only_looks = request.only_looks();
         self.only_looks.store(only_looks, Ordering::Relaxed);
-        let words = V::NAME.starts_with("zfs ").then(|| serde_json::to_value(&request).ok()).flatten();
         let checked = async {
             match (self.caller().rights, V::NEEDS) {
                 (Rights::Look, _) if !only_looks => return Err(ControlError::MayOnlyLook),
@@ -178,8 +176,7 @@ impl Session {
             }
             request.carry_out(self).await
         };
-        let done = self.caller().until_cancelled(checked).await;
-        done.map_err(|error| without_pool(error, V::NAME, words.as_ref()))
+        self.caller().until_cancelled(checked).await
     }
 
     /// Runs a verb whose answer comes in parts: `take` adds each to `all`.
@@ -212,27 +209,5 @@ impl Session {
     /// The same session, with files opened by the caller.
     pub fn bringing(&self, files: Vec<OwnedFd>) -> Session {
         self.for_caller(self.caller().clone().bringing(files))
-    }
-}
-
-/// A missing pool, in the words of a verb of `zfs`: it is asked for datasets.
-fn without_pool(error: ControlError, verb: &str, request: Option<&Value>) -> ControlError {
-    let ControlError::NoPool { pool, .. } = &error else { return error };
-    match request.and_then(|request| dataset_of(request, pool)).map(str::to_owned) {
-        Some(name) if verb == "zfs create" => {
-            ControlError::NotFound(format!("cannot create '{name}': no such pool '{pool}'"))
-        }
-        Some(name) => error.of_dataset(&name),
-        None => error,
-    }
-}
-
-/// The first name of a dataset of a pool in a request.
-fn dataset_of<'a>(request: &'a Value, pool: &str) -> Option<&'a str> {
-    match request {
-        Value::String(name) => Some(&name[..]).filter(|name| pool_of(name) == pool),
-        Value::Array(values) => values.iter().find_map(|value| dataset_of(value, pool)),
-        Value::Object(fields) => fields.values().find_map(|value| dataset_of(value, pool)),
-        _ => None,
     }
 }
