@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that can't go on must stop")]
 
+mod kept;
 mod pool;
 
 use cenote_engine::Engine;
@@ -12,7 +13,8 @@ use cenote_stream::receive::{Alone, Order, receive};
 use cenote_stream::{Item, StreamReader, StreamWriter};
 use cenote_testkit::{decompress, needs, shared_path, zdb_finds_nothing};
 
-use pool::{Kept, POOL, Scratch};
+use kept::Kept;
+use pool::{POOL, Scratch};
 
 /// Streams to change, each with its required predecessor.
 const STREAMS: [(&str, &str); 6] =

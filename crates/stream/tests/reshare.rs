@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test that can't go on must stop")]
 
+mod kept;
 mod pool;
 
 use std::io::Cursor;
@@ -20,7 +21,8 @@ use cenote_stream::{StreamReader, StreamWriter};
 use cenote_tasks::InUse;
 use cenote_testkit::zdb_finds_nothing;
 
-use pool::{Kept, POOL, Scratch};
+use kept::Kept;
+use pool::{POOL, Scratch};
 
 const RECORD: usize = 128 << 10;
 const NOW: Timestamp = Timestamp { seconds: 1, nanoseconds: 2 };

@@ -2,10 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on must stop")]
 
+mod kept;
+
 use std::path::Path;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 
 use cenote_format::bytes::Endian;
 use cenote_format::stream::Record;
@@ -13,27 +12,8 @@ use cenote_runtime::Runtime;
 use cenote_stream::dump::{Detail, Dump};
 use cenote_stream::{Item, StreamError, StreamReader, StreamWriter};
 use cenote_testkit::{decompress, needs, shared_path, unpack_bzip2, workspace};
+use kept::Kept;
 use sha2::{Digest, Sha256};
-use tokio::io::AsyncWrite;
-
-/// Keeps all bytes written.
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
-
-impl AsyncWrite for Kept {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
 
 /// The items of a stream, its byte order, and the result of reading it.
 fn read(stream: Vec<u8>) -> (Vec<Item>, Endian, Result<(), StreamError>) {
@@ -56,8 +36,9 @@ fn write(items: &[Item], endian: Endian) -> Vec<u8> {
             writer.write(&item.record, &item.payload).await.unwrap();
         }
     });
-    assert_eq!(writer.written_bytes(), kept.0.lock().unwrap().len() as u64);
-    std::mem::take(&mut *kept.0.lock().unwrap())
+    let written = kept.take();
+    assert_eq!(writer.written_bytes(), written.len() as u64);
+    written
 }
 
 fn unpacked(path: &Path) -> Vec<u8> {

@@ -3,9 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::print_stdout, reason = "each test uses only part of this")]
 
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::sync::Arc;
 
 use cenote_cache::CacheOptions;
 use cenote_dataset::{ImportOptions, KeySource, Mos, import};
@@ -20,34 +18,8 @@ use cenote_pool::create::{NewDevice, NewVdev, plan};
 use cenote_pool::{VdevClass, VdevKind, discover};
 use cenote_runtime::Runtime;
 use cenote_tasks::NewPool;
-use tokio::io::AsyncWrite;
 
 pub const POOL: &str = "taken";
-
-/// Keeps all bytes written.
-#[derive(Clone, Default)]
-pub struct Kept(Arc<Mutex<Vec<u8>>>);
-
-impl Kept {
-    pub fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut *self.0.lock().unwrap())
-    }
-}
-
-impl AsyncWrite for Kept {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
 
 pub struct Scratch {
     folder: tempfile::TempDir,

@@ -7,17 +7,14 @@
     reason = "a test that can't go on must stop, and says what it compared"
 )]
 
+#[path = "../kept/mod.rs"]
+mod kept;
 mod lengths;
 mod lists;
 mod module;
 mod reads;
 mod rest;
 mod words;
-
-use std::io;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 
 use cenote_dataset::{ImportOptions, KeySource, Mos, UserKey, import};
 use cenote_format::bytes::Endian;
@@ -26,26 +23,7 @@ use cenote_runtime::Runtime;
 use cenote_stream::StreamWriter;
 use cenote_stream::send::{Plan, Progress, SendError};
 use cenote_testkit::Golden;
-use tokio::io::AsyncWrite;
-
-/// Keeps all bytes written.
-#[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
-
-impl AsyncWrite for Kept {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
+use kept::Kept;
 
 /// Opens a golden pool with all its keys.
 async fn open(rt: &Runtime, golden: &Golden) -> Mos {
@@ -64,8 +42,7 @@ async fn stream_of(plan: &Plan) -> Result<Vec<u8>, SendError> {
     let ready = plan.ready().await?;
     ready.send(&mut writer, &progress).await?;
     assert_eq!(progress.bytes() + ready.head_bytes(), writer.written_bytes());
-    let bytes = std::mem::take(&mut *kept.0.lock().unwrap());
-    Ok(bytes)
+    Ok(kept.take())
 }
 
 /// The estimated length of a plan's streams.
