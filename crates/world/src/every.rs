@@ -75,7 +75,8 @@ impl SmallArgs {
             let program = Program { steps: self.program.clone(), at_once };
             let ran = base.run(&program, seed, &self.cut_at);
             println!("{} writes; the steps took {:?}", ran.writes, ran.took);
-            tally.add(&program, seed, &self.cut_at, ran, usize::MAX);
+            ran.lines.iter().for_each(|line| println!("{line}"));
+            tally.add(&program, seed, &self.cut_at, ran, 0);
         }
         let mut shown = begun;
         let mut goes_on = |tally: &Tally| {
@@ -122,10 +123,8 @@ impl Tally {
     fn add(&mut self, program: &Program, seed: u64, cuts: &[u64], ran: Ran, tail: usize) {
         self.runs += 1;
         self.pairs.count(&ran.record);
-        if tail == usize::MAX || ran.violation.is_some() {
-            ran.lines[ran.lines.len().saturating_sub(tail)..].iter().for_each(|line| println!("{line}"));
-        }
         if let Some(violation) = ran.violation {
+            ran.lines[ran.lines.len().saturating_sub(tail)..].iter().for_each(|line| println!("{line}"));
             self.wrong += 1;
             println!("WRONG: {}", violation.0);
             println!("again: {}", program.command(seed, cuts));

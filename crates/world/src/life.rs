@@ -130,12 +130,8 @@ impl Life<'_> {
     pub async fn fail_at_start(&self) -> Result<(), Violation> {
         let time_ns = self.runtime.random_u64() % LONGEST_START.as_nanos() as u64;
         self.scene.note(&self.runtime, "power on");
-        let opened = std::pin::pin!(self.power_on(true));
-        let cut = std::pin::pin!(self.runtime.sleep(Duration::from_nanos(time_ns)));
-        let opened = match select(opened, cut).await {
-            Either::Left((opened, _)) => opened.map(drop),
-            Either::Right(_) => Ok(()),
-        };
+        let cut = self.runtime.sleep(Duration::from_nanos(time_ns));
+        let opened = until_cut(async { self.power_on(true).await.map(drop) }, cut).await;
         self.scene.note(&self.runtime, "Cut");
         opened
     }
@@ -217,16 +213,13 @@ impl Life<'_> {
     /// # Errors
     /// The pool does not open, or the history is wrong.
     pub async fn follow(&self, script: impl AsyncFnOnce(&Stage)) -> Result<(), Violation> {
-        let lived = std::pin::pin!(async {
+        let life = async {
             let stage = self.power_on(false).await?;
             script(&stage).await;
             stage.note_txgs();
             Ok(())
-        });
-        let lived = match select(lived, std::pin::pin!(self.machine.power.failed())).await {
-            Either::Left((lived, _)) => lived,
-            Either::Right(_) => Ok(()),
         };
+        let lived = until_cut(life, self.machine.power.failed()).await;
         self.scene.judge(|oracle| {
             oracle.cut();
             Ok(())
@@ -239,11 +232,7 @@ impl Life<'_> {
     /// # Errors
     /// The pool does not open.
     pub async fn open_until_cut(&self) -> Result<(), Violation> {
-        let opened = std::pin::pin!(self.power_on(false));
-        match select(opened, std::pin::pin!(self.machine.power.failed())).await {
-            Either::Left((opened, _)) => opened.map(drop),
-            Either::Right(_) => Ok(()),
-        }
+        until_cut(async { self.power_on(false).await.map(drop) }, self.machine.power.failed()).await
     }
 
     /// Powers on after a cut, and looks.
@@ -340,6 +329,17 @@ impl Life<'_> {
         let create = new_pool(&layout.words, layout.settings(KEY))?;
         let (created, said) = daemon.run(create).await;
         created.map(drop).map_err(|error| format!("the pool can't be created: {error} {said}"))
+    }
+}
+
+/// Works until all is done, or cut off.
+async fn until_cut(
+    work: impl Future<Output = Result<(), Violation>>,
+    cut: impl Future<Output = ()>,
+) -> Result<(), Violation> {
+    match select(std::pin::pin!(work), std::pin::pin!(cut)).await {
+        Either::Left((done, _)) => done,
+        Either::Right(_) => Ok(()),
     }
 }
 

@@ -127,14 +127,18 @@ impl Program {
 /// Performs a step. Returns its open files.
 async fn perform(stage: &Stage, client: ClientId, step: Step) -> Performer {
     let mut performer = Performer::new(stage.clone(), client);
-    for action in step.actions(&stage.scene) {
+    perform_all(stage, &mut performer, client, step.actions(&stage.scene)).await;
+    performer
+}
+
+async fn perform_all(stage: &Stage, performer: &mut Performer, client: ClientId, actions: Vec<Action>) {
+    for action in actions {
         let is_verb = Call { client, action: action.clone() }.is_verb();
         match is_verb {
             true => admin::perform(stage, None, client, &stage.scene.state(), action).await,
             false => _ = performer.perform(None, action).await,
         }
     }
-    performer
 }
 
 /// The calls before the base.
@@ -181,14 +185,7 @@ impl Base {
                 if created.is_err() {
                     return;
                 }
-                let mut performer = Performer::new(stage.clone(), 0);
-                for action in prelude() {
-                    let is_verb = Call { client: 0, action: action.clone() }.is_verb();
-                    match is_verb {
-                        true => admin::perform(stage, None, 0, &stage.scene.state(), action).await,
-                        false => _ = performer.perform(None, action).await,
-                    }
-                }
+                perform_all(stage, &mut Performer::new(stage.clone(), 0), 0, prelude()).await;
             })
             .await
         });

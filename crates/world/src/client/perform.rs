@@ -79,8 +79,7 @@ impl Performer {
             | Truncate { slot, dataset, .. }
             | Fsync { slot, dataset }
             | Close { slot, dataset } => {
-                let open = self.files.get(slot).filter(|open| open.dataset == *dataset)?;
-                let descriptor = open.descriptor.clone();
+                let descriptor = self.descriptor(*slot, *dataset)?;
                 if let Close { slot, .. } = &action {
                     self.files.remove(slot);
                 }
