@@ -120,7 +120,7 @@ async fn blocks(daemon: &Daemon, export: &str) -> Result<FoundContent, String> {
         match read.map_err(|error| error.to_string())? {
             Ok(data) => blocks.extend((0..data.len()).step_by(BLOCK_BYTES as usize).map(|at| {
                 let block = data.slice(at..at + BLOCK_BYTES as usize);
-                if block.iter().all(|byte| *byte == 0) { Bytes::new() } else { block }
+                if block.iter().all(|byte| *byte == 0) { Bytes::new() } else { block }.into()
             })),
             Err(_) if first >= VOLUME_BLOCKS => break,
             Err(error) => return Err(format!("block {first}: error {error}")),

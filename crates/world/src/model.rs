@@ -6,11 +6,15 @@
 //!
 //! Datasets, snapshots and files keep the numbers of the calls that made them.
 
+pub mod blocks;
 pub mod call;
+pub mod data;
 pub mod pool;
 pub mod tree;
 pub mod verb;
 
+pub use blocks::Blocks;
 pub use call::{Action, Call, CallId, ClientId, Outcome, Scope, Source};
+pub use data::Data;
 pub use pool::{BLOCK_BYTES, Content, Dataset, DatasetId, Pool, Snapshot};
 pub use tree::{Body, File, FileId, Tree};

@@ -28,7 +28,7 @@ fn may_be(blocks: [u8; 2]) -> bool {
         oracle.end(id, &Outcome::Done).unwrap();
     }
     oracle.cut();
-    let blocks = blocks.map(|byte| if byte == 0 { Bytes::new() } else { block(byte) });
+    let blocks = blocks.map(|byte| if byte == 0 { Bytes::new() } else { block(byte) }.into());
     let (content, snapshots) = (FoundContent::Blocks(blocks.to_vec()), Vec::new());
     let datasets = BTreeMap::from([(VOLUME.to_owned(), FoundDataset { content, snapshots })]);
     oracle.reopened(&Found { datasets }).is_ok()

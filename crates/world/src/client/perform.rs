@@ -204,7 +204,7 @@ async fn use_blocks(connection: &mut Connection, action: &Action) -> Option<Outc
     Some(match action {
         Action::ReadBlocks { block, .. } => {
             let read = connection.read(at(block), BLOCK_BYTES).await.ok()?;
-            read.map_or_else(Outcome::Failed, Outcome::Data)
+            read.map_or_else(Outcome::Failed, |data| Outcome::Data(data.into()))
         }
         Action::WriteBlocks { block, data, is_durable, .. } => {
             done(connection.write(at(block), data, *is_durable).await.ok()?)

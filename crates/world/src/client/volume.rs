@@ -16,7 +16,7 @@ const DURABLE: f64 = 0.2;
 pub fn next(stage: &Stage, client: ClientId, rng: &mut Rng) -> Option<Action> {
     let state = stage.scene.state();
     let volumes = state.datasets.iter().filter_map(|(id, dataset)| match &dataset.content {
-        Content::Blocks(blocks) => Some((*id, blocks.len() as u64)),
+        Content::Blocks(blocks) => Some((*id, blocks.all().len() as u64)),
         Content::Files(_) => None,
     });
     let volumes: Vec<(DatasetId, u64)> = volumes.collect();

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use cenote_fuse::Errno;
 
+use super::data::Data;
 use super::pool::DatasetId;
 
 /// A call, in the order of their beginnings.
@@ -254,7 +255,7 @@ pub enum Outcome {
     /// Without a result.
     Done,
     /// Content.
-    Data(Bytes),
+    Data(Data),
     /// Names in a directory.
     Names(Vec<String>),
     /// Size (of regular files), permissions, links (of all but directories).

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cenote_fuse::Errno;
 
+use super::blocks::Blocks;
 use super::call::{Action, Call, CallId, ClientId, Outcome, Slot, Source};
+use super::data::Data;
 use super::tree::{Body, FileId, Tree};
 
 /// A dataset, for ever: the call that made it.
@@ -44,7 +46,7 @@ pub enum Content {
     /// A file system.
     Files(Arc<Tree>),
     /// Blocks; empty: zeros.
-    Blocks(Arc<Vec<Bytes>>),
+    Blocks(Arc<Blocks>),
 }
 
 /// A snapshot.
@@ -105,13 +107,13 @@ impl Pool {
             Open { path, slot, creates, excludes, .. } => {
                 let found = match tree.find(path) {
                     Ok(_) if *excludes => Err(Errno::EXIST),
-                    Ok(found) => match tree.files[&found].body {
+                    Ok(found) => match tree.files()[&found].body {
                         Body::Regular(_) => Ok(found),
                         Body::Directory(_) => Err(Errno::ISDIR),
                         Body::Symlink(_) => Err(Errno::LOOP),
                     },
                     Err(Errno::NOENT) if *creates => {
-                        let made = Arc::make_mut(tree).make(path, id, Body::Regular(Bytes::new()));
+                        let made = Arc::make_mut(tree).make(path, id, Body::Regular(Bytes::new().into()));
                         made.map(|()| id)
                     }
                     Err(error) => Err(error),
@@ -130,7 +132,7 @@ impl Pool {
             }
             CommandRemove { path, .. } => {
                 // It removes empty directories, too.
-                let is_dir = tree.find(path).is_ok_and(|found| tree.files[&found].is_dir());
+                let is_dir = tree.find(path).is_ok_and(|found| tree.files()[&found].is_dir());
                 let done = done(Arc::make_mut(tree).unlink(path, is_dir));
                 self.free_unused(call);
                 done
@@ -152,13 +154,13 @@ impl Pool {
             }
             GetXattr { path, name, .. } => match tree.find(path).and_then(|found| tree.file(found)) {
                 Ok(file) => match file.xattrs.get(name) {
-                    Some(value) => Outcome::Data(value.clone()),
+                    Some(value) => Outcome::Data(value.clone().into()),
                     None => Outcome::Failed(Errno::NODATA),
                 },
                 Err(error) => Outcome::Failed(error),
             },
-            Readlink { path, .. } => match tree.find(path).map(|found| &tree.files[&found].body) {
-                Ok(Body::Symlink(target)) => Outcome::Data(target.clone().into()),
+            Readlink { path, .. } => match tree.find(path).map(|found| &tree.files()[&found].body) {
+                Ok(Body::Symlink(target)) => Outcome::Data(Bytes::from(target.clone()).into()),
                 Ok(_) => Outcome::Failed(Errno::INVAL),
                 Err(error) => Outcome::Failed(error),
             },
@@ -173,7 +175,7 @@ impl Pool {
             List { path, .. } => tree.list(path).map_or_else(Outcome::Failed, Outcome::Names),
             Read { slot, offset, len, .. } => {
                 let read = file(slot).and_then(|id| tree.read(id, *offset, *len));
-                read.map_or_else(Outcome::Failed, Outcome::Data)
+                read.map_or_else(Outcome::Failed, |data| Outcome::Data(data.into()))
             }
             Write { slot, offset, data, .. } => {
                 done(file(slot).and_then(|id| Arc::make_mut(tree).write(id, *offset, data)))
@@ -221,7 +223,9 @@ impl Pool {
         match action {
             Create { name, volume_blocks } => {
                 let content = match volume_blocks {
-                    Some(count) => Content::Blocks(Arc::new(vec![Bytes::new(); *count as usize])),
+                    Some(count) => {
+                        Content::Blocks(Arc::new(vec![Data::from(Bytes::new()); *count as usize].into()))
+                    }
                     None => Content::Files(Arc::default()),
                 };
                 self.add(id, name, content, None)
@@ -383,12 +387,14 @@ fn read_snapshot(
     }
 }
 
-fn use_blocks(blocks: &mut Arc<Vec<Bytes>>, action: &Action) -> Outcome {
+fn use_blocks(blocks: &mut Arc<Blocks>, action: &Action) -> Outcome {
     use Action::*;
     let zero = |block: &Bytes| block.iter().all(|byte| *byte == 0);
     match action {
-        ReadBlocks { block, .. } => match blocks.get(*block as usize) {
-            Some(block) if block.is_empty() => Outcome::Data(vec![0; BLOCK_BYTES as usize].into()),
+        ReadBlocks { block, .. } => match blocks.all().get(*block as usize) {
+            Some(block) if block.is_empty() => {
+                Outcome::Data(Bytes::from(vec![0; BLOCK_BYTES as usize]).into())
+            }
             Some(block) => Outcome::Data(block.clone()),
             None => Outcome::Failed(Errno::IO),
         },
@@ -396,17 +402,20 @@ fn use_blocks(blocks: &mut Arc<Vec<Bytes>>, action: &Action) -> Outcome {
             let all = Arc::make_mut(blocks);
             for at in (0..data.len()).step_by(BLOCK_BYTES as usize) {
                 let data = data.slice(at..at + BLOCK_BYTES as usize);
-                let Some(to) = all.get_mut(*block as usize + at / BLOCK_BYTES as usize) else {
+                let data = if zero(&data) { Bytes::new() } else { data };
+                if !all.set(*block as usize + at / BLOCK_BYTES as usize, data.into()) {
                     return Outcome::Failed(Errno::IO);
-                };
-                *to = if zero(&data) { Bytes::new() } else { data };
+                }
             }
             Outcome::Done
         }
         ZeroBlocks { block, count, .. } => {
             let range = *block as usize..(block + count) as usize;
-            let Some(range) = Arc::make_mut(blocks).get_mut(range) else { return Outcome::Failed(Errno::IO) };
-            range.fill(Bytes::new());
+            if blocks.all().get(range.clone()).is_none() {
+                return Outcome::Failed(Errno::IO);
+            }
+            let all = Arc::make_mut(blocks);
+            range.for_each(|at| _ = all.set(at, Bytes::new().into()));
             Outcome::Done
         }
         FlushVolume { .. } => Outcome::Done,

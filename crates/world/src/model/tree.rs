@@ -1,4 +1,7 @@
 //! Files of a dataset.
+//!
+//! Idea: trees are compared by hashes, made when first asked for and dropped by each change. See
+//! [`super::data`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,6 +10,7 @@ use bytes::Bytes;
 use cenote_fuse::Errno;
 
 use super::call::Path;
+use super::data::{Cached, Data};
 
 /// A file, for ever.
 pub type FileId = u64;
@@ -17,14 +21,15 @@ type Result<T> = std::result::Result<T, Errno>;
 pub const ROOT: FileId = 0;
 
 /// The files of a dataset, also files that only descriptors keep.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Tree {
     /// By number.
-    pub files: BTreeMap<FileId, Arc<File>>,
+    files: BTreeMap<FileId, Arc<File>>,
+    hash: Cached,
 }
 
 /// A file of any kind.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct File {
     /// Its kind and content.
     pub body: Body,
@@ -34,13 +39,14 @@ pub struct File {
     pub links: u32,
     /// Extended attributes.
     pub xattrs: BTreeMap<String, Bytes>,
+    hash: Cached,
 }
 
 /// Its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
     /// Bytes.
-    Regular(Bytes),
+    Regular(Data),
     /// Names.
     Directory(BTreeMap<String, FileId>),
     /// Target.
@@ -55,7 +61,7 @@ impl File {
             Body::Directory(_) => 0o755,
             Body::Symlink(_) => 0o777,
         };
-        File { body, mode, links: 1, xattrs: BTreeMap::new() }
+        File { body, mode, links: 1, xattrs: BTreeMap::new(), hash: Cached::default() }
     }
 
     /// An empty directory.
@@ -78,7 +84,8 @@ impl File {
 
 impl Default for Tree {
     fn default() -> Tree {
-        Tree { files: BTreeMap::from([(ROOT, Arc::new(File::directory()))]) }
+        let files = BTreeMap::from([(ROOT, Arc::new(File::directory()))]);
+        Tree { files, hash: Cached::default() }
     }
 }
 
@@ -115,8 +122,22 @@ impl Tree {
         self.files.get(&id).ok_or(Errno::STALE)
     }
 
+    /// All files, by number.
+    pub fn files(&self) -> &BTreeMap<FileId, Arc<File>> {
+        &self.files
+    }
+
+    /// Adds or replaces a file.
+    pub fn put(&mut self, id: FileId, file: File) {
+        self.hash = Cached::default();
+        self.files.insert(id, Arc::new(file));
+    }
+
     fn change(&mut self, id: FileId) -> &mut File {
-        Arc::make_mut(self.files.get_mut(&id).expect("the caller found it"))
+        self.hash = Cached::default();
+        let file = Arc::make_mut(self.files.get_mut(&id).expect("the caller found it"));
+        file.hash = Cached::default();
+        file
     }
 
     fn names_of(&mut self, dir: FileId) -> &mut BTreeMap<String, FileId> {
@@ -135,7 +156,7 @@ impl Tree {
         if self.at((dir, name)).is_some() {
             return Err(Errno::EXIST);
         }
-        self.files.insert(id, Arc::new(File::new(body)));
+        self.put(id, File::new(body));
         self.names_of(dir).insert(name.into(), id);
         Ok(())
     }
@@ -299,6 +320,83 @@ impl Tree {
 
     /// Frees all files without names, unless `kept`.
     pub fn free_all(&mut self, kept: impl Fn(FileId) -> bool) {
+        self.hash = Cached::default();
         self.files.retain(|id, file| file.links > 0 || kept(*id));
     }
+
+    /// Has a top-level name lead to a file, or removes it.
+    pub fn set_name(&mut self, name: &str, id: Option<FileId>) {
+        match id {
+            Some(id) => _ = self.names_of(ROOT).insert(name.into(), id),
+            None => _ = self.names_of(ROOT).remove(name),
+        }
+    }
+
+    /// Counts links anew, for a tree whose parts are of several moments.
+    pub fn recount(&mut self) {
+        let mut links: BTreeMap<FileId, u32> = BTreeMap::from([(ROOT, 1)]);
+        let mut left = vec![ROOT];
+        while let Some(dir) = left.pop() {
+            if let Some(Body::Directory(names)) = self.files.get(&dir).map(|file| &file.body) {
+                for id in names.values() {
+                    *links.entry(*id).or_default() += 1;
+                    left.push(*id);
+                }
+            }
+        }
+        let links_of = |id: &FileId| links.get(id).copied().unwrap_or(0);
+        let other = |(id, file): (&FileId, &Arc<File>)| (file.links != links_of(id)).then_some(*id);
+        let wrong: Vec<FileId> = self.files.iter().filter_map(other).collect();
+        wrong.into_iter().for_each(|id| self.change(id).links = links_of(&id));
+    }
+
+    fn hash(&self) -> &blake3::Hash {
+        self.hash.get(|hasher| {
+            for (id, file) in &self.files {
+                hasher.update(&id.to_le_bytes()).update(file.hash().as_bytes());
+            }
+        })
+    }
+}
+
+impl PartialEq for Tree {
+    fn eq(&self, other: &Tree) -> bool {
+        self.hash() == other.hash()
+    }
+}
+
+impl Eq for Tree {}
+
+impl File {
+    fn hash(&self) -> &blake3::Hash {
+        self.hash.get(|hasher| {
+            hasher.update(&self.mode.to_le_bytes()).update(&self.links.to_le_bytes());
+            match &self.body {
+                Body::Regular(data) => _ = hasher.update(b"f").update(data.hash().as_bytes()),
+                Body::Directory(names) => {
+                    hasher.update(b"d").update(&names.len().to_le_bytes());
+                    for (name, id) in names {
+                        sized(hasher, name.as_bytes()).update(&id.to_le_bytes());
+                    }
+                }
+                Body::Symlink(target) => _ = sized(hasher.update(b"l"), target.as_bytes()),
+            }
+            for (name, value) in &self.xattrs {
+                sized(sized(hasher, name.as_bytes()), value);
+            }
+        })
+    }
+}
+
+impl PartialEq for File {
+    fn eq(&self, other: &File) -> bool {
+        self.hash() == other.hash()
+    }
+}
+
+impl Eq for File {}
+
+/// With its length in front, so that no two lists of pieces are alike.
+fn sized<'a>(hasher: &'a mut blake3::Hasher, bytes: &[u8]) -> &'a mut blake3::Hasher {
+    hasher.update(&bytes.len().to_le_bytes()).update(bytes)
 }

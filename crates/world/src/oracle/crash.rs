@@ -18,15 +18,16 @@
 //! * Snapshots never change.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::history::{History, Moment};
+use super::history::{Commits, History, Moment};
 use super::linear::shorten;
 use super::{Oracle, Violation, torn};
 use crate::model::tree::ROOT;
-use crate::model::{Body, CallId, Content, DatasetId, File, FileId, Pool, Tree};
+use crate::model::{Body, CallId, Content, Data, DatasetId, File, FileId, Pool, Tree};
 
 /// A pool as read after a cut.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -61,14 +62,14 @@ pub enum FoundContent {
     /// By path, without the root.
     Files(BTreeMap<Vec<String>, Node>),
     /// Blocks of a volume; empty: zeros.
-    Blocks(Vec<Bytes>),
+    Blocks(Vec<Data>),
 }
 
 /// A file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Node {
     /// `None`: a directory.
-    pub bytes: Option<Bytes>,
+    pub bytes: Option<Data>,
     /// `bytes` are its target.
     pub is_symlink: bool,
     /// Permissions.
@@ -81,7 +82,9 @@ impl Node {
     fn is(&self, file: &File) -> bool {
         let is_same_body = match &file.body {
             Body::Regular(bytes) => !self.is_symlink && self.bytes.as_ref() == Some(bytes),
-            Body::Symlink(target) => self.is_symlink && self.bytes.as_deref() == Some(target.as_bytes()),
+            Body::Symlink(target) => {
+                self.is_symlink && self.bytes.as_ref().is_some_and(|bytes| **bytes == *target)
+            }
             Body::Directory(_) => self.bytes.is_none(),
         };
         is_same_body && self.mode == file.mode && self.xattrs == file.xattrs
@@ -104,7 +107,7 @@ fn below(tree: &Tree, top: &str) -> BTreeMap<Vec<String>, FileId> {
     let Ok(first) = tree.find(&[top.to_owned()]) else { return all };
     let mut left = vec![(vec![top.to_owned()], first)];
     while let Some((path, id)) = left.pop() {
-        if let Body::Directory(names) = &tree.files[&id].body {
+        if let Body::Directory(names) = &tree.files()[&id].body {
             left.extend(
                 names.iter().map(|(name, id)| ([&path[..], std::slice::from_ref(name)].concat(), *id)),
             );
@@ -127,18 +130,16 @@ fn names_agree(
         && found
             .iter()
             .zip(paths)
-            .all(|((path, node), (other, id))| *path == other && node.is_kin(&tree.files[id]))
+            .all(|((path, node), (other, id))| *path == other && node.is_kin(&tree.files()[id]))
 }
 
 fn content_is(found: &FoundContent, content: &Content) -> bool {
     match (found, content) {
-        (FoundContent::Blocks(found), Content::Blocks(blocks)) => {
-            found.len() == blocks.len() && found.iter().zip(&**blocks).all(|(one, other)| one == other)
-        }
+        (FoundContent::Blocks(found), Content::Blocks(blocks)) => found[..] == *blocks.all(),
         (FoundContent::Files(found), Content::Files(tree)) => tops(found, [&**tree]).iter().all(|top| {
             let (found, paths) = (found_below(found, top), below(tree, top));
             names_agree(&found, tree, &paths)
-                && found.values().zip(paths.values()).all(|(node, id)| node.is(&tree.files[id]))
+                && found.values().zip(paths.values()).all(|(node, id)| node.is(&tree.files()[id]))
         }),
         _ => false,
     }
@@ -147,7 +148,7 @@ fn content_is(found: &FoundContent, content: &Content) -> bool {
 /// Top-level names, found and possible.
 fn tops<'a>(found: &Files, trees: impl IntoIterator<Item = &'a Tree>) -> BTreeSet<String> {
     let found = found.keys().map(|path| path[0].clone());
-    let possible = trees.into_iter().flat_map(|tree| match &tree.files[&ROOT].body {
+    let possible = trees.into_iter().flat_map(|tree| match &tree.files()[&ROOT].body {
         Body::Directory(names) => names.keys().cloned().collect::<Vec<_>>(),
         _ => Vec::new(),
     });
@@ -183,7 +184,11 @@ impl Oracle {
             }
             if wrong.is_empty() {
                 units.iter().zip(trees).for_each(|(unit, from)| unit.adopt(&mut state, from));
-                recount(&mut state);
+                for dataset in state.datasets.values_mut() {
+                    if let Content::Files(tree) = &mut Arc::make_mut(dataset).content {
+                        Arc::make_mut(tree).recount();
+                    }
+                }
                 state.close_all();
                 self.linear = super::linear::Linear::of(state.clone());
                 self.history.restart(&state);
@@ -295,12 +300,16 @@ struct Unit<'a> {
     name: String,
     part: Part<'a>,
     evidence: Evidence<'a>,
+    /// The calls that concern it.
+    calls: Vec<Range<Moment>>,
+    /// Those of its dataset.
+    commits: Commits,
 }
 
 enum Part<'a> {
     /// A top-level directory, and all files found.
     Dir(String, &'a Files),
-    Blocks(&'a [Bytes]),
+    Blocks(&'a [Data]),
 }
 
 /// The state that explains a unit as found: the tree with its names. `None`: a volume.
@@ -351,7 +360,8 @@ impl<'a> Evidence<'a> {
         for (at, tree) in &all {
             let paths = below(tree, top);
             if names_agree(found, tree, &paths) {
-                let is_whole = paths.values().zip(found.values()).all(|(id, node)| node.is(&tree.files[id]));
+                let is_whole =
+                    paths.values().zip(found.values()).all(|(id, node)| node.is(&tree.files()[id]));
                 let ids = paths.into_values().zip(found.keys().copied());
                 nodes.extend(ids.zip(found.values().copied()));
                 trees.push((*at, (*tree).clone(), is_whole));
@@ -360,13 +370,13 @@ impl<'a> Evidence<'a> {
         // A file may have had other names when its content was as found.
         let mut last = BTreeMap::new();
         for (at, tree) in &all {
-            let same = |(id, node): &(FileId, &Node)| tree.files.get(id).is_some_and(|file| node.is(file));
+            let same = |(id, node): &(FileId, &Node)| tree.files().get(id).is_some_and(|file| node.is(file));
             last.extend(
                 nodes.iter().filter(|((id, _), node)| same(&(*id, node))).map(|(key, _)| (*key, *at)),
             );
         }
         for ((id, path), node) in &nodes {
-            let states = || all.iter().filter_map(|(at, tree)| Some((*at, tree.files.get(id)?)));
+            let states = || all.iter().filter_map(|(at, tree)| Some((*at, tree.files().get(id)?)));
             if last.get(&(*id, *path)) != states().next_back().map(|(at, _)| at).as_ref()
                 && let Some(since) = torn::since(node, states().rev())
             {
@@ -376,11 +386,11 @@ impl<'a> Evidence<'a> {
         Evidence::Dir { trees, last }
     }
 
-    fn of_blocks<'h>(found: &[Bytes], contents: impl Iterator<Item = (usize, &'h Content)>) -> Evidence<'a> {
+    fn of_blocks<'h>(found: &[Data], contents: impl Iterator<Item = (usize, &'h Content)>) -> Evidence<'a> {
         let same = |(at, content): (usize, &'h Content)| match content {
             Content::Blocks(blocks) => {
-                let is_same = |(found, block): (&Bytes, &Bytes)| found == block;
-                Some((at, found.iter().zip(&**blocks).map(is_same).collect()))
+                let is_same = |(found, block): (&Data, &Data)| found == block;
+                Some((at, found.iter().zip(blocks.all()).map(is_same).collect()))
             }
             Content::Files(_) => None,
         };
@@ -391,35 +401,38 @@ impl<'a> Evidence<'a> {
 impl<'a> Unit<'a> {
     fn new(dataset: DatasetId, name: &str, part: Part<'a>, history: &History) -> Unit<'a> {
         let evidence = Evidence::of(&part, dataset, history);
-        Unit { dataset, name: name.into(), part, evidence }
+        let calls = history.calls_on(|scope| match &part {
+            Part::Dir(top, _) => scope.touches(dataset, top),
+            Part::Blocks(_) => scope.touches_any(dataset),
+        });
+        Unit { dataset, name: name.into(), part, evidence, calls, commits: history.commits_of(dataset) }
     }
 
     /// Explains the unit as found, if a txg closed at a moment.
     fn at(&self, history: &History, at: Moment) -> Result<From, String> {
-        let commit = history.commit_of(self.dataset, None);
         match (&self.evidence, &self.part) {
             (Evidence::Dir { trees, last }, Part::Dir(top, _)) => {
-                let points = history.points_between(at, |scope| scope.touches(self.dataset, top));
+                let points = history.points_between(at, &self.calls);
                 let whole = trees.iter().find(|(point, _, is_whole)| *is_whole && points.contains(point));
                 if let Some((_, tree, _)) = whole {
                     return Ok(Some(tree.clone()));
                 }
                 let why = || format!("{}/{top} can't be so", self.name);
-                let first = history.first_point(at.max(commit.ok_or_else(why)?));
+                let first = history.first_point(at.max(self.commits.of_names().ok_or_else(why)?));
                 let is_right = |tree: &Arc<Tree>| {
                     below(tree, top).iter().all(|(path, id)| {
-                        let commit = history.commit_of(self.dataset, Some(*id)).unwrap_or(0);
-                        last.get(&(*id, path))
-                            .is_some_and(|last| *last >= history.first_point(at.max(commit)))
+                        last.get(&(*id, path)).is_some_and(|last| {
+                            *last >= history.first_point(at.max(self.commits.of_file(*id)))
+                        })
                     })
                 };
                 let logged = trees.iter().find(|(point, tree, _)| *point >= first && is_right(tree));
                 logged.map(|(_, tree, _)| Some(tree.clone())).ok_or_else(|| why() + ", not even with its log")
             }
             (Evidence::Blocks(states), _) => {
-                let is_of_txg = history.points_between(at, |scope| scope.touches_any(self.dataset));
+                let is_of_txg = history.points_between(at, &self.calls);
                 let may_be_so = |block: usize| {
-                    let points = match history.commit_of_block(self.dataset, block as u64) {
+                    let points = match self.commits.of_block(block as u64) {
                         Some(commit) => history.first_point(at.max(commit))..history.points.len(),
                         None => is_of_txg.clone(),
                     };
@@ -439,10 +452,10 @@ impl<'a> Unit<'a> {
     /// The unit as found, for a report.
     fn shown(&self, history: &History) -> String {
         let (Part::Dir(top, files), Evidence::Dir { trees, last }) = (&self.part, &self.evidence) else {
-            return format!("{}, committed {:?}", self.name, history.commit_of(self.dataset, None));
+            return format!("{}, committed {:?}", self.name, self.commits.of_names());
         };
-        let commit = |id| history.commit_of(self.dataset, id);
-        let mut text = format!("{}/{top}, committed {:?}, had its names at ", self.name, commit(None));
+        let mut text =
+            format!("{}/{top}, committed {:?}, had its names at ", self.name, self.commits.of_names());
         let moment = |point: usize| history.points[point].at;
         let moments: Vec<Moment> = trees.iter().map(|(point, ..)| moment(*point)).collect();
         text += &format!("{:?}..{:?}", moments.first(), moments.last());
@@ -452,7 +465,7 @@ impl<'a> Unit<'a> {
                 && let Ok(id) = tree.find(path)
             {
                 let last = last.get(&(id, path)).map(|point| moment(*point));
-                text += &format!("; file {id}, so until {last:?}, committed {:?}", commit(Some(id)));
+                text += &format!("; file {id}, so until {last:?}, committed {:?}", self.commits.of_file(id));
             }
         }
         text
@@ -463,58 +476,24 @@ impl<'a> Unit<'a> {
         let Some(dataset) = state.datasets.get_mut(&self.dataset) else { return };
         let content = &mut Arc::make_mut(dataset).content;
         match (&self.part, content) {
-            (Part::Blocks(blocks), Content::Blocks(all)) => *all = Arc::new(blocks.to_vec()),
+            (Part::Blocks(blocks), Content::Blocks(all)) => *all = Arc::new(blocks.to_vec().into()),
             (Part::Dir(top, files), Content::Files(tree)) => {
                 let tree = Arc::make_mut(tree);
                 let old = from.as_ref().map(|from| below(from, top)).unwrap_or_default();
                 let Some(from) = from else { return };
-                set_name(tree, top, old.get(&vec![top.clone()]).copied());
+                tree.set_name(top, old.get(&vec![top.clone()]).copied());
                 for (path, id) in &old {
-                    let mut file = File::clone(&from.files[id]);
+                    let mut file = File::clone(&from.files()[id]);
                     if let Some(node) = files.get(path) {
                         if let (Body::Regular(bytes), Some(found)) = (&mut file.body, &node.bytes) {
                             bytes.clone_from(found);
                         }
                         (file.mode, file.xattrs) = (node.mode, node.xattrs.clone());
                     }
-                    tree.files.insert(*id, Arc::new(file));
+                    tree.put(*id, file);
                 }
             }
             _ => {}
-        }
-    }
-}
-
-fn set_name(tree: &mut Tree, name: &str, id: Option<FileId>) {
-    let Some(root) = tree.files.get_mut(&ROOT) else { return };
-    if let Body::Directory(names) = &mut Arc::make_mut(root).body {
-        match id {
-            Some(id) => _ = names.insert(name.into(), id),
-            None => _ = names.remove(name),
-        }
-    }
-}
-
-/// Counts links anew, since each part of a tree may be of another moment.
-fn recount(state: &mut Pool) {
-    for dataset in state.datasets.values_mut() {
-        let Content::Files(tree) = &mut Arc::make_mut(dataset).content else { continue };
-        let tree = Arc::make_mut(tree);
-        let mut links: BTreeMap<FileId, u32> = BTreeMap::from([(ROOT, 1)]);
-        let mut left = vec![ROOT];
-        while let Some(dir) = left.pop() {
-            if let Some(Body::Directory(names)) = tree.files.get(&dir).map(|file| &file.body) {
-                for id in names.values() {
-                    *links.entry(*id).or_default() += 1;
-                    left.push(*id);
-                }
-            }
-        }
-        for (id, file) in &mut tree.files {
-            let links = links.get(id).copied().unwrap_or(0);
-            if file.links != links {
-                Arc::make_mut(file).links = links;
-            }
         }
     }
 }
@@ -530,7 +509,10 @@ mod tests {
 
     fn node(target: Option<&str>, bytes: Option<&'static str>) -> Node {
         let mode = if target.is_some() { 0o777 } else { bytes.map_or(0o755, |_| 0o644) };
-        let bytes = target.map(|target| Bytes::copy_from_slice(target.as_bytes())).or(bytes.map(Bytes::from));
+        let bytes = target
+            .map(|target| Bytes::copy_from_slice(target.as_bytes()))
+            .or(bytes.map(Bytes::from))
+            .map(Data::from);
         Node { bytes, is_symlink: target.is_some(), mode, xattrs: BTreeMap::new() }
     }
 

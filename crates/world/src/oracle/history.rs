@@ -48,6 +48,32 @@ enum Committed {
     Blocks(Range<u64>),
 }
 
+/// The latest commits of a dataset.
+#[derive(Debug, Default)]
+pub struct Commits {
+    names: Option<Moment>,
+    files: BTreeMap<FileId, Moment>,
+    blocks: Vec<(Range<u64>, Moment)>,
+}
+
+impl Commits {
+    /// That of all names; `None`: the log can't hold anything of the dataset.
+    pub fn of_names(&self) -> Option<Moment> {
+        self.names
+    }
+
+    /// That of a file; 0: none.
+    pub fn of_file(&self, file: FileId) -> Moment {
+        self.files.get(&file).copied().unwrap_or(0)
+    }
+
+    /// That of a block of a volume; `None` as for names.
+    pub fn of_block(&self, block: u64) -> Option<Moment> {
+        let own = self.blocks.iter().filter(|(blocks, _)| blocks.contains(&block));
+        self.names.map(|all| own.map(|(_, since)| *since).fold(all, Moment::max))
+    }
+}
+
 /// Calls and states since the last txg known to be on disk.
 #[derive(Default, Clone)]
 pub struct History {
@@ -130,26 +156,27 @@ impl History {
         self.points = vec![Point { at: self.now, states: vec![state.clone()] }];
     }
 
-    /// The latest commit of all names of a dataset, or of a file; `None`: the log can't hold anything of it.
-    pub fn commit_of(&self, dataset: DatasetId, file: Option<FileId>) -> Option<Moment> {
-        let of = self.commits.values().filter(|commit| commit.dataset == dataset);
-        let is_meant = |files: &BTreeSet<FileId>| file.is_none_or(|file| files.contains(&file));
-        of.map(|commit| match &commit.of {
-            Committed::Files(files) if is_meant(files) => commit.since,
-            _ => 0,
-        })
-        .max()
-    }
-
-    /// The latest commit of a block of a volume.
-    pub fn commit_of_block(&self, dataset: DatasetId, block: u64) -> Option<Moment> {
-        let of = self.commits.values().filter(|commit| commit.dataset == dataset);
-        of.map(|commit| match &commit.of {
-            Committed::Files(_) => commit.since,
-            Committed::Blocks(blocks) if blocks.contains(&block) => commit.since,
-            _ => 0,
-        })
-        .max()
+    /// The latest commits of a dataset.
+    pub fn commits_of(&self, dataset: DatasetId) -> Commits {
+        let mut latest = Commits::default();
+        for commit in self.commits.values().filter(|commit| commit.dataset == dataset) {
+            let names = match &commit.of {
+                Committed::Files(files) => {
+                    for file in files {
+                        let last = latest.files.entry(*file).or_default();
+                        *last = commit.since.max(*last);
+                    }
+                    commit.since
+                }
+                Committed::Blocks(blocks) => {
+                    latest.blocks.push((blocks.clone(), commit.since));
+                    0
+                }
+                Committed::Unknown => 0,
+            };
+            latest.names = latest.names.max(Some(names));
+        }
+        latest
     }
 
     /// The first point that counts if everything up to a moment is durable.
@@ -157,10 +184,16 @@ impl History {
         self.points.partition_point(|point| point.at <= since).saturating_sub(1)
     }
 
-    /// The points whose states a txg may have that closed at a moment: calls under way then are in it or not.
-    pub fn points_between(&self, at: Moment, is_meant: impl Fn(&Scope) -> bool) -> Range<usize> {
-        let under_way = self.spans.values().filter(|span| span.begin <= at && at < span.end);
-        let until = under_way.filter(|span| is_meant(&span.scope)).map(|span| span.end).max().unwrap_or(at);
+    /// The calls that concern a part.
+    pub fn calls_on(&self, is_meant: impl Fn(&Scope) -> bool) -> Vec<Range<Moment>> {
+        self.spans.values().filter(|span| is_meant(&span.scope)).map(|span| span.begin..span.end).collect()
+    }
+
+    /// The points whose states a txg may have that closed at a moment: of the part's `calls`, those under way
+    /// then are in it or not.
+    pub fn points_between(&self, at: Moment, calls: &[Range<Moment>]) -> Range<usize> {
+        let under_way = calls.iter().filter(|call| call.contains(&at));
+        let until = under_way.map(|call| call.end).max().unwrap_or(at);
         self.first_point(at)..self.points.partition_point(|point| point.at <= until)
     }
 }

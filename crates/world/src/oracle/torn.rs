@@ -13,28 +13,26 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::crash::Node;
-use crate::model::{Body, File};
+use crate::model::{Body, Data, File};
 
 /// The last point from which on the states of a file give all that was found. `files`: latest first.
 pub fn since<'a>(found: &Node, files: impl Iterator<Item = (usize, &'a Arc<File>)>) -> Option<usize> {
     let bytes = found.bytes.as_ref().filter(|_| !found.is_symlink)?;
-    let mut is_missing = vec![true; bytes.len()];
+    // After the first state, these are few.
+    let mut missing: Vec<usize> = (0..bytes.len()).collect();
     let (mut has_size, mut has_attributes) = (false, false);
-    let mut seen: Option<&Bytes> = None;
+    let mut seen: Option<&Data> = None;
     for (at, file) in files {
         has_attributes |= file.mode == found.mode && file.xattrs == found.xattrs;
         let Body::Regular(content) = &file.body else { return None };
         // States share their parts.
-        if !seen.is_some_and(|seen| seen.as_ptr() == content.as_ptr() && seen.len() == content.len()) {
+        if !seen.is_some_and(|seen| seen.is_shared(content)) {
             has_size |= content.len() == bytes.len();
-            let pairs = bytes.iter().zip(content);
-            is_missing.iter_mut().zip(pairs).for_each(|(missing, (one, other))| *missing &= one != other);
+            missing.retain(|at| content.get(*at) != Some(&bytes[*at]));
         }
         seen = Some(content);
-        if has_size && has_attributes && !is_missing.contains(&true) {
+        if has_size && has_attributes && missing.is_empty() {
             return Some(at);
         }
     }

@@ -21,7 +21,7 @@ async fn open(stage: &Stage, user: &mut Performer, dataset: CallId, name: &str, 
 async fn read(stage: &Stage, user: &mut Performer, dataset: CallId, slot: usize) -> Bytes {
     let len = 2 * BYTES as u64;
     match call(stage, user, Action::Read { dataset, slot, offset: 0, len }).await {
-        Outcome::Data(data) => data,
+        Outcome::Data(data) => Bytes::clone(&data),
         other => panic!("{other:?}"),
     }
 }

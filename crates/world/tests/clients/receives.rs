@@ -78,7 +78,7 @@ fn a_volume_is_received_as_it_was_sent() {
         drop(user);
         let found = look(&stage.daemon).await.unwrap();
         let FoundContent::Blocks(blocks) = &found.datasets["tank/n"].content else { panic!("a volume") };
-        assert_eq!(blocks[9], data);
+        assert_eq!(*blocks[9], data);
         stage.scene.judge(|oracle| oracle.rests(&found));
         assert_eq!(stage.scene.violation(), None);
     });
