@@ -55,6 +55,7 @@ pub fn receive(data: &[u8]) {
             is_forced: how & 8 != 0,
             is_resumable: how & 16 != 0,
             is_corrective: how & 32 != 0,
+            reshares: how & 64 != 0,
             ..Order::default()
         };
         if let Some(before) = before {
