@@ -50,7 +50,7 @@ fn the_log_brings_the_latest_bytes_of_what_it_has_to_bring() {
         let found = look(&stage.daemon).await.unwrap();
         let FoundContent::Files(files) = &found.datasets["tank/f"].content else { panic!("files") };
         let bytes = files[&path("a")].bytes.clone().unwrap();
-        assert_eq!(bytes, [[b'1'; 1000], [b'2'; 1000]].concat());
+        assert_eq!(*bytes, [[b'1'; 1000], [b'2'; 1000]].concat());
         scene.judge(|oracle| oracle.reopened(&found));
         assert_eq!(scene.violation(), None);
         machine.kill();
