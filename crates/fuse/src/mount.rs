@@ -38,6 +38,9 @@ use table::Table;
 const DEVICE: &str = "/dev/fuse";
 /// The kernel's default is 128 KiB.
 const READ_AHEAD_KIB: u32 = 4096;
+/// Share of the memory that may hold delayed writes. The kernel's default for FUSE, 1 %, makes writers wait
+/// from the start; all of it would let a daemon that is stuck stop the writers of other file systems.
+const DELAYED_PERCENT: u32 = 5;
 
 /// A mount or unmount failed.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +89,8 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// `sync(2)` and `syncfs(2)` reach it, if the kernel can. Root only.
     pub hears_sync: bool,
+    /// See [`crate::SessionOptions::writeback_cache`].
+    pub delays_writes: bool,
 }
 
 /// A mounted file system.
@@ -166,7 +171,10 @@ pub fn mount(dir: &Path, options: &MountOptions) -> Result<(OwnedFd, Mounted), M
     };
     let made = made.or_else(|| Made::of(CWD, dir));
     if let Some(made) = made.filter(|_| by_root) {
-        set_read_ahead(made.device);
+        tune(made.device, "read_ahead_kb", READ_AHEAD_KIB);
+        if options.delays_writes {
+            tune(made.device, "max_ratio", DELAYED_PERCENT);
+        }
     }
     let watched = made.map(|made| Arc::new(guard::watch(guard::connection(made.device), made.id)));
     let id = made.map_or(0, |made| made.id);
@@ -422,12 +430,12 @@ impl Mounted {
     }
 }
 
-/// Best effort: less read-ahead only costs speed.
-fn set_read_ahead((major, minor): (u32, u32)) {
+/// Best effort: the kernel's default only costs speed.
+fn tune((major, minor): (u32, u32), name: &str, value: u32) {
     // File systems without a device have major 0.
     let kind = if major == 0 { "" } else { "-fuseblk" };
-    let path = format!("/sys/class/bdi/{major}:{minor}{kind}/read_ahead_kb");
-    drop(std::fs::write(path, READ_AHEAD_KIB.to_string()));
+    let path = format!("/sys/class/bdi/{major}:{minor}{kind}/{name}");
+    drop(std::fs::write(path, value.to_string()));
 }
 
 fn device_of(path: &Path) -> Option<(u32, u32)> {

@@ -48,7 +48,9 @@ pub struct SessionOptions {
     pub readers: usize,
     /// Use io_uring, if the kernel supports it.
     pub over_io_uring: bool,
-    /// The kernel delays and joins writes; it then maintains `mtime`.
+    /// The kernel delays and joins writes; it then maintains `mtime`. It also trusts no other for a file's
+    /// size and times as long as it holds the file (`fuse_get_cache_mask`), whatever notices say: off by
+    /// default.
     pub writeback_cache: bool,
     /// The kernel enforces POSIX ACLs (`system.posix_acl_*`).
     pub posix_acl: bool,

@@ -31,7 +31,8 @@ impl Mount {
     ) -> Result<Mount, MountError> {
         let is_snapshot = options.source.contains('@');
         let hears_sync = session.hears_sync && !is_snapshot;
-        let options = MountOptions { hears_sync, ..options.clone() };
+        let delays_writes = session.writeback_cache;
+        let options = MountOptions { hears_sync, delays_writes, ..options.clone() };
         // Always on, so that `acltype` can change while mounted.
         let session = SessionOptions { posix_acl: true, ..session };
         let (mounted, session) = Session::mount(runtime, &files, dir, options, session).await?;

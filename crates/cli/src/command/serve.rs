@@ -78,7 +78,7 @@ pub struct Serve {
     /// Mount without a loop device for each file system; `sync` then does not reach the pool
     #[arg(long)]
     pub no_loop: bool,
-    /// Let the kernel cache writes and combine small ones; it then sets modification times
+    /// Let the kernel delay writes and combine small ones; costs promises, see docs/mount.md
     #[arg(long)]
     pub writeback: bool,
     /// Memory limit of all pools: cached blocks, and changes not yet on disk [default: all but 1G, at least

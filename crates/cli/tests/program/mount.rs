@@ -3,6 +3,7 @@
 //! Needs root and /dev/fuse; without them the tests print so (`CENOTE_REQUIRE_FUSE=1`: fail).
 
 mod aio;
+mod delayed;
 mod mapped;
 mod mounted;
 mod names;
