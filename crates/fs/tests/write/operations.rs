@@ -324,6 +324,30 @@ fn what_may_not_change_does_not() {
 }
 
 #[test]
+fn a_file_system_knows_that_no_file_has_extended_attributes_until_one_has() {
+    for xattr in [XattrStore::Sa, XattrStore::Dir] {
+        on_new(NewFilesystem::default(), FsOptions { xattr, ..FsOptions::default() }, async |fs| {
+            let edit = fs.live().edit();
+            let change = Change { edit: &edit, now: at(5) };
+            let made = async |name: &[u8]| fs.create(change, fs.root(), name, &file(0o644)).await.unwrap();
+            let (id, other) = (made(b"f").await, made(b"g").await);
+            assert!(fs.view().lacks_xattrs());
+            assert_eq!(fs.view().xattr(id, b"user.a").await.unwrap(), None);
+            fs.set_xattr(change, id, b"user.a", Some(b"1"), SetXattr::Any).await.unwrap();
+            assert!(!fs.view().lacks_xattrs());
+            assert_eq!(fs.view().xattr(id, b"user.a").await.unwrap().as_deref(), Some(&b"1"[..]));
+            assert_eq!(fs.view().xattr(other, b"user.a").await.unwrap(), None);
+            let again = cenote_fs::Filesystem::open(fs.live().view()).await.unwrap();
+            assert!(!again.lacks_xattrs());
+        });
+    }
+    // Its znodes would not show in any layout.
+    on_new(NewFilesystem { version: Some(4), ..Default::default() }, FsOptions::default(), async |fs| {
+        assert!(!fs.view().lacks_xattrs());
+    });
+}
+
+#[test]
 fn posix_acls_and_modes_follow_each_other() {
     on_new(NewFilesystem::default(), FsOptions { posix_acl: true, ..FsOptions::default() }, async |fs| {
         let edit = fs.live().edit();

@@ -29,6 +29,8 @@ const STATFS_BLOCK_BYTES: u64 = 4096;
 const DNODE_BYTES: u64 = 512;
 /// Attributes that the kernel interprets, too.
 const POSIX_ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+/// Attributes that `ls` asks for each file, until told once that the file system does not support them.
+const LABELS: [&[u8]; 2] = [b"security.selinux", b"security.capability"];
 /// `DN_MAX_OBJECT`.
 const MAX_OBJECTS: u64 = 1 << 48;
 
@@ -242,6 +244,9 @@ impl Vfs for Files {
         if let Some(Named::Control(_)) = self.named(node) {
             return Err(Errno::NODATA);
         }
+        if LABELS.contains(&name) && self.lacks_xattrs() {
+            return Err(Errno::OPNOTSUPP);
+        }
         let (_, tree, object) = self.file(node).await?;
         let value = tree.view().xattr(object, name).await.map_err(|e| errno(&e))?;
         value.ok_or(Errno::NODATA)
@@ -371,6 +376,12 @@ impl Files {
             Some(namespace) if namespace.len() == name.len() => Err(Errno::INVAL),
             Some(_) => Ok(true),
         }
+    }
+
+    /// Whether no file of the mount has extended attributes. Every snapshot is an earlier state of the head,
+    /// whose layouts are never removed.
+    fn lacks_xattrs(&self) -> bool {
+        self.head().view().lacks_xattrs()
     }
 
     pub(super) async fn attr(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Attr> {
