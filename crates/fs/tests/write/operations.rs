@@ -348,6 +348,26 @@ fn a_file_system_knows_that_no_file_has_extended_attributes_until_one_has() {
 }
 
 #[test]
+fn attributes_of_several_files_are_those_of_each() {
+    on_new(NewFilesystem::default(), FsOptions::default(), async |fs| {
+        let edit = fs.live().edit();
+        let change = Change { edit: &edit, now: at(5) };
+        let mut ids = vec![fs.root(), ObjectId(1 << 40), ObjectId(0)];
+        for n in 0..70 {
+            let name = format!("file {n}");
+            let id = fs.create(change, fs.root(), name.as_bytes(), &file(0o600 + n)).await.unwrap();
+            fs.write(change, id, 0, pattern(1, n as usize)).await.unwrap();
+            ids.insert(n as usize / 2, id);
+        }
+        ids.push(ids[3]);
+        let view = fs.view();
+        for (&id, found) in ids.iter().zip(view.attrs(&ids).await) {
+            assert_eq!(found.ok(), view.attr(id).await.ok(), "{id:?}");
+        }
+    });
+}
+
+#[test]
 fn posix_acls_and_modes_follow_each_other() {
     on_new(NewFilesystem::default(), FsOptions { posix_acl: true, ..FsOptions::default() }, async |fs| {
         let edit = fs.live().edit();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cenote_format::units::ObjectId;
 use cenote_fs::attr::pflags;
-use cenote_fs::{FileKind, SpaceBy};
+use cenote_fs::{FileKind, Filesystem, SpaceBy};
 use cenote_fuse::vfs::{NewNode, ReadFlags, RenameFlags, WriteFlags, XattrMode};
 use cenote_fuse::{Attr, Caller, DirSink, Entry, Errno, FileType, Node, Result, SetAttr, Statfs, Vfs};
 use cenote_object::{Cursor, Wait};
@@ -406,6 +406,34 @@ impl Files {
         Ok(Entry { node, generation, attr })
     }
 
+    /// The entries of several objects, in the order given; each counts as a reference. `None`: its attributes
+    /// can't be read.
+    async fn entries(&self, id: TreeId, tree: &Tree, objects: &[ObjectId]) -> Vec<Option<Entry>> {
+        let changes = self.0.telling.changes();
+        let view = tree.view();
+        let are_settled: Vec<bool> = objects.iter().map(|object| is_settled(&view, *object)).collect();
+        let stored = view.attrs(objects).await;
+        let mut entries = Vec::with_capacity(objects.len());
+        for ((&object, is_settled), stored) in objects.iter().zip(are_settled).zip(stored) {
+            let looked =
+                stored.ok().and_then(|stored| self.looked((id, tree, object), &stored, is_settled).ok());
+            entries.push(looked.map(|Looked { generation, attr }| {
+                let node = self.0.references.give(id, object, generation);
+                Entry { node, generation, attr }
+            }));
+        }
+        if self.0.telling.changes() == changes {
+            return entries;
+        }
+        // As for one entry: look again.
+        entries.iter().flatten().for_each(|entry| self.take_back(entry.node, 1));
+        entries.clear();
+        for &object in objects {
+            entries.push(self.entry(id, tree, object).await.ok());
+        }
+        entries
+    }
+
     fn take_back(&self, node: Node, references: u64) {
         let Some(object) = self.0.references.drop(node, references) else { return };
         // The kernel does not wait for this.
@@ -419,9 +447,17 @@ impl Files {
 
     async fn look(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Looked> {
         let view = tree.view();
-        // Later changes come through the kernel, which then discards this answer, or it is notified.
-        let is_settled = !view.objset().is_changed(object);
+        let is_settled = is_settled(&view, object);
         let stored = view.attr(object).await.map_err(|e| errno(&e))?;
+        self.looked((id, tree, object), &stored, is_settled)
+    }
+
+    fn looked(
+        &self,
+        (id, tree, object): (TreeId, &Tree, ObjectId),
+        stored: &cenote_fs::Attr,
+        is_settled: bool,
+    ) -> Result<Looked> {
         let generation = match id {
             TreeId::Head => stored.generation,
             TreeId::Snapshot(dataset) => {
@@ -429,7 +465,7 @@ impl Files {
                 generation_in(guid, stored.generation)
             }
         };
-        let mut attr = attr::attr(attr::ino(id, object), &stored, is_settled);
+        let mut attr = attr::attr(attr::ino(id, object), stored, is_settled);
         if id == TreeId::Head && object == tree.root() && self.options().lists_snapdir {
             // `.zfs` counts as a subdirectory.
             attr.links = attr.links.saturating_add(1);
@@ -446,31 +482,38 @@ impl Files {
         let mut from = from;
         loop {
             let batch = tree.list_from(dir, from).await.map_err(|e| errno(&e))?;
-            if batch.is_empty() {
-                return Ok(());
-            }
-            for (name, behind) in batch {
-                // Files with unreadable attributes are listed nevertheless.
-                let entry = match sink.wants_entries() {
-                    true => self.entry(id, tree, name.object).await.ok(),
-                    false => None,
-                };
+            let Some((_, behind)) = batch.last() else { return Ok(()) };
+            from = *behind;
+            let fitting = sink.room_for(&mut batch.iter().map(|(name, _)| name.name.len()));
+            let fits = &batch[..fitting];
+            let entries = match sink.wants_entries() {
+                true => {
+                    let objects: Vec<ObjectId> = fits.iter().map(|(name, _)| name.object).collect();
+                    self.entries(id, tree, &objects).await
+                }
+                false => vec![None; fitting],
+            };
+            for ((name, behind), entry) in fits.iter().zip(entries) {
                 let cookie = behind.0.saturating_add(COOKIE_NAMES);
-                let fitted = match &entry {
+                // Files with unreadable attributes are listed nevertheless.
+                match &entry {
                     Some(entry) => sink.add_entry(&name.name, entry, cookie),
                     None => {
                         let kind = name.kind.and_then(attr::file_type);
                         sink.add(&name.name, attr::ino(id, name.object), kind, cookie)
                     }
                 };
-                if !fitted {
-                    entry.inspect(|entry| self.take_back(entry.node, 1));
-                    return Ok(());
-                }
-                from = behind;
+            }
+            if fitting < batch.len() {
+                return Ok(());
             }
         }
     }
+}
+
+/// Later changes come through the kernel, which then discards the answer, or it is notified.
+fn is_settled(view: &Filesystem, object: ObjectId) -> bool {
+    !view.objset().is_changed(object)
 }
 
 struct Looked {
