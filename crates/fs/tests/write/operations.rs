@@ -368,6 +368,21 @@ fn attributes_of_several_files_are_those_of_each() {
 }
 
 #[test]
+fn only_changes_of_content_leave_the_number_of_blocks_open() {
+    on_new(NewFilesystem::default(), FsOptions::default(), async |fs| {
+        let edit = fs.live().edit();
+        let change = Change { edit: &edit, now: at(5) };
+        let id = fs.create(change, fs.root(), b"f", &file(0o644)).await.unwrap();
+        let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+        fs.set_attr(change, id, &set).await.unwrap();
+        let is_open = |id| fs.view().objset().has_changed_blocks(id);
+        assert!(!is_open(id) && is_open(fs.root()));
+        fs.write(change, id, 0, pattern(1, 10)).await.unwrap();
+        assert!(is_open(id));
+    });
+}
+
+#[test]
 fn posix_acls_and_modes_follow_each_other() {
     on_new(NewFilesystem::default(), FsOptions { posix_acl: true, ..FsOptions::default() }, async |fs| {
         let edit = fs.live().edit();

@@ -513,7 +513,7 @@ impl Files {
 
 /// Later changes come through the kernel, which then discards the answer, or it is notified.
 fn is_settled(view: &Filesystem, object: ObjectId) -> bool {
-    !view.objset().is_changed(object)
+    !view.objset().has_changed_blocks(object)
 }
 
 struct Looked {
