@@ -435,14 +435,9 @@ impl Files {
     }
 
     fn take_back(&self, node: Node, references: u64) {
-        let Some(object) = self.0.references.drop(node, references) else { return };
-        // The kernel does not wait for this.
-        let files = self.clone();
-        let work = async move {
-            let _busy = files.0.quiet.clone().read_owned().await;
-            files.free_unlinked(object).await;
-        };
-        self.0.runtime.spawn(work).detach();
+        if let Some(object) = self.0.references.drop(node, references) {
+            self.free_soon(object);
+        }
     }
 
     async fn look(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Looked> {
