@@ -169,6 +169,21 @@ impl Filesystem {
         self.attr_of(&self.object(id).await?).await
     }
 
+    /// The attributes of several objects, in the order given. Reads their dnodes together.
+    #[boxed]
+    pub async fn attrs(&self, ids: &[ObjectId]) -> Vec<Result<Attr>> {
+        let dnodes = self.base.objset.dnodes_of(ids).await;
+        let mut attrs = Vec::with_capacity(ids.len());
+        for (&id, dnode) in ids.iter().zip(dnodes) {
+            let decoded = dnode.ok().map(|dnode| Attr::decode(&self.base.registry, &dnode));
+            attrs.push(match decoded {
+                Some(Ok(Decoded::Done(attr))) if self.overlay.get(id).is_none() => Ok(attr),
+                _ => self.attr(id).await,
+            });
+        }
+        attrs
+    }
+
     /// The attributes of an object whose dnode is loaded; reads the spill block if necessary.
     ///
     /// # Errors

@@ -49,6 +49,11 @@ pub(crate) struct Node {
 }
 
 impl Overlay {
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
     /// Any changes to an object.
     pub fn get(&self, id: ObjectId) -> Option<&Node> {
         self.nodes.get(&id)

@@ -9,12 +9,16 @@
 //! Others come from systems without such prefixes and are shown as `user.NAME`, except FreeBSD's system
 //! namespace, which is hidden.
 //!
+//! The layouts of system attributes tell whether any object ever had either place. Most file systems have no
+//! such layout, so the kernel's frequent questions cost no look at attributes.
+//!
 //! Source: OpenZFS `zpl_xattr.c`, `zfs_sa.c` (`zfs_sa_get_xattr`).
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
+use cenote_format::dnode::ObjectType;
 use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::sa::ZplAttr;
 use cenote_format::units::ObjectId;
@@ -26,6 +30,8 @@ use crate::filesystem::Filesystem;
 
 /// The largest value read; Linux allows 64 KiB. Larger ones indicate damage and are truncated.
 const MAX_VALUE_BYTES: u64 = 16 << 20;
+/// The attributes of an object that lead to its extended ones.
+const PLACES: [ZplAttr; 2] = [ZplAttr::Xattr, ZplAttr::Dxattr];
 /// FreeBSD's system namespace on disk.
 const FREEBSD_PREFIX: &[u8] = b"freebsd:";
 
@@ -77,7 +83,26 @@ impl Filesystem {
         attr.is_sa || attr.xattr_dir.is_some()
     }
 
+    /// Whether no object has extended attributes. `false` if only a look at all of them could tell.
+    pub fn lacks_xattrs(&self) -> bool {
+        let master = self.master();
+        // One made with system attributes has no older znodes, whose extended attributes no layout shows. It
+        // made their table first, then the delete queue; an upgrade makes the table later.
+        let next = |id: ObjectId| ObjectId(id.0.wrapping_add(1));
+        let is_made_with_sa = master.sa_attrs.is_some() && master.sa_attrs.map(next) == master.delete_queue;
+        is_made_with_sa && self.has_no_layout_for_xattrs()
+    }
+
+    fn has_no_layout_for_xattrs(&self) -> bool {
+        self.overlay.is_empty() && !self.sa_registry().may_have(&PLACES)
+    }
+
     async fn xattr_places(&self, id: ObjectId) -> Result<BTreeMap<Bytes, XattrContent>> {
+        if self.has_no_layout_for_xattrs()
+            && self.objset().head(id).await.is_ok_and(|head| head.bonus_type == ObjectType::SA)
+        {
+            return Ok(BTreeMap::new());
+        }
         let node = self.node(id);
         let mut stored: BTreeMap<Bytes, XattrContent> = BTreeMap::new();
         let mut dir = node.and_then(|node| node.attr).and_then(|attr| attr.xattr_dir);
@@ -115,7 +140,6 @@ impl Filesystem {
 
     /// The names and values in the packed list, as stored.
     async fn inline_xattrs(&self, object: &Object) -> Result<Vec<(Bytes, Bytes)>> {
-        use cenote_format::dnode::ObjectType;
         if object.dnode().bonus_type != ObjectType::SA {
             return Ok(Vec::new());
         }

@@ -9,6 +9,11 @@ use bytes::Bytes;
 
 use crate::vfs::{Attr, DirSink, Entry, FileType, Statfs};
 
+/// `fuse_entry_out`.
+const ENTRY_BYTES: usize = 128;
+/// `fuse_attr`.
+const ATTR_BYTES: usize = 88;
+
 /// The bytes after the header: fields built here, then data unchanged.
 #[derive(Debug, Default)]
 pub struct Reply {
@@ -56,7 +61,8 @@ impl Reply {
 
     /// `fuse_entry_out` (128 bytes): nodeid (8), generation (8), entry_valid (8), attr_valid (8),
     /// entry_valid_nsec (4), attr_valid_nsec (4), `fuse_attr` (88).
-    pub fn entry(self, entry: &Entry, valid: Duration) -> Reply {
+    pub fn entry(mut self, entry: &Entry, valid: Duration) -> Reply {
+        self.fields.reserve(ENTRY_BYTES);
         let of_attr = entry.attr.valid;
         let valid = if of_attr.is_zero() { Duration::ZERO } else { valid };
         let reply = self.u64(entry.node.0).u64(entry.generation).u64(valid.as_secs()).u64(of_attr.as_secs());
@@ -66,12 +72,13 @@ impl Reply {
     /// An absent name (node 0), and how long the kernel may cache that.
     pub fn no_entry(valid: Duration) -> Reply {
         let (seconds, nanoseconds) = (valid.as_secs(), valid.subsec_nanos());
-        Reply::empty().u64(0).u64(0).u64(seconds).u64(0).u32(nanoseconds).u32(0).zeros(88)
+        Reply::empty().u64(0).u64(0).u64(seconds).u64(0).u32(nanoseconds).u32(0).zeros(ATTR_BYTES)
     }
 
     /// `fuse_attr` (88 bytes): ino, size, blocks (8 each), atime, mtime, ctime (8 each), their nanoseconds (4
     /// each), mode, nlink, uid, gid, rdev, blksize, flags (4 each).
-    fn raw_attr(self, attr: &Attr) -> Reply {
+    fn raw_attr(mut self, attr: &Attr) -> Reply {
+        self.fields.reserve(ATTR_BYTES);
         let times = [attr.atime, attr.mtime, attr.ctime];
         let mut reply = self.u64(attr.ino).u64(attr.size_bytes).u64(attr.sectors);
         for time in times {
@@ -144,18 +151,25 @@ impl DirBuffer {
         Reply { fields: self.filled, data: Vec::new() }
     }
 
-    fn push(&mut self, head: Option<Reply>, name: &[u8], ino: u64, kind: u32, cookie: u64) -> bool {
-        let head = head.map_or_else(Vec::new, |head| head.fields);
-        let whole_bytes = (head.len() + 24 + name.len()).next_multiple_of(8);
-        if self.filled.len() + whole_bytes > self.room_bytes {
+    fn whole_bytes(&self, name_bytes: usize) -> usize {
+        let head_bytes = if self.plus { ENTRY_BYTES } else { 0 };
+        (head_bytes + 24 + name_bytes).next_multiple_of(8)
+    }
+
+    fn push(&mut self, entry: Option<&Entry>, name: &[u8], ino: u64, kind: u32, cookie: u64) -> bool {
+        let end = self.filled.len() + self.whole_bytes(name.len());
+        if end > self.room_bytes {
             return false;
         }
-        let end = self.filled.len() + whole_bytes;
-        self.filled.extend(head);
-        self.filled.extend(ino.to_ne_bytes());
-        self.filled.extend(cookie.to_ne_bytes());
-        self.filled.extend((name.len() as u32).to_ne_bytes());
-        self.filled.extend(kind.to_ne_bytes());
+        let reply = Reply { fields: std::mem::take(&mut self.filled), data: Vec::new() };
+        let reply = match entry {
+            _ if !self.plus => reply,
+            Some(entry) => reply.entry(entry, self.valid),
+            // With node 0, the kernel takes the name and looks up its attributes later.
+            None => reply.zeros(ENTRY_BYTES),
+        };
+        let reply = reply.u64(ino).u64(cookie).u32(name.len() as u32).u32(kind);
+        self.filled = reply.fields;
         self.filled.extend(name);
         self.filled.resize(end, 0);
         true
@@ -164,18 +178,24 @@ impl DirBuffer {
 
 impl DirSink for DirBuffer {
     fn add(&mut self, name: &[u8], ino: u64, kind: Option<FileType>, cookie: u64) -> bool {
-        // With node 0, the kernel takes the name and looks up its attributes later.
-        let head = self.plus.then(|| Reply::empty().zeros(128));
-        self.push(head, name, ino, kind.map_or(0, |kind| kind as u32), cookie)
+        self.push(None, name, ino, kind.map_or(0, |kind| kind as u32), cookie)
     }
 
     fn add_entry(&mut self, name: &[u8], entry: &Entry, cookie: u64) -> bool {
-        let head = self.plus.then(|| Reply::empty().entry(entry, self.valid));
-        self.push(head, name, entry.attr.ino, entry.attr.mode >> 12 & 0xf, cookie)
+        self.push(Some(entry), name, entry.attr.ino, entry.attr.mode >> 12 & 0xf, cookie)
     }
 
     fn wants_entries(&self) -> bool {
         self.plus
+    }
+
+    fn room_for(&self, names_bytes: &mut dyn Iterator<Item = usize>) -> usize {
+        let mut left_bytes = Some(self.room_bytes.saturating_sub(self.filled.len()));
+        let mut fits = |name_bytes| {
+            left_bytes = left_bytes.and_then(|left| left.checked_sub(self.whole_bytes(name_bytes)));
+            left_bytes.is_some()
+        };
+        names_bytes.take_while(|name_bytes| fits(*name_bytes)).count()
     }
 }
 
@@ -225,9 +245,11 @@ mod tests {
     #[test]
     fn a_full_buffer_takes_no_more() {
         let mut buffer = DirBuffer::new(64, false, Duration::ZERO);
+        assert_eq!(buffer.room_for(&mut [1, 8, 1].into_iter()), 2);
         assert!(buffer.add(b"a", 1, None, 1));
         assert!(buffer.add(b"12345678", 2, Some(FileType::Regular), 2));
         assert!(!buffer.add(b"b", 3, None, 3));
+        assert_eq!(buffer.room_for(&mut std::iter::once(1)), 0);
         assert_eq!(buffer.into_reply().fields.len(), 64);
     }
 }

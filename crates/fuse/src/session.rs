@@ -327,6 +327,10 @@ fn agree(channel: &Channel, options: SessionOptions, reads_anew: bool, has_rings
     }
 }
 
+/// Not `READDIRPLUS_AUTO`: with it, only the first part of a listing has attributes, unless the reader looks
+/// at names before it has all (`ls`, not `find` or `rm`). Each other name is then a request of its own, for
+/// five times the processor time of an entry with attributes.
+///
 /// Not `ASYNC_DIO`: with it, the end of an asynchronous direct write does not drop the kernel's cache
 /// (`fuse_aio_complete`), and data fetched by a buffered read meanwhile stays there, out of date.
 fn wanted(options: SessionOptions, reads_anew: bool) -> u64 {
@@ -337,7 +341,6 @@ fn wanted(options: SessionOptions, reads_anew: bool) -> u64 {
         | DONT_MASK
         | IOCTL_DIR
         | DO_READDIRPLUS
-        | READDIRPLUS_AUTO
         | PARALLEL_DIROPS
         | MAX_PAGES
         | HANDLE_KILLPRIV_V2

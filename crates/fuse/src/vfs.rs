@@ -180,6 +180,9 @@ pub trait DirSink: Send {
 
     /// Whether the kernel wants attributes.
     fn wants_entries(&self) -> bool;
+
+    /// The number of the next names that fit, by their lengths.
+    fn room_for(&self, names_bytes: &mut dyn Iterator<Item = usize>) -> usize;
 }
 
 /// Condition for setting an extended attribute.

@@ -6,6 +6,7 @@
 //!   changing    --------> a hold on the open txg, then an operation of FsWriter      change
 //!   .zfs        --------> the dataset's snapshots       control
 //!   commands    --------> notices to the kernel         tell, replace
+//!   forgotten   --------> freed, if without names       freeing
 //! ```
 //!
 //! Idea: this module translates for `cenote_fs`, and adds only features of mounts: access times, references
@@ -26,6 +27,7 @@ mod attr;
 mod change;
 mod control;
 mod errno;
+mod freeing;
 mod ioctl;
 mod node;
 mod replace;
@@ -49,6 +51,7 @@ use cenote_runtime::Runtime;
 use parking_lot::RwLock;
 
 use control::Snapshots;
+use freeing::Freeing;
 use node::{Named, References, TreeId};
 pub use tell::all_told;
 use tell::{Notice, Telling};
@@ -141,6 +144,7 @@ struct Inner {
     /// Notifies the kernel of changes made by commands; set when mounted.
     notifier: OnceLock<Notifier>,
     telling: Telling,
+    freeing: Freeing,
     quiet: Arc<tokio::sync::RwLock<()>>,
     options: RwLock<FilesOptions>,
     snapshots: Snapshots,
@@ -194,6 +198,7 @@ impl Files {
                 head: RwLock::new(head),
                 notifier: OnceLock::new(),
                 telling: Telling::default(),
+                freeing: Freeing::default(),
                 quiet: Arc::default(),
                 options: RwLock::new(options),
                 snapshots: Snapshots::default(),

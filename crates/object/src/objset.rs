@@ -260,6 +260,11 @@ impl Objset {
         self.layers.touches(object)
     }
 
+    /// Whether an object has blocks written or freed that are not on disk: its size there is not final.
+    pub fn has_changed_blocks(&self, object: ObjectId) -> bool {
+        self.layers.touches_blocks(object)
+    }
+
     /// Its dataset; 0 for the MOS.
     pub fn dataset_id(&self) -> DatasetId {
         self.tree.dataset

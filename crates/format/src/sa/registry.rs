@@ -166,6 +166,13 @@ impl SaRegistry {
         }
     }
 
+    /// Whether an object may have one of these attributes. Layouts are never removed.
+    pub fn may_have(&self, attrs: &[ZplAttr]) -> bool {
+        let numbers: Vec<u16> = attrs.iter().filter_map(|attr| self.number_of(*attr)).collect();
+        let has_one = |layout: &SaLayout| layout.attributes().any(|number| numbers.contains(&number));
+        self.usual.is_some() || self.layouts.values().any(has_one)
+    }
+
     /// Layout of exactly these attributes in this order.
     pub fn find_layout(&self, attributes: &[u16]) -> Option<u16> {
         let mut layouts = self.layouts.iter();

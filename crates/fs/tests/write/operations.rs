@@ -324,6 +324,65 @@ fn what_may_not_change_does_not() {
 }
 
 #[test]
+fn a_file_system_knows_that_no_file_has_extended_attributes_until_one_has() {
+    for xattr in [XattrStore::Sa, XattrStore::Dir] {
+        on_new(NewFilesystem::default(), FsOptions { xattr, ..FsOptions::default() }, async |fs| {
+            let edit = fs.live().edit();
+            let change = Change { edit: &edit, now: at(5) };
+            let made = async |name: &[u8]| fs.create(change, fs.root(), name, &file(0o644)).await.unwrap();
+            let (id, other) = (made(b"f").await, made(b"g").await);
+            assert!(fs.view().lacks_xattrs());
+            assert_eq!(fs.view().xattr(id, b"user.a").await.unwrap(), None);
+            fs.set_xattr(change, id, b"user.a", Some(b"1"), SetXattr::Any).await.unwrap();
+            assert!(!fs.view().lacks_xattrs());
+            assert_eq!(fs.view().xattr(id, b"user.a").await.unwrap().as_deref(), Some(&b"1"[..]));
+            assert_eq!(fs.view().xattr(other, b"user.a").await.unwrap(), None);
+            let again = cenote_fs::Filesystem::open(fs.live().view()).await.unwrap();
+            assert!(!again.lacks_xattrs());
+        });
+    }
+    // Its znodes would not show in any layout.
+    on_new(NewFilesystem { version: Some(4), ..Default::default() }, FsOptions::default(), async |fs| {
+        assert!(!fs.view().lacks_xattrs());
+    });
+}
+
+#[test]
+fn attributes_of_several_files_are_those_of_each() {
+    on_new(NewFilesystem::default(), FsOptions::default(), async |fs| {
+        let edit = fs.live().edit();
+        let change = Change { edit: &edit, now: at(5) };
+        let mut ids = vec![fs.root(), ObjectId(1 << 40), ObjectId(0)];
+        for n in 0..70 {
+            let name = format!("file {n}");
+            let id = fs.create(change, fs.root(), name.as_bytes(), &file(0o600 + n)).await.unwrap();
+            fs.write(change, id, 0, pattern(1, n as usize)).await.unwrap();
+            ids.insert(n as usize / 2, id);
+        }
+        ids.push(ids[3]);
+        let view = fs.view();
+        for (&id, found) in ids.iter().zip(view.attrs(&ids).await) {
+            assert_eq!(found.ok(), view.attr(id).await.ok(), "{id:?}");
+        }
+    });
+}
+
+#[test]
+fn only_changes_of_content_leave_the_number_of_blocks_open() {
+    on_new(NewFilesystem::default(), FsOptions::default(), async |fs| {
+        let edit = fs.live().edit();
+        let change = Change { edit: &edit, now: at(5) };
+        let id = fs.create(change, fs.root(), b"f", &file(0o644)).await.unwrap();
+        let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+        fs.set_attr(change, id, &set).await.unwrap();
+        let is_open = |id| fs.view().objset().has_changed_blocks(id);
+        assert!(!is_open(id) && is_open(fs.root()));
+        fs.write(change, id, 0, pattern(1, 10)).await.unwrap();
+        assert!(is_open(id));
+    });
+}
+
+#[test]
 fn posix_acls_and_modes_follow_each_other() {
     on_new(NewFilesystem::default(), FsOptions { posix_acl: true, ..FsOptions::default() }, async |fs| {
         let edit = fs.live().edit();

@@ -54,13 +54,13 @@ async fn forget_many<V: Vfs>(vfs: &V, mut body: Body<'_>) -> Result<()> {
 async fn answer<V: Vfs>(vfs: &V, request: &Request, opcode: Opcode) -> Result<Reply> {
     let Request { node, caller, .. } = *request;
     let mut body = request.body();
-    let valid = vfs.valid_for(node);
-    let found = |entry: Entry| Ok(Reply::empty().entry(&entry, valid));
+    let valid = || vfs.valid_for(node);
+    let found = |entry: Entry| Ok(Reply::empty().entry(&entry, valid()));
     match opcode {
         Opcode::Lookup => match vfs.lookup(caller, node, body.name()?).await? {
             Some(entry) => found(entry),
-            None if valid.is_zero() => Err(Errno::NOENT),
-            None => Ok(Reply::no_entry(valid)),
+            None if valid().is_zero() => Err(Errno::NOENT),
+            None => Ok(Reply::no_entry(valid())),
         },
         Opcode::Getattr => Ok(Reply::attr(&vfs.getattr(node).await?)),
         Opcode::Statx => Ok(Reply::statx(&vfs.getattr(node).await?)),
@@ -88,7 +88,7 @@ async fn answer<V: Vfs>(vfs: &V, request: &Request, opcode: Opcode) -> Result<Re
             let new = NewNode { mode: mode & 0o7777 | S_IFREG, umask, device: (0, 0) };
             let entry = vfs.tmpfile(caller, node, new).await?;
             // `fuse_open_out`: fh (8), open_flags, backing_id.
-            Ok(Reply::empty().entry(&entry, valid).zeros(16))
+            Ok(Reply::empty().entry(&entry, valid()).zeros(16))
         }
         Opcode::Unlink => done(vfs.unlink(caller, node, body.name()?).await),
         Opcode::Rmdir => done(vfs.rmdir(caller, node, body.name()?).await),
@@ -135,8 +135,8 @@ async fn answer<V: Vfs>(vfs: &V, request: &Request, opcode: Opcode) -> Result<Re
             done(vfs.fsync(node, data_only).await)
         }
         Opcode::Syncfs => done(vfs.syncfs().await),
-        Opcode::Readdir => list(vfs, node, body, false, valid).await,
-        Opcode::Readdirplus => list(vfs, node, body, true, valid).await,
+        Opcode::Readdir => list(vfs, node, body, false, valid()).await,
+        Opcode::Readdirplus => list(vfs, node, body, true, valid()).await,
         Opcode::Statfs => Ok(Reply::statfs(&vfs.statfs(node).await?)),
         Opcode::Getxattr => {
             // size, padding; name.

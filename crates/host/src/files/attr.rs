@@ -11,7 +11,7 @@ use super::node::{TreeId, number};
 
 /// How long the kernel may cache attributes: it makes all changes itself, or is notified.
 const LONG: Duration = Duration::from_secs(3600);
-/// Block counts are only known once the txg is on disk: attributes of changed files are cached briefly.
+/// Block counts are only known once the txg is on disk: attributes of written files are cached briefly.
 const SHORT: Duration = Duration::from_secs(1);
 
 const STATX_ATTR_IMMUTABLE: u64 = 0x10;
@@ -23,7 +23,7 @@ const STATX_ATTR_NODUMP: u64 = 0x40;
 /// lookup comes here, and drops content that the kernel may have changed.
 pub const FIXED: u64 = pflags::IMMUTABLE | pflags::APPENDONLY;
 
-/// An object's attributes under inode number `ino`. `is_settled`: the last txg on disk has them.
+/// An object's attributes under inode number `ino`. `is_settled`: the last txg on disk has its blocks.
 pub fn attr(ino: u64, attr: &cenote_fs::Attr, is_settled: bool) -> Attr {
     let (uid, gid) = attr.owner();
     let statx = [

@@ -127,23 +127,8 @@ impl Files {
 
     /// Frees a file without names once the kernel no longer refers to it.
     fn gone(&self, object: Option<ObjectId>) {
-        let Some(object) = object else { return };
-        if !self.0.references.keep(object) {
-            let files = self.clone();
-            self.0.runtime.spawn(async move { files.free_unlinked(object).await }).detach();
-        }
-    }
-
-    /// Frees a file without names, in as many txgs as needed. After an error the next [`Files::open`] does
-    /// it.
-    pub(super) async fn free_unlinked(&self, object: ObjectId) {
-        let Ok((engine, _)) = self.writer() else { return };
-        let step =
-            async || self.change(Need::Free, None, move |fs, change| fs.free_unlinked(change, object)).await;
-        while let Ok(false) = step().await {
-            if engine.sync_all().await.is_err() {
-                return;
-            }
+        if let Some(object) = object.filter(|object| !self.0.references.keep(*object)) {
+            self.free_soon(object);
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cenote_format::units::ObjectId;
 use cenote_fs::attr::pflags;
-use cenote_fs::{FileKind, SpaceBy};
+use cenote_fs::{FileKind, Filesystem, SpaceBy};
 use cenote_fuse::vfs::{NewNode, ReadFlags, RenameFlags, WriteFlags, XattrMode};
 use cenote_fuse::{Attr, Caller, DirSink, Entry, Errno, FileType, Node, Result, SetAttr, Statfs, Vfs};
 use cenote_object::{Cursor, Wait};
@@ -29,6 +29,8 @@ const STATFS_BLOCK_BYTES: u64 = 4096;
 const DNODE_BYTES: u64 = 512;
 /// Attributes that the kernel interprets, too.
 const POSIX_ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+/// Attributes that `ls` asks for each file, until told once that the file system does not support them.
+const LABELS: [&[u8]; 2] = [b"security.selinux", b"security.capability"];
 /// `DN_MAX_OBJECT`.
 const MAX_OBJECTS: u64 = 1 << 48;
 
@@ -242,6 +244,9 @@ impl Vfs for Files {
         if let Some(Named::Control(_)) = self.named(node) {
             return Err(Errno::NODATA);
         }
+        if LABELS.contains(&name) && self.lacks_xattrs() {
+            return Err(Errno::OPNOTSUPP);
+        }
         let (_, tree, object) = self.file(node).await?;
         let value = tree.view().xattr(object, name).await.map_err(|e| errno(&e))?;
         value.ok_or(Errno::NODATA)
@@ -373,6 +378,12 @@ impl Files {
         }
     }
 
+    /// Whether no file of the mount has extended attributes. Every snapshot is an earlier state of the head,
+    /// whose layouts are never removed.
+    fn lacks_xattrs(&self) -> bool {
+        self.head().view().lacks_xattrs()
+    }
+
     pub(super) async fn attr(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Attr> {
         Ok(self.look(id, tree, object).await?.attr)
     }
@@ -395,22 +406,53 @@ impl Files {
         Ok(Entry { node, generation, attr })
     }
 
+    /// The entries of several objects, in the order given; each counts as a reference. `None`: its attributes
+    /// can't be read.
+    async fn entries(&self, id: TreeId, tree: &Tree, objects: &[ObjectId]) -> Vec<Option<Entry>> {
+        let changes = self.0.telling.changes();
+        let view = tree.view();
+        let are_settled: Vec<bool> = objects.iter().map(|object| is_settled(&view, *object)).collect();
+        let stored = view.attrs(objects).await;
+        let mut entries = Vec::with_capacity(objects.len());
+        for ((&object, is_settled), stored) in objects.iter().zip(are_settled).zip(stored) {
+            let looked =
+                stored.ok().and_then(|stored| self.looked((id, tree, object), &stored, is_settled).ok());
+            entries.push(looked.map(|Looked { generation, attr }| {
+                let node = self.0.references.give(id, object, generation);
+                Entry { node, generation, attr }
+            }));
+        }
+        if self.0.telling.changes() == changes {
+            return entries;
+        }
+        // As for one entry: look again.
+        entries.iter().flatten().for_each(|entry| self.take_back(entry.node, 1));
+        entries.clear();
+        for &object in objects {
+            entries.push(self.entry(id, tree, object).await.ok());
+        }
+        entries
+    }
+
     fn take_back(&self, node: Node, references: u64) {
-        let Some(object) = self.0.references.drop(node, references) else { return };
-        // The kernel does not wait for this.
-        let files = self.clone();
-        let work = async move {
-            let _busy = files.0.quiet.clone().read_owned().await;
-            files.free_unlinked(object).await;
-        };
-        self.0.runtime.spawn(work).detach();
+        if let Some(object) = self.0.references.drop(node, references) {
+            self.free_soon(object);
+        }
     }
 
     async fn look(&self, id: TreeId, tree: &Tree, object: ObjectId) -> Result<Looked> {
         let view = tree.view();
-        // Later changes come through the kernel, which then discards this answer, or it is notified.
-        let is_settled = !view.objset().is_changed(object);
+        let is_settled = is_settled(&view, object);
         let stored = view.attr(object).await.map_err(|e| errno(&e))?;
+        self.looked((id, tree, object), &stored, is_settled)
+    }
+
+    fn looked(
+        &self,
+        (id, tree, object): (TreeId, &Tree, ObjectId),
+        stored: &cenote_fs::Attr,
+        is_settled: bool,
+    ) -> Result<Looked> {
         let generation = match id {
             TreeId::Head => stored.generation,
             TreeId::Snapshot(dataset) => {
@@ -418,7 +460,7 @@ impl Files {
                 generation_in(guid, stored.generation)
             }
         };
-        let mut attr = attr::attr(attr::ino(id, object), &stored, is_settled);
+        let mut attr = attr::attr(attr::ino(id, object), stored, is_settled);
         if id == TreeId::Head && object == tree.root() && self.options().lists_snapdir {
             // `.zfs` counts as a subdirectory.
             attr.links = attr.links.saturating_add(1);
@@ -435,31 +477,38 @@ impl Files {
         let mut from = from;
         loop {
             let batch = tree.list_from(dir, from).await.map_err(|e| errno(&e))?;
-            if batch.is_empty() {
-                return Ok(());
-            }
-            for (name, behind) in batch {
-                // Files with unreadable attributes are listed nevertheless.
-                let entry = match sink.wants_entries() {
-                    true => self.entry(id, tree, name.object).await.ok(),
-                    false => None,
-                };
+            let Some((_, behind)) = batch.last() else { return Ok(()) };
+            from = *behind;
+            let fitting = sink.room_for(&mut batch.iter().map(|(name, _)| name.name.len()));
+            let fits = &batch[..fitting];
+            let entries = match sink.wants_entries() {
+                true => {
+                    let objects: Vec<ObjectId> = fits.iter().map(|(name, _)| name.object).collect();
+                    self.entries(id, tree, &objects).await
+                }
+                false => vec![None; fitting],
+            };
+            for ((name, behind), entry) in fits.iter().zip(entries) {
                 let cookie = behind.0.saturating_add(COOKIE_NAMES);
-                let fitted = match &entry {
+                // Files with unreadable attributes are listed nevertheless.
+                match &entry {
                     Some(entry) => sink.add_entry(&name.name, entry, cookie),
                     None => {
                         let kind = name.kind.and_then(attr::file_type);
                         sink.add(&name.name, attr::ino(id, name.object), kind, cookie)
                     }
                 };
-                if !fitted {
-                    entry.inspect(|entry| self.take_back(entry.node, 1));
-                    return Ok(());
-                }
-                from = behind;
+            }
+            if fitting < batch.len() {
+                return Ok(());
             }
         }
     }
+}
+
+/// Later changes come through the kernel, which then discards the answer, or it is notified.
+fn is_settled(view: &Filesystem, object: ObjectId) -> bool {
+    !view.objset().has_changed_blocks(object)
 }
 
 struct Looked {

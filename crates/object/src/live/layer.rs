@@ -136,6 +136,11 @@ impl Layer {
         self.objects.lock().contains_key(&object)
     }
 
+    /// Whether it changes blocks, and so their number.
+    pub(crate) fn touches_blocks(&self, object: ObjectId) -> bool {
+        self.objects.lock().get(&object).is_some_and(Changed::has_blocks)
+    }
+
     pub(crate) fn has_head(&self, object: ObjectId) -> bool {
         self.objects.lock().get(&object).is_some_and(|changed| changed.head.is_some())
     }
@@ -296,9 +301,13 @@ impl Changed {
     }
 
     fn is_only(&self, head: &Option<DnodeHead>) -> bool {
-        let changes_content = self.fresh || self.spill.is_some();
-        let has_blocks = !self.blocks.is_empty() || !self.clones.is_empty();
-        !changes_content && !has_blocks && self.punched.is_empty() && self.head == *head
+        !self.fresh && !self.has_blocks() && self.head == *head
+    }
+
+    /// Whether it writes or frees blocks.
+    fn has_blocks(&self) -> bool {
+        let is_written = !self.blocks.is_empty() || !self.clones.is_empty() || self.spill.is_some();
+        is_written || !self.punched.is_empty()
     }
 
     fn bytes(&self) -> u64 {

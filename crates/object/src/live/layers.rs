@@ -56,6 +56,10 @@ impl Layers {
         self.all().iter().any(|layer| layer.touches(object))
     }
 
+    pub(crate) fn touches_blocks(&self, object: ObjectId) -> bool {
+        self.all().iter().any(|layer| layer.touches_blocks(object))
+    }
+
     pub(crate) fn next_change(&self, object: ObjectId, from: BlockId) -> Option<BlockId> {
         self.all().iter().filter_map(|layer| layer.next_change(object, from)).min()
     }

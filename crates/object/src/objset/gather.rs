@@ -2,7 +2,8 @@
 //!
 //! Idea: many object numbers (the entries of a thousand directories, say) fall into few blocks of the meta
 //! dnode when sorted. These are read together, neighbours on disk at once, and each is opened once for all
-//! its dnodes.
+//! its dnodes. A scan passes by once; a listing of a directory keeps the blocks, because its reader will ask
+//! for more of the same objects.
 
 use bytes::Bytes;
 use cenote_boxed::boxed;
@@ -28,6 +29,9 @@ pub struct Gathered<'a> {
 /// Blocks of dnodes read at once: as stored some 2 MiB, at most 8. They are decoded one by one.
 const MOST_BLOCKS: usize = 512;
 
+/// Whether a block stays in the cache, of which so many dnodes out of so many are wanted now.
+type Keep = fn(u64, u64) -> bool;
+
 /// Closer blocks share one walk of the indirect blocks.
 const NEAR_BLOCKS: u64 = 64;
 
@@ -35,6 +39,41 @@ impl Objset {
     /// Reads the dnodes of `objects`, which must be sorted, and passes each to `each`.
     #[boxed]
     pub async fn gather(&self, objects: &[ObjectId], each: &mut (dyn FnMut(Gathered<'_>) + Send)) {
+        // If most of its dnodes are wanted now, a block is hardly wanted again.
+        self.gather_keeping(objects, |wanted, of| wanted < of / 2, each).await;
+    }
+
+    /// The dnodes of objects, in the order given, with changes not on disk. Missing blocks are read together,
+    /// and cached.
+    #[boxed]
+    pub async fn dnodes_of(&self, objects: &[ObjectId]) -> Vec<Result<Dnode>> {
+        let (mut found, mut below): (Vec<Option<Result<Dnode>>>, _) = (Vec::new(), Vec::new());
+        for (place, &object) in objects.iter().enumerate() {
+            let changed = self.layers.touches(object);
+            found.push(if changed { Some(self.dnode(object).await) } else { None });
+            if !changed {
+                below.push((object, place));
+            }
+        }
+        below.sort_unstable();
+        let sorted: Vec<ObjectId> = below.iter().map(|(object, _)| *object).collect();
+        let mut places = below.iter().map(|(_, place)| *place);
+        let mut each = |gathered: Gathered<'_>| {
+            if let Some(place) = places.next() {
+                found[place] = Some(gathered.dnode);
+            }
+        };
+        self.gather_keeping(&sorted, |_, _| true, &mut each).await;
+        let or_none = |(dnode, &object): (Option<_>, _)| dnode.unwrap_or_else(|| Err(self.no_object(object)));
+        found.into_iter().zip(objects).map(or_none).collect()
+    }
+
+    async fn gather_keeping(
+        &self,
+        objects: &[ObjectId],
+        keep: Keep,
+        each: &mut (dyn FnMut(Gathered<'_>) + Send),
+    ) {
         debug_assert!(objects.is_sorted());
         let per_block = self.meta().map_or(0, |meta| meta.block_bytes() / DNODE_MIN_BYTES as u64);
         if per_block == 0 {
@@ -46,7 +85,7 @@ impl Objset {
         // Groups by block; as many at once as memory allows.
         let groups: Vec<&[ObjectId]> = objects.chunk_by(|a, b| a.0 / per_block == b.0 / per_block).collect();
         for groups in groups.chunks(MOST_BLOCKS) {
-            self.gather_groups(groups, per_block, each).await;
+            self.gather_groups(groups, per_block, keep, each).await;
         }
     }
 
@@ -54,6 +93,7 @@ impl Objset {
         &self,
         groups: &[&[ObjectId]],
         per_block: u64,
+        keep: Keep,
         each: &mut (dyn FnMut(Gathered<'_>) + Send),
     ) {
         let ids: Vec<u64> = groups.iter().map(|group| group[0].0 / per_block).collect();
@@ -65,8 +105,7 @@ impl Objset {
                 && !bp.is_hole()
             {
                 requests.push((*bp, self.context(META_DNODE_OBJECT, 0, BlockId(id))));
-                // If most of its dnodes are wanted now, a block is hardly wanted again.
-                wanted_again.push((group.len() as u64) < per_block / 2);
+                wanted_again.push(keep(group.len() as u64, per_block));
             }
         }
         let keep = |index: usize| wanted_again.get(index).copied().unwrap_or(true);

@@ -15,6 +15,9 @@ use cenote_format::zap::{ZAP_FLAG_HASH64, ZapBlock0};
 use super::{Zap, ZapEntry, ZapValue};
 use crate::error::Result;
 
+/// Most entries of a micro ZAP at once: few readers take all of them.
+const MOST_ENTRIES: usize = 256;
+
 /// A point in hash order. Only [`Cursor::START`] compares meaningfully, as the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor(pub u64);
@@ -33,7 +36,7 @@ impl Cursor {
 }
 
 impl Zap {
-    /// A leaf's entries from `from` on in hash order, each with the point behind it; empty at the end.
+    /// Some entries from `from` on in hash order, each with the point behind it; empty at the end.
     ///
     /// # Errors
     /// Damage.
@@ -55,7 +58,7 @@ impl Zap {
                     let value = ZapValue::from_u64(entry.value);
                     (ZapEntry { name, value }, Cursor::at(hash, cd + 1, hash_bits))
                 };
-                return Ok(entries.into_iter().map(with_point).collect());
+                return Ok(entries.into_iter().take(MOST_ENTRIES).map(with_point).collect());
             }
             ZapBlock0::Fat(fat) => fat,
         };

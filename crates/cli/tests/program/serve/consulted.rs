@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::XattrFlags;
+use rustix::io::Errno;
 
 use crate::serve::bench::{Bench, can_mount};
 
@@ -98,6 +99,30 @@ fn names_of_extended_attributes_have_a_namespace_that_the_mount_allows() {
     assert_eq!(rustix::fs::getxattr(&file, "user.a", &mut value[..]).unwrap(), 1);
     bench.done("zfs set xattr=off tank");
     assert!(rustix::fs::getxattr(&file, "user.a", &mut value[..]).is_err());
+}
+
+#[test]
+fn labels_are_unsupported_until_a_file_has_an_extended_attribute() {
+    const LABEL: &str = "security.selinux";
+    // With SELinux, the kernel answers itself.
+    if !can_mount() || Path::new("/sys/fs/selinux/enforce").exists() {
+        return;
+    }
+    let bench = mounted();
+    let (file, other) = (bench.path("mnt/f"), bench.path("mnt/g"));
+    fs::write(&file, "x").unwrap();
+    fs::write(&other, "x").unwrap();
+    let label = |file: &Path| rustix::fs::getxattr(file, LABEL, &mut [0; 100][..]);
+    assert_eq!(label(&file), Err(Errno::OPNOTSUPP));
+    assert_eq!(rustix::fs::getxattr(&file, "user.a", &mut [0; 8][..]), Err(Errno::NODATA));
+    let set = |name: &str| rustix::fs::setxattr(&other, name, b"v", XattrFlags::empty()).unwrap();
+    set("user.a");
+    assert_eq!((label(&file), label(&other)), (Err(Errno::NODATA), Err(Errno::NODATA)));
+    set(LABEL);
+    assert_eq!((label(&file), label(&other)), (Err(Errno::NODATA), Ok(1)));
+    bench.done("zfs unmount tank");
+    bench.done("zfs mount tank");
+    assert_eq!((label(&file), label(&other)), (Err(Errno::NODATA), Ok(1)));
 }
 
 #[test]
