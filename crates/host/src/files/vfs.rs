@@ -410,28 +410,37 @@ impl Files {
     /// can't be read.
     async fn entries(&self, id: TreeId, tree: &Tree, objects: &[ObjectId]) -> Vec<Option<Entry>> {
         let changes = self.0.telling.changes();
-        let view = tree.view();
-        let are_settled: Vec<bool> = objects.iter().map(|object| is_settled(&view, *object)).collect();
-        let stored = view.attrs(objects).await;
         let mut entries = Vec::with_capacity(objects.len());
-        for ((&object, is_settled), stored) in objects.iter().zip(are_settled).zip(stored) {
-            let looked =
-                stored.ok().and_then(|stored| self.looked((id, tree, object), &stored, is_settled).ok());
+        for (&object, looked) in objects.iter().zip(self.look_at(id, tree, objects).await) {
             entries.push(looked.map(|Looked { generation, attr }| {
                 let node = self.0.references.give(id, object, generation);
                 Entry { node, generation, attr }
             }));
         }
-        if self.0.telling.changes() == changes {
-            return entries;
-        }
-        // As for one entry: look again.
-        entries.iter().flatten().for_each(|entry| self.take_back(entry.node, 1));
-        entries.clear();
-        for &object in objects {
-            entries.push(self.entry(id, tree, object).await.ok());
+        if self.0.telling.changes() != changes {
+            // As for one entry. Many files may be freed meanwhile, so all are looked at together.
+            for (entry, now) in entries.iter_mut().zip(self.look_at(id, tree, objects).await) {
+                let Some(known) = entry else { continue };
+                match now {
+                    Some(now) if now.generation == known.generation => known.attr = now.attr,
+                    _ => {
+                        self.take_back(known.node, 1);
+                        *entry = None;
+                    }
+                }
+            }
         }
         entries
+    }
+
+    async fn look_at(&self, id: TreeId, tree: &Tree, objects: &[ObjectId]) -> Vec<Option<Looked>> {
+        let view = tree.view();
+        let are_settled: Vec<bool> = objects.iter().map(|object| is_settled(&view, *object)).collect();
+        let stored = view.attrs(objects).await.into_iter().zip(objects).zip(are_settled);
+        let looked = stored.map(|((stored, &object), is_settled)| {
+            self.looked((id, tree, object), &stored.ok()?, is_settled).ok()
+        });
+        looked.collect()
     }
 
     fn take_back(&self, node: Node, references: u64) {
