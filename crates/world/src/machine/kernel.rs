@@ -10,7 +10,8 @@
 //!
 //! Like Linux,
 //! * it locks a directory for look-ups (shared) and changes of names (exclusively), and a file for writes;
-//! * it caches names and their absence, attributes and pages, and forgets nodes without names and users;
+//! * it caches names and their absence, attributes (also those of listings) and pages, and forgets nodes
+//!   without names and users;
 //! * an answer overtaken by a change or notice is used, but not cached (`attr_version`);
 //! * a look-up that meets `ESTALE` is repeated without caches.
 //!
@@ -85,13 +86,19 @@ struct Dentry {
 
 /// A call whose answer is on its way.
 struct Ticket {
-    name: Name,
-    /// A notice about its name came.
-    is_overtaken: bool,
+    dir: u64,
+    /// Names about which a notice came.
+    overtaken: BTreeSet<Vec<u8>>,
     /// A notice about its directory came, which would have waited for the answer.
     is_waited_for: bool,
     /// Nodes that notices named thereafter.
     changed: BTreeSet<u64>,
+}
+
+impl Ticket {
+    fn of(dir: u64) -> Ticket {
+        Ticket { dir, overtaken: BTreeSet::new(), is_waited_for: false, changed: BTreeSet::new() }
+    }
 }
 
 impl Kernel {
@@ -187,9 +194,9 @@ impl Mount {
         let name = (dir, notice.slice(len as usize)?.to_vec());
         let dropped = {
             let state = &mut *self.state.lock();
-            for ticket in state.tickets.values_mut().filter(|ticket| ticket.name.0 == dir) {
+            for ticket in state.tickets.values_mut().filter(|ticket| ticket.dir == dir) {
                 ticket.is_waited_for = true;
-                ticket.is_overtaken |= ticket.name == name;
+                ticket.overtaken.insert(name.1.clone());
             }
             match flags & EXPIRE_ONLY {
                 0 => state.dentries.remove(&name),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cenote_fuse::{Errno, Result};
 
 use super::inode::{Inode, PAGE_BYTES};
-use super::wire::{self, Attr, Entry, FATTR_MODE, FATTR_SIZE, Opcode};
+use super::wire::{self, Attr, Body, Entry, FATTR_MODE, FATTR_SIZE, Opcode};
 use super::{Dentry, Mount, Name, Ticket, User};
 
 /// The longest listing per request.
@@ -60,19 +60,16 @@ impl Mount {
         self.state.lock().root.clone().ok_or(Errno::NOTCONN)
     }
 
-    /// Sends a request whose answer will be cached under a name.
+    /// Sends a request whose answer will be cached under names of a directory.
     async fn ask_for(
         &self,
         dir: &Arc<Inode>,
-        name: &[u8],
         request: impl FnOnce(u64) -> wire::Request,
     ) -> Result<(Vec<u8>, u64, Ticket)> {
         let (number, version) = {
             let state = &mut *self.state.lock();
             let number = state.tickets.last_key_value().map_or(0, |(last, _)| last + 1);
-            let name = (dir.node(), name.to_vec());
-            let ticket =
-                Ticket { name, is_overtaken: false, is_waited_for: false, changed: Default::default() };
+            let ticket = Ticket::of(dir.node());
             state.tickets.insert(number, ticket);
             (number, state.version)
         };
@@ -82,14 +79,28 @@ impl Mount {
     }
 
     /// Takes in an answer that names a node.
-    fn take(self: &Arc<Mount>, reply: &[u8], version: u64, ticket: Ticket) -> Result<Option<Arc<Inode>>> {
-        let entry = wire::entry(reply)?;
+    fn take(
+        self: &Arc<Mount>,
+        name: &[u8],
+        (reply, version, ticket): (Vec<u8>, u64, Ticket),
+    ) -> Result<Option<Arc<Inode>>> {
+        let entry = wire::entry(&mut Body(&reply))?;
+        Ok(self.take_entry(name, &entry, version, &ticket))
+    }
+
+    fn take_entry(
+        self: &Arc<Mount>,
+        name: &[u8],
+        entry: &Entry,
+        version: u64,
+        ticket: &Ticket,
+    ) -> Option<Arc<Inode>> {
         let valid_until = self.now() + entry.entry_valid;
-        let inode = (entry.node != 0).then(|| self.take_node(&entry, version, &ticket));
-        if !ticket.is_overtaken {
-            self.put(ticket.name, Dentry { inode: inode.clone(), valid_until });
+        let inode = (entry.node != 0).then(|| self.take_node(entry, version, ticket));
+        if !ticket.overtaken.contains(name) {
+            self.put((ticket.dir, name.to_vec()), Dentry { inode: inode.clone(), valid_until });
         }
-        Ok(inode)
+        inode
     }
 
     fn take_node(self: &Arc<Mount>, entry: &Entry, version: u64, ticket: &Ticket) -> Arc<Inode> {
@@ -144,8 +155,8 @@ impl Mount {
             return Ok(found);
         }
         let request = |unique| wire::Request::new(Opcode::Lookup, unique, dir.node()).name(name);
-        match self.ask_for(dir, name, request).await {
-            Ok((reply, version, ticket)) => self.take(&reply, version, ticket),
+        match self.ask_for(dir, request).await {
+            Ok(answer) => self.take(name, answer),
             Err(Errno::NOENT) => {
                 self.remove(dir, name);
                 Ok(None)
@@ -254,8 +265,8 @@ impl Mount {
         name: &[u8],
         request: impl FnOnce(u64) -> wire::Request,
     ) -> Result<Arc<Inode>> {
-        let (reply, version, ticket) = self.ask_for(dir, name, request).await?;
-        let made = self.take(&reply, version, ticket)?;
+        let answer = self.ask_for(dir, request).await?;
+        let made = self.take(name, answer)?;
         self.names_changed(dir);
         made.ok_or(Errno::IO)
     }
@@ -411,9 +422,15 @@ impl Mount {
             let _locked = dir.names.read().await;
             let (mut all, mut cookie) = (Vec::new(), 0);
             loop {
-                let request = |unique| read(Opcode::Readdir, unique, dir.node(), cookie, LISTING_BYTES);
-                let (names, last) = wire::names(&self.ask(request).await?)?;
-                all.extend(names.into_iter().map(|name| String::from_utf8_lossy(&name).into_owned()));
+                let request = |unique| read(Opcode::Readdirplus, unique, dir.node(), cookie, LISTING_BYTES);
+                let (reply, version, ticket) = self.ask_for(&dir, request).await?;
+                let (names, last) = wire::listing(&reply)?;
+                for (name, entry) in names {
+                    if entry.node != 0 {
+                        self.take_entry(&name, &entry, version, &ticket);
+                    }
+                    all.push(String::from_utf8_lossy(&name).into_owned());
+                }
                 match last {
                     Some(last) => cookie = last,
                     None => return Ok(all),

@@ -26,7 +26,7 @@ pub enum Opcode {
     Fsync = 20,
     Setxattr = 21,
     Getxattr = 22,
-    Readdir = 28,
+    Readdirplus = 44,
     Rename2 = 45,
     CopyFileRange = 47,
 }
@@ -179,30 +179,31 @@ pub struct Entry {
 }
 
 /// `fuse_entry_out`.
-pub fn entry(reply: &[u8]) -> Result<Entry> {
-    let mut body = Body(reply);
+pub fn entry(body: &mut Body<'_>) -> Result<Entry> {
     let (node, generation) = (body.u64()?, body.u64()?);
     let (entry_seconds, attr_seconds) = (body.u64()?, body.u64()?);
     let (entry_nanoseconds, attr_nanoseconds) = (body.u32()?, body.u32()?);
     Ok(Entry {
         node,
         generation,
-        attr: Attr::read(&mut body)?,
+        attr: Attr::read(body)?,
         entry_valid: Duration::new(entry_seconds, entry_nanoseconds),
         attr_valid: Duration::new(attr_seconds, attr_nanoseconds),
     })
 }
 
-/// Names of a `fuse_dirent` list, without `.` and `..`; and the cookie behind the last.
-pub fn names(reply: &[u8]) -> Result<(Vec<Vec<u8>>, Option<u64>)> {
+/// Names of a `fuse_direntplus` list, without `.` and `..`; and the cookie behind the last. Node 0: the name
+/// comes without attributes.
+pub fn listing(reply: &[u8]) -> Result<(Vec<(Vec<u8>, Entry)>, Option<u64>)> {
     let (mut body, mut names, mut last) = (Body(reply), Vec::new(), None);
     while !body.0.is_empty() {
+        let entry = entry(&mut body)?;
         let (_ino, cookie, len, _kind) = (body.u64()?, body.u64()?, body.u32()?, body.u32()?);
         let name = body.slice(len as usize)?;
         body.slice(len.next_multiple_of(8) as usize - len as usize).ok();
         last = Some(cookie);
         if name != b"." && name != b".." {
-            names.push(name.to_vec());
+            names.push((name.to_vec(), entry));
         }
     }
     Ok((names, last))
