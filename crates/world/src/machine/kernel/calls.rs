@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cenote_fuse::{Errno, Result};
 
 use super::inode::{Inode, PAGE_BYTES};
-use super::wire::{self, Attr, Body, Entry, FATTR_MODE, FATTR_SIZE, Opcode};
+use super::wire::{self, Attr, Body, Entry, FATTR_MODE, FATTR_SIZE, Listed, Opcode};
 use super::{Dentry, Mount, Name, Ticket, User};
 
 /// The longest listing per request.
@@ -425,7 +425,7 @@ impl Mount {
                 let request = |unique| read(Opcode::Readdirplus, unique, dir.node(), cookie, LISTING_BYTES);
                 let (reply, version, ticket) = self.ask_for(&dir, request).await?;
                 let (names, last) = wire::listing(&reply)?;
-                for (name, entry) in names {
+                for Listed { name, entry } in names {
                     if entry.node != 0 {
                         self.take_entry(&name, &entry, version, &ticket);
                     }

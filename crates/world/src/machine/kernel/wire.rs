@@ -192,9 +192,14 @@ pub fn entry(body: &mut Body<'_>) -> Result<Entry> {
     })
 }
 
-/// Names of a `fuse_direntplus` list, without `.` and `..`; and the cookie behind the last. Node 0: the name
-/// comes without attributes.
-pub fn listing(reply: &[u8]) -> Result<(Vec<(Vec<u8>, Entry)>, Option<u64>)> {
+/// A name in a listing. Node 0: it comes without attributes.
+pub struct Listed {
+    pub name: Vec<u8>,
+    pub entry: Entry,
+}
+
+/// Names of a `fuse_direntplus` list, without `.` and `..`; and the cookie behind the last.
+pub fn listing(reply: &[u8]) -> Result<(Vec<Listed>, Option<u64>)> {
     let (mut body, mut names, mut last) = (Body(reply), Vec::new(), None);
     while !body.0.is_empty() {
         let entry = entry(&mut body)?;
@@ -203,7 +208,7 @@ pub fn listing(reply: &[u8]) -> Result<(Vec<(Vec<u8>, Entry)>, Option<u64>)> {
         body.slice(len.next_multiple_of(8) as usize - len as usize).ok();
         last = Some(cookie);
         if name != b"." && name != b".." {
-            names.push((name.to_vec(), entry));
+            names.push(Listed { name: name.to_vec(), entry });
         }
     }
     Ok((names, last))
