@@ -229,15 +229,16 @@ impl Oracle {
     fn structure(&self, found: &Found) -> Result<Pool, Violation> {
         let floor = self.history.points.iter().rev();
         let mut states = floor.flat_map(|point| &point.states);
-        let mut why = String::from("there is no possible state");
+        let mut differences = BTreeSet::new();
         // Ended verbs are on disk, so only the states of the cut count.
         let last = self.history.points.last().map_or(0, |point| point.states.len());
         for state in states.by_ref().take(last) {
             match differs(state, found) {
                 None => return Ok(state.clone()),
-                Some(other) => why = other,
+                Some(difference) => _ = differences.insert(difference),
             }
         }
+        let why = Vec::from_iter(differences).join("; or ");
         Err(Violation(format!("datasets and snapshots can't be so after the cut: {why}")))
     }
 

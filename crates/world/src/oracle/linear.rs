@@ -45,7 +45,7 @@ struct Ends<'a> {
 pub struct Linear {
     configs: Vec<Config>,
     pending: BTreeMap<CallId, (Arc<Call>, Scope)>,
-    /// Verbs that met a renaming: their name may be out of date.
+    /// Verbs that met a change of names: those that they have may be out of date.
     misnamed: BTreeSet<CallId>,
     /// Calls that destroy a snapshot that another call destroys meanwhile: both succeed.
     twins: BTreeSet<CallId>,
@@ -73,16 +73,20 @@ impl Linear {
 
     /// A call begins.
     pub fn begin(&mut self, id: CallId, call: Arc<Call>) {
-        let renames = |call: &Call| {
+        // A new snapshot has the content of a moment before its name is known.
+        let changes_names = |call: &Call| {
             matches!(
                 call.action,
-                Action::RenameDataset { .. } | Action::Promote { .. } | Action::Destroy { .. }
+                Action::RenameDataset { .. }
+                    | Action::Promote { .. }
+                    | Action::Destroy { .. }
+                    | Action::Snapshot { .. }
             )
         };
-        if call.is_verb() && self.pending.values().any(|(other, _)| renames(other)) {
+        if call.is_verb() && self.pending.values().any(|(other, _)| changes_names(other)) {
             self.misnamed.insert(id);
         }
-        if renames(&call) {
+        if changes_names(&call) {
             self.misnamed.extend(self.pending.keys());
         }
         let twins = |other: &Call| {
@@ -227,8 +231,9 @@ impl Linear {
     }
 
     fn is_misnamed(&self, id: CallId, outcome: &Outcome) -> bool {
-        matches!(outcome, Outcome::Refused(why) if why.contains("does not exist"))
-            && self.misnamed.contains(&id)
+        const REASONS: [&str; 2] = ["does not exist", "could not find any snapshots"];
+        let Outcome::Refused(why) = outcome else { return false };
+        self.misnamed.contains(&id) && REASONS.iter().any(|reason| why.contains(reason))
     }
 
     /// Every state that calls under way may have led to, for a cut now.
@@ -325,6 +330,7 @@ pub fn shorten(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Content;
 
     fn call(client: usize, action: Action) -> Arc<Call> {
         Arc::new(Call { client, action })
@@ -391,6 +397,27 @@ mod tests {
             linear.begin(6, remove());
             assert!(linear.end(5, &second).is_ok() && linear.end(6, &Outcome::Done).is_err());
         }
+    }
+
+    /// The name of a new snapshot is known once its txg is on disk; its content is that of the end of the txg.
+    #[test]
+    fn a_verb_may_miss_a_snapshot_that_has_its_content_already() {
+        let dir = || Action::Make { dataset: 1, path: vec!["common".into()], link_to: None };
+        let mut linear = with_dataset();
+        linear.begin(2, call(9, Action::Snapshot { dataset: 1, name: "s".into() }));
+        linear.begin(3, call(0, dir()));
+        linear.end(3, &Outcome::Done).unwrap();
+        linear.begin(4, call(8, Action::Rollback { dataset: 1, name: "s".into() }));
+        linear.end(4, &Outcome::Refused("the dataset does not exist".into())).unwrap();
+        linear.end(2, &Outcome::Done).unwrap();
+        let is_empty = |state: &Pool| {
+            let Content::Files(tree) = &state.datasets[&1].snapshots[0].content else { return false };
+            tree.find(&["common".into()]).is_err()
+        };
+        assert!(linear.states().any(is_empty));
+        linear.begin(5, call(8, Action::Rollback { dataset: 1, name: "s".into() }));
+        let refused = Outcome::Refused("the dataset does not exist".into());
+        assert!(linear.end(5, &refused).is_err(), "its name is known");
     }
 
     #[test]
