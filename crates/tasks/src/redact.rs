@@ -149,7 +149,7 @@ async fn write_list(context: &mut SyncContext, redaction: &Redaction) -> Result<
     };
     let head = head.encode(Endian::NATIVE);
     let is_spilled = head.len() > BONUS_BYTES;
-    let new = NewObject::of(ObjectType::UINT64_METADATA).block_bytes(LIST_BLOCK_BYTES);
+    let new = NewObject::of(ObjectType::UINT64_METADATA).block_bytes(LIST_BLOCK_BYTES).spilling(is_spilled);
     let bonus = if is_spilled { Vec::new() } else { head.clone() };
     let edit = context.edit();
     let object = edit.create(&new.bonus(ObjectType::UINT64_METADATA, bonus)).await?;

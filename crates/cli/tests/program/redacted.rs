@@ -62,3 +62,32 @@ fn redacted_streams_lack_secrets_until_an_increment_brings_them() {
     assert!(cat("open") == noise(2, FILE_BYTES) && cat("secret") == noise(1, FILE_BYTES));
     zdb_finds_nothing(to.path(), "back");
 }
+
+/// More guids than fit the list's bonus go to a spill block.
+#[test]
+fn a_redaction_may_name_many_snapshots() {
+    let (from, to) = (Disks::new(&[128]), Disks::new(&[128]));
+    from.cenote("zpool create -o compatibility=openzfs-2.3 tank a", &[]);
+    to.cenote("zpool create -o compatibility=openzfs-2.3 back a", &[]);
+    from.cenote("zfs create tank/home", &[]);
+    put(&from, "tank/home", "secret", 1);
+    put(&from, "tank/home", "open", 2);
+    from.cenote("zfs snapshot tank/home@1", &[]);
+    let clean: Vec<String> = (1..=40).map(|number| format!("tank/clean{number}@1")).collect();
+    for snapshot in &clean {
+        let clone = &snapshot[..snapshot.len() - 2];
+        from.cenote(&format!("zfs clone tank/home@1 {clone}"), &[]);
+        from.cenote(&format!("rm {clone}:/secret"), &[]);
+    }
+    from.cenote(&format!("zfs snapshot {}", clean.join(" ")), &[]);
+    from.cenote(&format!("zfs redact tank/home@1 mark {}", clean.join(" ")), &[]);
+    assert!(from.cenote("zpool get -H -o value feature@redaction_list_spill tank", &[]).contains("active"));
+    zdb_finds_nothing(from.path(), "tank");
+    assert_eq!(send(&from, "--redact mark tank/home@1", &to, "back/home"), "");
+    let cat = |file: &str| to.run(&format!("cat back/home:/{file}"), &[]).stdout;
+    assert!(cat("open") == noise(2, FILE_BYTES) && cat("secret") == vec![0; FILE_BYTES]);
+    from.cenote("zfs destroy tank/home#mark", &[]);
+    assert!(from.cenote("zpool get -H -o value feature@redaction_list_spill tank", &[]).contains("enabled"));
+    zdb_finds_nothing(from.path(), "tank");
+    zdb_finds_nothing(to.path(), "back");
+}

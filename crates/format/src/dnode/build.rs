@@ -98,8 +98,9 @@ impl DnodeHead {
         at_most("dnode levels", tree.levels.into(), DN_MAX_LEVELS.into())?;
         at_most("dnode slots", self.slots.into(), 32)?;
         let spill_bytes = if tree.spill.is_some() { BLKPTR_BYTES } else { 0 };
-        let room = Self::bonus_room(self.slots.max(1), self.blkptr_count.max(1)) - spill_bytes;
-        at_most("dnode bonus length", (self.bonus.len() + self.rest.len()) as u64, room as u64)?;
+        let room_bytes = Self::bonus_room(self.slots.max(1), self.blkptr_count.max(1));
+        let used_bytes = self.bonus.len() + self.rest.len() + spill_bytes;
+        at_most("dnode bonus and spill length", used_bytes as u64, room_bytes as u64)?;
         let sectors = u16::try_from(self.data_block_bytes >> SPA_MINBLOCKSHIFT);
         let sectors = sectors.map_err(|_| FormatError::Corrupt {
             what: "dnode",

@@ -36,14 +36,23 @@ pub struct NewObject {
     pub slots: u8,
     /// log2 of the size of its indirect blocks.
     pub indirect_block_shift: u8,
+    /// Its dnode has room for the pointer to a spill block.
+    pub spills: bool,
 }
 
 impl NewObject {
     /// The smallest blocks and no bonus.
     pub fn of(object_type: ObjectType) -> NewObject {
         let (bonus_type, bonus) = (ObjectType::NONE, Bytes::new());
-        let indirect_block_shift = DEFAULT_INDIRECT_BLOCK_SHIFT;
-        NewObject { object_type, block_bytes: 512, bonus_type, bonus, slots: 1, indirect_block_shift }
+        NewObject {
+            object_type,
+            block_bytes: 512,
+            bonus_type,
+            bonus,
+            slots: 1,
+            indirect_block_shift: DEFAULT_INDIRECT_BLOCK_SHIFT,
+            spills: false,
+        }
     }
 
     /// Sets the block size.
@@ -61,6 +70,11 @@ impl NewObject {
         NewObject { indirect_block_shift, ..self }
     }
 
+    /// Keeps room in the dnode for the pointer to a spill block.
+    pub fn spilling(self, spills: bool) -> NewObject {
+        NewObject { spills, ..self }
+    }
+
     /// Sets the slots of the dnode.
     pub fn slots(self, slots: u8) -> NewObject {
         NewObject { slots, ..self }
@@ -68,7 +82,8 @@ impl NewObject {
 
     fn head(&self) -> DnodeHead {
         // Spare bonus space goes to block pointers, except for attributes, which may grow.
-        let spare = DnodeHead::bonus_room(self.slots, 1).saturating_sub(self.bonus.len()) / BLKPTR_BYTES;
+        let used_bytes = self.bonus.len() + if self.spills { BLKPTR_BYTES } else { 0 };
+        let spare = DnodeHead::bonus_room(self.slots, 1).saturating_sub(used_bytes) / BLKPTR_BYTES;
         let blkptr_count = match self.bonus_type {
             ObjectType::SA => 1,
             _ => (1 + spare).min(DN_MAX_NBLKPTR.into()) as u8,
@@ -437,9 +452,16 @@ impl Edit {
     /// Sets or removes the spill block.
     ///
     /// # Errors
-    /// No such object.
+    /// No such object; its dnode has no room for the pointer.
     #[boxed]
     pub async fn set_spill(&self, object: ObjectId, spill: Option<Bytes>) -> Result<()> {
+        let (view, is_set) = (self.view(), spill.is_some());
+        let head = view.head(object).await?;
+        let room_bytes = DnodeHead::bonus_room(head.slots.max(1), head.blkptr_count);
+        if is_set && head.bonus.len() + head.rest.len() + BLKPTR_BYTES > room_bytes {
+            return Err(view.damaged(object, "its dnode has no room for a spill block"));
+        }
+        drop(view);
         self.change_head(object, |changed| changed.spill = Some(spill)).await
     }
 

@@ -60,6 +60,7 @@ pub(super) async fn receive(edit: &Edit, way: Way, record: &ObjectRecord, payloa
         bonus: bonus.clone(),
         slots: slots_of(record),
         indirect_block_shift: NewObject::of(record.object_type).indirect_block_shift,
+        spills: record.flags.has(RecordFlags::OBJECT_SPILL),
     };
     let before = match edit.view().dnode(object).await {
         Ok(dnode) => Some(dnode.detach()),
