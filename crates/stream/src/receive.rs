@@ -32,6 +32,7 @@ mod overrides;
 mod package;
 mod replicate;
 mod reshare;
+mod roots;
 
 use cenote_boxed::boxed;
 use cenote_engine::Engine;

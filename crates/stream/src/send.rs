@@ -55,7 +55,7 @@ pub use plan::{Plan, Ready};
 pub use redact::{RedactError, redaction};
 pub use redaction::redaction_snapshots;
 pub use request::{Extent, Notice, Replica, SendRequest, Step};
-pub use source::{REDACTED_DATASETS, Resume, SendFlags, SendSource, Since};
+pub use source::{Resume, SendFlags, SendSource, Since};
 
 /// The progress of a running send.
 #[derive(Debug, Default, Clone)]

@@ -94,7 +94,7 @@ pub use promote::promote;
 pub use receive::correct::{CorrectError, Corrected, Correction, Offer};
 pub use receive::finish::{Finish, end_receive};
 pub use receive::properties::receive_properties;
-pub use receive::raw::{RawKeys, inherit_root};
+pub use receive::raw::{RawKeys, move_to_root};
 pub use receive::redacted::RedactedFor;
 pub use receive::remains::destroy_remains;
 pub use receive::resume::{Progress, ResumeState, note_progress, resume_state, unfinished_receive};

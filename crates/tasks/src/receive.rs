@@ -334,7 +334,7 @@ async fn base_of(context: &SyncContext, new: &NewReceive, target: &Dataset) -> R
     let base = newest;
     refuse_split_blocks(new, base).await?;
     match &new.raw {
-        Some(keys) => check_base(keys, target, base).await?,
+        Some(keys) => check_base(context, keys, target, base).await?,
         // The base's key is needed before the first record.
         None => _ = base.key().await?,
     }
@@ -441,7 +441,7 @@ async fn origin_of(context: &SyncContext, new: &NewReceive, origin: &str) -> Res
         return Err(DatasetError::NextTxg { name: origin.into() });
     }
     match &new.raw {
-        Some(keys) => check_base(keys, &found, &found).await?,
+        Some(keys) => check_base(context, keys, &found, &found).await?,
         None => _ = found.key().await?,
     }
     Ok(found)

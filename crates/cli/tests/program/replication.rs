@@ -193,6 +193,63 @@ fn what_is_encrypted_is_sent_raw_and_read_with_its_key() {
     to.zdb_is_content_with("back");
 }
 
+#[test]
+fn excluded_datasets_may_be_encrypted() {
+    let (from, to) = (Disks::new(&[128]), Disks::new(&[128]));
+    from.cenote("zpool create tank a", &[]);
+    to.cenote("zpool create back a", &[]);
+    from.cenote("zfs create tank/home", &[]);
+    let options = "-o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000";
+    from.cenote(&format!("zfs create --key tank/secret=pass:a-horse-of-words {options} tank/secret"), &[]);
+    from.cenote("zfs snapshot -r tank@1", &[]);
+    piped(&from, "-R -X tank/secret tank@1", &to, "back/all");
+    assert_eq!(to.cenote("zfs list -H -o name -r back/all", &[]), "back/all\nback/all/home\n");
+}
+
+/// The sender gives a dataset a key of its own, takes it away from another, and moves a key's place.
+#[test]
+fn encryption_roots_follow_those_of_the_sender() {
+    let (from, to) = (Disks::new(&[128]), Disks::new(&[128]));
+    let key = |dataset: &str| format!("--key {dataset}=pass:a-horse-of-words");
+    let options = "encryption=on -o keyformat=passphrase -o pbkdf2iters=100000";
+    from.cenote("zpool create tank a", &[]);
+    to.cenote("zpool create back a", &[]);
+    from.cenote(&format!("zfs create {} -o {options} tank/top", key("tank/top")), &[]);
+    for name in ["gets", "gets/below"] {
+        from.cenote(&format!("zfs create {} tank/top/{name}", key("tank/top")), &[]);
+    }
+    let both = format!("{} {}", key("tank/top"), key("tank/top/loses"));
+    from.cenote(&format!("zfs create {both} -o {options} tank/top/loses"), &[]);
+    from.cenote("zfs snapshot -r tank/top@1", &[]);
+    piped(&from, "-w -R tank/top@1", &to, "back/top");
+    let roots = || {
+        let all = to.cenote("zfs get -H -r -t filesystem -o name,value encryptionroot back/top", &[]);
+        all.lines()
+            .map(|line| line.replace("back/top", "top").replace('\t', " "))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    assert_eq!(roots(), "top top, top/gets top, top/gets/below top, top/loses top/loses");
+
+    let new = format!("{} --key tank/top/gets=pass:another-horse", key("tank/top"));
+    from.cenote(
+        &format!("zfs change-key {new} -o keyformat=passphrase -o pbkdf2iters=100000 tank/top/gets"),
+        &[],
+    );
+    from.cenote(&format!("zfs change-key -i {both} tank/top/loses"), &[]);
+    let place = from.path().join("key");
+    std::fs::write(&place, "another-horse").unwrap();
+    from.cenote(&format!("zfs set keylocation=file://{} tank/top/gets", place.display()), &[]);
+    from.cenote("zfs snapshot -r tank/top@2", &[]);
+    piped(&from, "-w -R -i @1 tank/top@2", &to, "back/top");
+    assert_eq!(roots(), "top top, top/gets top/gets, top/gets/below top/gets, top/loses top");
+    assert_eq!(get(&to, "keylocation", "back/top/gets"), format!("file://{}", place.display()));
+    assert_eq!(get(&to, "keylocation", "back/top"), "prompt");
+    to.cenote("zfs load-key -n --key back/top/gets=pass:another-horse back/top/gets", &[]);
+    to.cenote(&format!("ls {} back/top/loses:/", key("back/top")), &[]);
+    to.zdb_is_content_with("back");
+}
+
 /// A receive that has read `part` of a stream and waits for more.
 fn begun(to: &Disks, words: &str, part: &[u8]) -> Child {
     let mut child = command(to, &format!("zfs receive {words}")).stdin(Stdio::piped()).spawn().unwrap();
@@ -280,7 +337,12 @@ fn a_receive_that_is_interrupted_goes_on_or_leaves_nothing() {
             .contains("'back/home' does not have any resumable receive state to abort"),
         "{again:?}"
     );
-    piped(&from, "-i @4 tank/home@5", &to, "back/home");
+    // Destroying a dataset also discards what was received in part beside it.
+    let interrupted = begun(&to, "-s back/home", &stream[..stream.len() / 2]);
+    drop(interrupted.wait_with_output().unwrap());
+    assert!(get(&to, "receive_resume_token", "back/home").starts_with("1-"));
+    assert!(!to.cenote("zfs destroy -nvr back/home", &[]).contains('%'));
+    to.cenote("zfs destroy -r back/home", &[]);
     to.zdb_is_content_with("back");
 
     // A token is shown even if its snapshot is gone.

@@ -19,7 +19,7 @@ use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::stream::{Begin, Record, StreamFeatures};
 use cenote_format::units::Guid;
 use cenote_object::DatasetError;
-use cenote_tasks::{Settings, hold_snapshots, inherit_root, receive_properties};
+use cenote_tasks::{Settings, hold_snapshots, receive_properties};
 
 use crate::error::StreamError;
 use crate::reader::{Item, StreamReader};
@@ -27,7 +27,7 @@ use crate::receive::error::{RECEIVE, ReceiveError, Result};
 use crate::receive::name::{Place, Sent, place, split};
 use crate::receive::one::{Context, receive_one};
 use crate::receive::replicate::Replication;
-use crate::receive::{Around, Receipt};
+use crate::receive::{Around, Receipt, roots};
 
 /// The head of a package.
 #[derive(Debug)]
@@ -43,7 +43,9 @@ pub(super) struct SentDataset {
     pub(super) parent_from: Guid,
     pub(super) origin: Guid,
     /// It has its own wrapping key.
-    is_encryption_root: bool,
+    pub(super) is_encryption_root: bool,
+    /// Of an encryption root, if properties were sent.
+    pub(super) keylocation: Option<String>,
     /// `None`: not sent.
     props: Option<Settings>,
     /// Snapshot names by guid.
@@ -90,7 +92,7 @@ pub(super) async fn receive_package(
     if let Some(replication) = &replication {
         replication.run().await?;
     }
-    let mut first_error = None;
+    let (mut first_error, mut is_raw) = (None, false);
     while let Some(item) = reader.next().await.map_err(ReceiveError::of_stream)? {
         let begin = match &item.record {
             Record::Begin(begin) => begin.clone(),
@@ -106,11 +108,8 @@ pub(super) async fn receive_package(
             props: found.and_then(|sent| sent.props.clone()),
         };
         let Some(place) = receive_one(around, receipt, reader, place, context, item).await? else { continue };
+        is_raw |= begin.features.has(StreamFeatures::RAW);
         if let Some(sent) = found.filter(|_| !order.is_dry) {
-            let is_below = one.dataset != top;
-            if begin.features.has(StreamFeatures::RAW) && is_below && !sent.is_encryption_root {
-                inherit_root(engine, &place.dataset).await?;
-            }
             let told = tell(engine, sent, &begin, &place, has_holds).await;
             first_error = first_error.or(told.err());
         }
@@ -122,6 +121,9 @@ pub(super) async fn receive_package(
             "not all file systems and snapshots could be destroyed or renamed as they were sent".into(),
         );
         receipt.received.is_partial = true;
+    }
+    if is_raw && !order.is_dry {
+        roots::settle(engine, order, &package, &to).await?;
     }
     first_error.map_or(Ok(()), Err)
 }
@@ -174,6 +176,7 @@ fn sent_dataset(list: &Nvlist) -> SentDataset {
         parent_from: guid_of("parentfromsnap"),
         origin: guid_of("origin"),
         is_encryption_root: list.contains("is_encroot"),
+        keylocation: list.get_nvlist("props").and_then(|props| text_of(props.get("keylocation")?)),
         props: list.get_nvlist("props").map(settings),
         snapshots: lists("snaps").filter_map(guid).collect(),
         snapshot_props: lists("snapprops")
@@ -187,6 +190,15 @@ fn sent_dataset(list: &Nvlist) -> SentDataset {
     }
 }
 
+/// A text property: its value, or a list with it.
+fn text_of(value: &NvValue) -> Option<String> {
+    match value {
+        NvValue::String(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        NvValue::Nvlist(list) => list.get_str("value").map(str::to_owned),
+        _ => None,
+    }
+}
+
 /// Properties by name: values, or lists of them (of old senders).
 fn settings(list: &Nvlist) -> Settings {
     let value = |value: &NvValue| match value {
@@ -195,7 +207,7 @@ fn settings(list: &Nvlist) -> Settings {
         _ => None,
     };
     let setting = |(name, found): (&str, &NvValue)| {
-        // Of encryption roots: the streams themselves carry it.
+        // Of encryption roots, which are known once all streams are received (`roots`).
         if name == "keylocation" {
             return None;
         }

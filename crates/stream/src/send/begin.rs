@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 use cenote_dataset::FeatureState;
+use cenote_dataset::properties::REDACTED_DATASETS;
 use cenote_format::dsl::DS_FLAG_CI_DATASET;
 use cenote_format::nvlist::{NvValue, Nvlist};
 use cenote_format::objset::ObjsetType;
@@ -13,7 +14,7 @@ use cenote_object::Zap;
 
 use super::error::{Result, SendError};
 use super::raw::crypt_keydata;
-use super::source::{REDACTED_DATASETS, SendSource};
+use super::source::SendSource;
 
 /// `MASTER_NODE_OBJ`: the ZAP of a file system's own settings.
 const MASTER_NODE_OBJ: ObjectId = ObjectId(1);

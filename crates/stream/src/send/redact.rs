@@ -19,6 +19,7 @@ use std::collections::HashSet;
 
 use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
+use cenote_dataset::properties::REDACTED_DATASETS;
 use cenote_format::dnode::Dnode;
 use cenote_format::objset::ObjsetType;
 use cenote_format::units::{Guid, ObjectId};
@@ -27,7 +28,7 @@ use cenote_object::{DatasetError, Objset, Zap};
 use cenote_tasks::{RedactedRun, Redaction};
 
 use super::error::SendError;
-use super::source::{REDACTED_DATASETS, is_before};
+use super::source::is_before;
 use super::walk::{Part, Start, Walk};
 
 /// `MASTER_NODE_OBJ`.

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use cenote_boxed::boxed;
+use cenote_dataset::properties::REDACTED_DATASETS;
 use cenote_dataset::{Bookmark, Dataset, Dir};
 use cenote_format::dsl::names::dataset_field;
 use cenote_format::units::{DatasetId, Guid, ObjectId, Txg};
@@ -15,9 +16,6 @@ use cenote_tasks::RedactedRun;
 use super::error::{Result, SendError};
 use super::redaction::RedactionList;
 use super::walk::Start;
-
-/// Field of a redacted dataset: the guids of its redaction snapshots.
-pub const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
 
 /// Where an increment is received: `RECV_CLONE_NAME` below the dataset.
 const BESIDE: &str = "/%recv";

@@ -9,8 +9,9 @@
 
 use cenote_boxed::boxed;
 use cenote_codec::crypto::Cipher;
-use cenote_dataset::Dataset;
 use cenote_dataset::keys::KeyFormat;
+use cenote_dataset::name::is_at_or_below;
+use cenote_dataset::{Dataset, Value};
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::dnode::ObjectType;
 use cenote_format::dsl::names::{crypto_key, dataset_field, dir_field};
@@ -21,7 +22,7 @@ use cenote_object::objset::RawHead;
 use cenote_object::{DatasetError, NewZap, Result, ZapEdit, ZapValue};
 
 use crate::crypt::PROMPT;
-use crate::set::forget_setting;
+use crate::set::{forget_setting, store_setting};
 
 /// `ZIO_CRYPT_KEY_CURRENT_VERSION`: older keys cannot be sent raw.
 const KEY_VERSION: u64 = 1;
@@ -113,10 +114,16 @@ impl RawKeys {
 }
 
 /// A raw increment must apply to the same ciphertext and keys it was sent from.
-pub(super) async fn check_base(keys: &RawKeys, target: &Dataset, base: &Dataset) -> Result<()> {
+pub(super) async fn check_base(
+    context: &SyncContext,
+    keys: &RawKeys,
+    target: &Dataset,
+    base: &Dataset,
+) -> Result<()> {
     let refuse = |why: &str| Err(DatasetError::unsuitable(target.name(), why));
     let here = base.field(dataset_field::IVSET_GUID).await?.and_then(|words| words.first().copied());
     match here.unwrap_or(0) {
+        _ if !context.scan_settings().checks_ivsets() => {}
         0 => {
             return refuse(
                 "IV set guid missing. See errata 4 at \
@@ -162,35 +169,53 @@ pub(super) async fn store_new(
     store(context, object, keys).await
 }
 
-/// Makes a raw-received encryption root inherit the key of the root above: both came in one package, wrapped
-/// by the same user's key. Does nothing if the dataset is no encryption root or nothing above is encrypted.
+/// Makes a raw-received dataset an encryption root, or else part of the root above, together with all below of
+/// the same root: the sender's keys wrap them already. Does nothing for clones, which have their origin's keys.
 ///
 /// # Errors
 /// No such dataset.
+///
+/// Source: OpenZFS `dsl_crypt.c` (`DCP_CMD_FORCE_NEW_KEY`, `DCP_CMD_FORCE_INHERIT`).
 #[boxed]
-pub async fn inherit_root(engine: &Engine, name: &str) -> Result<()> {
+pub async fn move_to_root(engine: &Engine, name: &str, is_root: bool) -> Result<()> {
     let name = name.to_owned();
     engine
         .run(move |context| {
             context.touch_nothing();
-            Box::pin(async move { inherit_root_sync(context, &name).await })
+            Box::pin(async move { move_to_root_sync(context, &name, is_root).await })
         })
         .await
 }
 
-async fn inherit_root_sync(context: &mut SyncContext, name: &str) -> Result<()> {
+async fn move_to_root_sync(context: &mut SyncContext, name: &str, is_root: bool) -> Result<()> {
     let dataset = context.mos().await?.dataset(name).await?;
+    let dir = dataset.dir().id();
     let above = match dataset.dir().parent() {
         Some(parent) => parent.encryption().await?,
         None => None,
     };
-    let (Some(own), Some(above)) = (dataset.dir().encryption().await?, above) else { return Ok(()) };
-    if own.root_dir != dataset.dir().id() || dataset.origin().await?.is_some() {
+    let (Some(own), None) = (dataset.dir().encryption().await?, dataset.origin().await?) else {
+        return Ok(());
+    };
+    let to = match above {
+        _ if is_root => dir,
+        Some(above) if own.root_dir == dir => above.root_dir,
+        _ => return Ok(()),
+    };
+    if own.root_dir == to {
         return Ok(());
     }
-    let edit = context.edit();
-    ZapEdit::new(&edit, own.key_object).update(crypto_key::ROOT_DDOBJ, above.root_dir.0).await?;
-    context.keys().forget_root(own.root_dir).await;
+    let heads = context.mos().await?.all_datasets().await?;
+    for head in heads.into_iter().filter(|head| !head.is_snapshot() && is_at_or_below(head.name(), name)) {
+        let info = head.dir().encryption().await?.filter(|info| info.root_dir == own.root_dir);
+        if let (Some(info), None) = (info, head.origin().await?) {
+            ZapEdit::new(&context.edit(), info.key_object).update(crypto_key::ROOT_DDOBJ, to.0).await?;
+        }
+    }
+    if is_root {
+        return store_setting(context, &dataset, "keylocation", &Value::Text(PROMPT.into())).await;
+    }
+    context.keys().forget_root(dir).await;
     forget_setting(context, &dataset, "keylocation").await
 }
 

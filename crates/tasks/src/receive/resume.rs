@@ -10,6 +10,7 @@
 use cenote_boxed::boxed;
 use cenote_dataset::Dataset;
 use cenote_dataset::mos::RECV_CLONE_NAME;
+use cenote_dataset::properties::REDACTED_DATASETS;
 use cenote_engine::{Engine, SyncContext};
 use cenote_format::dsl::names::dataset_field;
 use cenote_format::stream::{Begin, StreamFeatures};
@@ -25,8 +26,6 @@ const OPTIONS: [(StreamFeatures, &str); 4] = [
     (StreamFeatures::COMPRESSED, dataset_field::RESUME_COMPRESSOK),
     (StreamFeatures::RAW, dataset_field::RESUME_RAWOK),
 ];
-/// Field of a redacted dataset: the guids of its redaction snapshots.
-const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
 /// All fields.
 const FIELDS: [&str; 11] = [
     dataset_field::RESUME_FROMGUID,

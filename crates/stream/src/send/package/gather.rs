@@ -11,6 +11,7 @@ use cenote_object::trail::Trail;
 
 use super::super::error::{Result, SendError};
 use super::super::request::{Extent, Notice, SendRequest};
+use super::order::is_excluded;
 use super::props::properties;
 
 /// File systems and volumes, parents before children.
@@ -92,6 +93,9 @@ pub(in super::super) async fn gather(request: &SendRequest, notices: &mut Vec<No
     let (mut family, mut pending) = (Family::default(), vec![(root, Above::default())]);
     while let Some((dataset, above)) = pending.pop() {
         trail.enter(ObjectId(dataset.id().0))?;
+        if replica.is_some_and(|replica| is_excluded(dataset.name(), &replica.exclude)) {
+            continue;
+        }
         let Some((member, above)) = member(&wanted, &dataset, above, notices).await? else { continue };
         family.members.push(member);
         if is_recursive {

@@ -140,7 +140,7 @@ async fn streams(
 }
 
 /// Whether `exclude` contains the name or a name above it.
-fn is_excluded(name: &str, exclude: &[String]) -> bool {
+pub(super) fn is_excluded(name: &str, exclude: &[String]) -> bool {
     let is_below = |rest: &str| rest.is_empty() || rest.starts_with(['/', '@']);
     exclude.iter().any(|excluded| name.strip_prefix(excluded.as_str()).is_some_and(is_below))
 }
