@@ -25,7 +25,7 @@ use crate::command;
 /// Opens OpenZFS pools without a kernel module: creates, lists, reads, writes, scans, verifies and rescues
 /// them.
 #[derive(Debug, Parser)]
-#[command(name = "cenote", version, propagate_version = true)]
+#[command(name = "cenote", version)]
 #[command(arg_required_else_help = true, disable_help_flag = true)]
 #[command(after_help = "Examples:\n  \
         cenote zpool status\n  \
@@ -52,10 +52,10 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Manage pools: create, import, export, status, scrub, replace and other verbs of zpool
-    #[command(subcommand)]
+    #[command(subcommand, version)]
     Zpool(Deferred<command::zpool::Zpool>),
     /// Manage datasets: create, list, snapshot, clone, send, receive and other verbs of zfs
-    #[command(subcommand)]
+    #[command(subcommand, version)]
     Zfs(Deferred<command::zfs::Zfs>),
     /// List a folder of a dataset or snapshot
     Ls(Deferred<command::files::Ls>),

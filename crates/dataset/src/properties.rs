@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dataset::{Dataset, DatasetKind};
 use crate::properties::facts::Facts;
+pub use crate::properties::facts::REDACTED_DATASETS;
 use crate::properties::settings::Settings;
 
 /// User property that only the daemon writes: the user who set `mountpoint` without the right to mount.

@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::space::log::LogBounds;
 use crate::throttle::Delays;
 
-const TABLE: [Tunable; 36] = [
+const TABLE: [Tunable; 38] = [
     ("raidz_expand_max_reflow_bytes", 0, 0, u64::MAX),
     ("zfs_condense_indirect_obsolete_pct", 25, 0, 100),
     ("zfs_condense_indirect_vdevs_enable", 1, 0, 1),
@@ -53,6 +53,8 @@ const TABLE: [Tunable; 36] = [
     ("zfs_unflushed_max_mem_ppm", 1000, 1, 1_000_000),
     ("zfs_livelist_max_entries", 500_000, 1, u64::MAX),
     ("zfs_livelist_min_percent_shared", 75, 0, 100),
+    ("zfs_allow_redacted_dataset_mount", 0, 0, 1),
+    ("zfs_disable_ivset_guid_check", 0, 0, 1),
 ];
 
 /// Tunables, which may change at any time.
@@ -211,6 +213,16 @@ impl ScanSettings {
     /// With no more in common with its origin, a clone drops its livelist.
     pub(crate) fn livelist_percent_shared(&self) -> u64 {
         self.0.get(35)
+    }
+
+    /// Whether file systems that were received redacted can be mounted.
+    pub fn mounts_redacted(&self) -> bool {
+        self.0.get(36) != 0
+    }
+
+    /// Whether a raw increment needs the IV set that it was made from.
+    pub fn checks_ivsets(&self) -> bool {
+        self.0.get(37) == 0
     }
 
     /// Whether scans pause.

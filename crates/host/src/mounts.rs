@@ -44,7 +44,7 @@ use crate::mount::Mount;
 
 use options::Properties;
 pub use options::{SUBTYPE, Temporary};
-pub use plan::{Plan, Unmountable};
+pub use plan::{Asked, Plan, Unmountable};
 use table::{Entry, Place, Table};
 
 /// Unmounting a busy file system is retried for 1 s: starting a program keeps files open for a moment.
@@ -195,7 +195,7 @@ impl Mounts {
         let mut failures: Vec<MountsError> = lost.into_iter().map(failed).collect();
         let mut plans = Vec::new();
         for dataset in datasets {
-            if let Ok(plan) = self.plan(&dataset, true).await? {
+            if let Ok(plan) = self.plan(&dataset, Asked::No).await? {
                 plans.push((plan, dataset));
             }
         }
@@ -208,11 +208,18 @@ impl Mounts {
         self.engine.pool().tree().found().others_may_write()
     }
 
-    /// How to mount a dataset; `auto` if not requested by name. If other users can write the pool, set-id
-    /// programs and device nodes need explicit mount options.
-    async fn plan(&self, dataset: &Dataset, auto: bool) -> Result<Result<Plan, Unmountable>, DatasetError> {
+    /// How to mount a dataset. If other users can write the pool, set-id programs and device nodes need
+    /// explicit mount options.
+    async fn plan(
+        &self,
+        dataset: &Dataset,
+        mut asked: Asked,
+    ) -> Result<Result<Plan, Unmountable>, DatasetError> {
+        if asked == Asked::Incomplete && !self.engine.background().settings().mounts_redacted() {
+            asked = Asked::ByName;
+        }
         let is_open = self.is_open();
-        let plan = Plan::of(dataset, self.root.as_deref(), auto).await?;
+        let plan = Plan::of(dataset, self.root.as_deref(), asked).await?;
         Ok(plan.map(|plan| Plan {
             setuid: plan.setuid && !is_open,
             devices: plan.devices && !is_open,
@@ -247,18 +254,19 @@ impl Mounts {
         Ok(is_there.then_some(failure))
     }
 
-    /// Mounts one dataset, even with `canmount=noauto`.
+    /// Mounts one dataset, even with `canmount=noauto`; with `is_forced`, even one that was received redacted.
     ///
     /// # Errors
     /// It can't be mounted, or is already.
     #[boxed]
-    pub async fn mount(&self, name: &str, temporary: Temporary) -> Result<(), MountsError> {
+    pub async fn mount(&self, name: &str, temporary: Temporary, is_forced: bool) -> Result<(), MountsError> {
         let _turn = self.turn().await?;
         let dataset = self.engine.mos().await?.dataset(name).await?;
         if self.mounted_on(dataset.id()).is_some() {
             return Err(MountsError::Mounted { name: name.into() });
         }
-        match self.plan(&dataset, false).await? {
+        let asked = if is_forced { Asked::Incomplete } else { Asked::ByName };
+        match self.plan(&dataset, asked).await? {
             Ok(plan) => self.mount_planned(&dataset, plan, temporary).await,
             Err(why) => Err(MountsError::Unmountable { name: name.into(), why }),
         }
@@ -592,7 +600,7 @@ impl Mounts {
         let ids = BTreeSet::from_iter(ids);
         let mut plans = Vec::new();
         for dataset in datasets.into_iter().filter(|dataset| ids.contains(&dataset.id())) {
-            if let Ok(plan) = self.plan(&dataset, false).await?
+            if let Ok(plan) = self.plan(&dataset, Asked::Incomplete).await?
                 && !plan.is_users_place
             {
                 plans.push((plan, dataset));

@@ -558,3 +558,17 @@ fn the_last_change_of_snapshots_is_known_to_the_nanosecond() {
     }
     assert_eq!(number(&disks, "zfs list -Hp -o snapshots_changed_nsecs tank"), last);
 }
+
+/// Clones of a snapshot have snapshots of the same name, which are meant, too.
+#[test]
+fn snapshots_are_destroyed_with_clones_that_have_snapshots_of_their_name() {
+    let disks = Disks::new(&[64]);
+    disks.cenote("zpool create tank a", &[]);
+    disks.cenote("zfs snapshot tank@s", &[]);
+    disks.cenote("zfs clone tank@s tank/clone", &[]);
+    disks.cenote("zfs snapshot tank/clone@s", &[]);
+    disks.cenote("zfs create tank/kept", &[]);
+    disks.cenote("zfs destroy -R tank@s", &[]);
+    assert_eq!(disks.cenote("zfs list -H -t all -o name", &[]), "tank\ntank/kept\n");
+    disks.zdb_is_content();
+}

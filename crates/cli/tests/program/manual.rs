@@ -351,6 +351,9 @@ fn versions_are_told_in_every_way_that_openzfs_has() {
         let json: serde_json::Value = serde_json::from_slice(&bench.run(tool, "version -j").stdout).unwrap();
         assert_eq!(json["output_version"]["command"], format!("{tool} version"));
         assert!(json["zfs_version"]["userland"].as_str().unwrap().starts_with("cenote "));
+        for line in ["set -V tank", "get --version all tank"] {
+            assert_eq!(bench.run(tool, line).status.code(), Some(2), "{tool} {line}");
+        }
         let help = bench.run(tool, "-?");
         assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("Usage"));
     }

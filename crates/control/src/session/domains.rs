@@ -1,5 +1,6 @@
 //! Key domains: an encryption root and all datasets that inherit its key.
 
+use cenote_dataset::mos::RECV_CLONE_NAME;
 use cenote_dataset::name::is_at_or_below;
 use cenote_dataset::{Dataset, EncryptionInfo, KeySource, Mos};
 use cenote_engine::Engine;
@@ -9,7 +10,6 @@ use cenote_host::mounts::Mounts;
 use crate::error::ControlError;
 
 /// The child dataset that receives an increment: `recv_clone_name`.
-const RECV_CLONE_NAME: &str = "%recv";
 
 /// An encryption root and its descendants, clones elsewhere included.
 pub struct KeyDomain {

@@ -120,13 +120,15 @@ impl GivenKeys {
         })
     }
 
-    /// The engine's key source: given keys, then the file of the dataset's keylocation if `follows`, then the
-    /// terminal.
+    /// The engine's key source: given keys, then the file of the dataset's keylocation, then the terminal. An
+    /// existing dataset may have its keylocation from others, unless `follows`; a new one has it from the
+    /// caller.
     pub fn source(&self, caller: &Caller, follows: bool) -> KeySource {
         let (keys, caller) = (self.clone(), caller.clone());
         KeySource::new(move |info: &EncryptionInfo| {
             let typed = || ask(&caller, info, info.is_new());
-            keys.find(info).or_else(|| from_file(info, &caller, follows)).or_else(typed)
+            let from_file = || from_file(info, &caller, follows || info.is_new());
+            keys.find(info).or_else(from_file).or_else(typed)
         })
     }
 }

@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::IsTerminal;
 
 use cenote_engine::Engine;
+use cenote_format::props::ZFS_PROPS;
 use cenote_object::DatasetError;
 use cenote_stream::StreamReader;
 use cenote_stream::receive::{Order, Placing, ReceiveError, Received, receive};
@@ -157,6 +158,16 @@ impl Receive {
     }
 
     fn order(&self) -> Result<Order, ControlError> {
+        let settings = read_all(&self.settings, None).map_err(ControlError::Usage)?;
+        let mut excluded: Vec<String> = Vec::new();
+        for typed in &self.excluded {
+            let known = ZFS_PROPS.iter().find(|prop| prop.is_named(typed));
+            let name = known.map_or(typed.as_str(), |prop| prop.name);
+            if settings.iter().map(|(set, _)| set).chain(&excluded).any(|other| other == name) {
+                return Err(ControlError::Usage(format!("property '{name}' specified multiple times")));
+            }
+            excluded.push(name.to_owned());
+        }
         Ok(Order {
             destination: self.target.clone(),
             placing: match self.naming {
@@ -171,8 +182,8 @@ impl Receive {
             is_dry: self.dry_run,
             is_corrective: self.corrective,
             reshares: self.reshare,
-            settings: read_all(&self.settings, None).map_err(ControlError::Usage)?,
-            excluded: self.excluded.clone(),
+            settings,
+            excluded,
         })
     }
 

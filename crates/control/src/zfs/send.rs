@@ -12,6 +12,8 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
+use cenote_dataset::mos::RECV_CLONE_NAME;
+use cenote_dataset::properties::REDACTED_DATASETS;
 use cenote_dataset::{Bookmark, Dataset, Mos};
 use cenote_engine::SnapshotHold;
 use cenote_format::bytes::Endian;
@@ -21,8 +23,8 @@ use cenote_format::units::Guid;
 use cenote_inspect::InspectError;
 use cenote_object::DatasetError;
 use cenote_stream::send::{
-    Extent, Notice, Plan, Progress, REDACTED_DATASETS, Ready, Replica, Resume, SendError, SendFlags,
-    SendRequest, Since, Step, redaction_snapshots,
+    Extent, Notice, Plan, Progress, Ready, Replica, Resume, SendError, SendFlags, SendRequest, Since, Step,
+    redaction_snapshots,
 };
 use cenote_stream::{StreamError, StreamWriter, token};
 use cenote_tasks::{ResumeState, resume_state};
@@ -39,7 +41,6 @@ use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::head_of;
 
 /// The child dataset that receives an increment: `recv_clone_name`.
-const RECV_CLONE_NAME: &str = "%recv";
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Write streams of snapshots to standard output.
@@ -301,6 +302,12 @@ impl Send {
             opened => opened?,
         };
         let request = resumed(&mos, state, self.flags()).await?;
+        let dataset = &request.dataset;
+        let pool = session.pools().and_then(|pools| pools.get(pool_of(target)));
+        if !dataset.is_snapshot() && pool.is_some_and(|pool| pool.mounts.mounted_on(dataset.id()).is_some()) {
+            let why = format!("'{}' is mounted, and may have changed since", dataset.name());
+            return Err(ControlError::Unresumable(why));
+        }
         Ok((mos, request))
     }
 
@@ -506,7 +513,10 @@ fn bare(dataset: Dataset, extent: Extent, flags: SendFlags) -> SendRequest {
 /// The request that resumes a stream.
 async fn resumed(mos: &Mos, state: &ResumeState, flags: SendFlags) -> Result<SendRequest, ControlError> {
     let name = &*String::from_utf8_lossy(&state.to_name);
-    let found = by_guid(mos, name, state.to_guid).await?;
+    let found = match name.strip_suffix("@--head--") {
+        Some(live) => mos.dataset(live).await.ok().filter(|head| head.guid() == state.to_guid),
+        None => by_guid(mos, name, state.to_guid).await?,
+    };
     let Some(dataset) = found else {
         return Err(ControlError::Unresumable(match mos.dataset(name).await {
             Ok(_) => format!("'{name}' is no longer the same snapshot used in the initial send"),

@@ -18,8 +18,8 @@ const ZVOL_OBJ: ObjectId = ObjectId(1);
 /// `ZVOL_ZAP_OBJ`: volume size.
 const ZVOL_ZAP_OBJ: ObjectId = ObjectId(2);
 
-/// Snapshot guids of a redacted dataset.
-const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
+/// A redacted dataset's field with the snapshots for which it was redacted, guids.
+pub const REDACTED_DATASETS: &str = "com.delphix:redacted_datasets";
 
 /// Properties stored in the content, which read its first blocks.
 const OF_CONTENT: [&str; 6] =

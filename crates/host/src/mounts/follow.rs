@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 
 use super::options::Properties;
 use super::table::Entry;
-use super::{Former, Mounts, MountsError, Plan, is_at_or_below};
+use super::{Asked, Former, Mounts, MountsError, Plan, is_at_or_below};
 
 /// The touched datasets.
 struct Looked {
@@ -107,7 +107,7 @@ impl Mounts {
                 }
                 continue;
             };
-            let plan = self.plan(&dataset, false).await?;
+            let plan = self.plan(&dataset, Asked::Incomplete).await?;
             match plan {
                 Ok(plan) if plan.dir == planned && dataset.name() == name => {
                     let properties = Properties::of(&dataset, plan.clone()).await?;
@@ -154,7 +154,7 @@ impl Mounts {
             if !is_new || stays(dataset.name()) || self.mounted_on(dataset.id()).is_some() {
                 continue;
             }
-            if let Ok(plan) = self.plan(&dataset, true).await? {
+            if let Ok(plan) = self.plan(&dataset, Asked::No).await? {
                 to_mount.push((plan, dataset));
             }
         }
@@ -218,7 +218,7 @@ impl Mounts {
             if self.mounted_on(dataset.id()).is_none() {
                 continue;
             }
-            let plan = self.plan(&dataset, false).await?;
+            let plan = self.plan(&dataset, Asked::Incomplete).await?;
             let mut table = self.table();
             table.rename(dataset.id(), dataset.name());
             if let Some(entry) = table.get_mut(dataset.id()) {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cenote_boxed::boxed;
-use cenote_dataset::properties::{PLACED_BY_PROPERTY, Property, Source, Value};
+use cenote_dataset::properties::{PLACED_BY_PROPERTY, Property, REDACTED_DATASETS, Source, Value};
 use cenote_dataset::{Dataset, DatasetKind, KeyStatus};
 use cenote_object::DatasetError;
 
@@ -28,12 +28,29 @@ pub enum Unmountable {
     /// The mount point was set by a user not allowed to mount, and the dataset was not requested by name.
     #[error("a user who may not mount set its mountpoint; name the file system, or set the mountpoint")]
     PlacedByUser,
+    /// Received redacted.
+    #[error(
+        "Dataset is not complete, was created by receiving a redacted zfs send stream.\n`zfs mount -f` \
+         mounts it once the tunable zfs_allow_redacted_dataset_mount is 1"
+    )]
+    Redacted,
     /// Being received, or left by an interrupted receive.
     #[error("it was not received to the end")]
     Unfinished,
     /// Its key is not loaded.
     #[error("encryption key not loaded")]
     Key,
+}
+
+/// Whether a user asked for a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// All file systems are mounted.
+    No,
+    /// By name.
+    ByName,
+    /// By name, even with parts missing (`zfs mount -f`).
+    Incomplete,
 }
 
 /// How to mount a dataset.
@@ -53,7 +70,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Reads a dataset's properties. `root` is prepended to the mount point; `auto`: not requested by name.
+    /// Reads a dataset's properties. `root` is prepended to the mount point.
     ///
     /// # Errors
     /// They can't be read.
@@ -61,7 +78,7 @@ impl Plan {
     pub async fn of(
         dataset: &Dataset,
         root: Option<&Path>,
-        auto: bool,
+        asked: Asked,
     ) -> Result<Result<Plan, Unmountable>, DatasetError> {
         if dataset.is_snapshot() || dataset.kind().await? != DatasetKind::Filesystem {
             return Ok(Err(Unmountable::Kind));
@@ -69,11 +86,14 @@ impl Plan {
         if dataset.phys().is_inconsistent() {
             return Ok(Err(Unmountable::Unfinished));
         }
+        if asked != Asked::Incomplete && dataset.field(REDACTED_DATASETS).await?.is_some() {
+            return Ok(Err(Unmountable::Redacted));
+        }
         let names = ["canmount", "readonly", "exec", "setuid", "devices", "overlay"];
         let [canmount, read_only, exec, setuid, devices, overlay] = dataset.numbers(names).await?;
         match canmount {
             0 => return Ok(Err(Unmountable::CanmountOff)),
-            2 if auto => return Ok(Err(Unmountable::Noauto)),
+            2 if asked == Asked::No => return Ok(Err(Unmountable::Noauto)),
             _ => {}
         }
         let mut place =
@@ -89,7 +109,7 @@ impl Plan {
             _ => {}
         }
         let is_users_place = placed_by.is_some_and(|placed_by| placed_by.source == source);
-        if auto && is_users_place {
+        if asked == Asked::No && is_users_place {
             return Ok(Err(Unmountable::PlacedByUser));
         }
         if dataset.key_status().await? == KeyStatus::Unavailable {

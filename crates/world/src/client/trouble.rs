@@ -192,7 +192,7 @@ pub async fn repair(stage: &Stage, pace: Pace) -> Result<bool, Violation> {
 pub async fn mount_all(stage: &Stage) {
     use cenote_control::zfs::mounts::mount::{Mount, MountOptions, Which};
     let (which, options) = (Some(Which::All), MountOptions::default());
-    run_verb(stage, Mount { which, load_keys: false, options, remount: false }).await;
+    run_verb(stage, Mount { which, load_keys: false, options, remount: false, force: false }).await;
 }
 
 /// Replaces disks without labels by themselves.

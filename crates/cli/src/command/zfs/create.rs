@@ -10,8 +10,6 @@ use crate::session::Session;
 
 /// `zfs create`
 #[derive(Debug, Args)]
-// -V is a volume.
-#[command(disable_version_flag = true)]
 #[command(after_help = "A volume reserves its whole size unless -s is given. The daemon mounts new file \
     systems.\n\n\
     Examples:\n  \

@@ -35,7 +35,7 @@ pub struct Mount {
     /// Load missing keys first
     #[arg(short = 'l')]
     pub load_keys: bool,
-    /// Accepted for compatibility
+    /// Mount a file system that was received redacted, if `zfs_allow_redacted_dataset_mount` is 1
     #[arg(short = 'f')]
     pub force: bool,
     /// The file system
@@ -74,7 +74,10 @@ impl Mount {
         };
         let (only_looks, load_keys) = (which.is_none(), self.load_keys);
         let remount = self.options.iter().any(|option| option == "remount");
-        let answered = session.control().run(mount::Mount { which, load_keys, options, remount }).await?;
+        let answered = session
+            .control()
+            .run(mount::Mount { which, load_keys, options, remount, force: self.force })
+            .await?;
         if only_looks {
             session.show(|| shown::text(&answered.answer), || shown::json(&answered.answer))?;
         }

@@ -17,8 +17,6 @@ cenote zfs send [-DLPbcehnpsVvw] [-i|-I snapshot] [-R [-X dataset[,dataset]...]]
 
 /// `zfs send`
 #[derive(Debug, Args)]
-// -V is the title.
-#[command(disable_version_flag = true)]
 #[command(
     override_usage = USAGE,
     after_help = "The stream goes to standard output, which must not be a terminal. -n sends nothing; -nv \

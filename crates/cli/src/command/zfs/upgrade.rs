@@ -10,9 +10,7 @@ use crate::session::Session;
 
 /// `zfs upgrade`
 #[derive(Debug, Args)]
-// -V is a version of file systems.
 #[command(
-    disable_version_flag = true,
     after_help = "Without names, lists file systems of other versions than this program's. An upgrade \
         changes the form of new directory entries and attributes; old ones follow when they change. A file \
         system in use is not upgraded; the daemon mounts it again afterwards.\n\n\

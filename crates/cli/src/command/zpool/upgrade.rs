@@ -9,9 +9,7 @@ use crate::session::{Session, print};
 
 /// `zpool upgrade`
 #[derive(Debug, Args)]
-// -V is a pool version.
 #[command(
-    disable_version_flag = true,
     after_help = "Without pools, lists the features that each pool lacks. The property `compatibility` \
         limits the features of a pool.\n\n\
         Example: cenote zpool upgrade tank"

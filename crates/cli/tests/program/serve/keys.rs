@@ -1,6 +1,7 @@
 //! Keys stay loaded in the daemon until unloaded.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use crate::serve::bench::{Bench, can_mount};
 
@@ -75,6 +76,21 @@ fn keys_are_loaded_and_unloaded() {
     bench.done("zfs mount -a");
     assert_eq!(fs::read_to_string(bench.path("mnt/a/b/y")).unwrap(), "committed");
     bench.signal(rustix::process::Signal::TERM);
+}
+
+/// Others may choose the key's place in a pool that they can write, but not that of a new dataset.
+#[test]
+fn a_new_dataset_has_its_key_from_its_place_even_in_a_pool_that_others_can_write() {
+    let bench = Bench::new(&["a"]);
+    fs::write(bench.path("key"), "password\n").unwrap();
+    bench.done("zpool create -m none tank a");
+    bench.done("zpool export tank");
+    fs::set_permissions(bench.path("a"), fs::Permissions::from_mode(0o666)).unwrap();
+    bench.done("zpool import tank");
+    bench.done(&format!("zfs create {ENCRYPTED} -o keylocation=file://{} tank/a", bench.text("key")));
+    bench.done("zfs unload-key tank/a");
+    assert!(bench.fails("zfs load-key tank/a").contains("others can write devices of the pool"));
+    bench.done(&format!("zfs load-key -L file://{} tank/a", bench.text("key")));
 }
 
 #[test]

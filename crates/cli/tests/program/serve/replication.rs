@@ -56,6 +56,27 @@ fn signal(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
+/// Parts of it are missing, which programs would take for zeros.
+#[test]
+fn a_file_system_that_was_received_redacted_is_mounted_by_force_only() {
+    let Some(bench) = pools() else { return };
+    put(&bench, 1);
+    bench.done("zfs clone tank/home@1 tank/clean");
+    fs::remove_file(bench.path("mnt/clean/1")).unwrap();
+    bench.done("zfs snapshot tank/clean@1");
+    bench.done("zfs redact tank/home@1 mark tank/clean@1");
+    piped(&bench, "--redact mark tank/home@1", "back/home");
+    assert!(!bench.path("back/home/1").exists());
+    for words in ["zfs mount back/home", "zfs mount -f back/home"] {
+        assert!(bench.fails(words).contains("created by receiving a redacted zfs send stream"), "{words}");
+    }
+    bench.done("zfs mount -a");
+    bench.done("tunable zfs_allow_redacted_dataset_mount=1");
+    assert!(bench.fails("zfs mount back/home").contains("redacted"));
+    bench.done("zfs mount -f back/home");
+    assert!(fs::read(bench.path("back/home/1")).unwrap() == vec![0; FILE_BYTES]);
+}
+
 #[test]
 fn streams_are_those_of_a_send_without_a_daemon() {
     let Some(mut bench) = pools() else { return };

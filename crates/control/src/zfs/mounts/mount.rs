@@ -27,6 +27,9 @@ pub struct Mount {
     /// Change the options of an existing mount.
     #[serde(default)]
     pub remount: bool,
+    /// Mount one that was received redacted, if the tunable `zfs_allow_redacted_dataset_mount` is 1.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// A choice of file systems.
@@ -142,7 +145,7 @@ impl Verb for Mount {
         let options = self.options.into();
         let mounted = match self.remount {
             true => pool.mounts.set_temporary(name, options).await,
-            false => pool.mounts.mount(name, options).await,
+            false => pool.mounts.mount(name, options, self.force).await,
         };
         mounted.map_err(|error| ControlError::Refused(error.to_string()))?;
         Ok(Vec::new().into())

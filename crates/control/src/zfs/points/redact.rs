@@ -78,13 +78,13 @@ impl Verb for Redact {
 
 impl Redact {
     fn check(&self) -> Result<(), ControlError> {
-        if self.bookmark.contains('#') {
-            return Err(refused("redaction bookmark name must not contain '#'"));
-        }
         let pool = pool_of(&self.snapshot);
         if self.redaction_snapshots.iter().any(|name| pool_of(name) != pool || !name.contains('@')) {
             let why = "potentially invalid redaction snapshot; full dataset names required";
             return Err(refused(why));
+        }
+        if self.bookmark.contains('#') {
+            return Err(refused("redaction bookmark name must not contain '#'"));
         }
         match self.redaction_snapshots.is_empty() || !self.snapshot.contains('@') {
             true => Err(ControlError::Usage("too few arguments".into())),

@@ -9,6 +9,7 @@
 
 use std::collections::HashSet;
 
+use cenote_dataset::mos::RECV_CLONE_NAME;
 use cenote_dataset::{Dataset, DatasetKind, Mos};
 use cenote_engine::Engine;
 use cenote_format::units::DatasetId;
@@ -60,6 +61,11 @@ pub struct Planned {
     pub reclaim_bytes: Option<u64>,
     /// Clones of the snapshots, and their dependents.
     pub clones: Vec<String>,
+}
+
+/// The target of an unfinished receive, if the name is that of its temporary head: a clone that nobody sees.
+fn unfinished_receive(name: &str) -> Option<&str> {
+    name.strip_suffix(RECV_CLONE_NAME)?.strip_suffix('/')
 }
 
 impl Verb for Destroy {
@@ -157,7 +163,8 @@ impl Destroy {
             dependents::refuse(&head, &plan, self.recursive).await?;
         }
         plan.push(head);
-        plan.iter().for_each(|dataset| planned.names.push(dataset.name().into()));
+        planned.names.extend(plan.iter().map(|dataset| dataset.name().to_owned()));
+        planned.names.retain(|name| unfinished_receive(name).is_none());
         plan.retain(|dataset| dataset.name().contains(['/', '@']));
         Ok(plan)
     }
@@ -203,16 +210,22 @@ impl Destroy {
         planned: &mut Planned,
     ) -> Result<Vec<Dataset>, ControlError> {
         let mut plan: Vec<Dataset> = Vec::new();
-        let mut met: HashSet<DatasetId> = snapshots.iter().map(Dataset::id).collect();
-        for snapshot in &snapshots {
-            for dependent in dependents::of(snapshot).await? {
+        let meant: HashSet<DatasetId> = snapshots.iter().map(Dataset::id).collect();
+        let mut met = HashSet::new();
+        for snapshot in snapshots {
+            // A clone may have some of the other snapshots, which must go before it.
+            for dependent in dependents::of(&snapshot).await? {
                 if met.insert(dependent.id()) {
-                    planned.clones.push(dependent.name().into());
+                    if !meant.contains(&dependent.id()) && unfinished_receive(dependent.name()).is_none() {
+                        planned.clones.push(dependent.name().into());
+                    }
                     plan.push(dependent);
                 }
             }
+            if met.insert(snapshot.id()) {
+                plan.push(snapshot);
+            }
         }
-        plan.extend(snapshots);
         Ok(plan)
     }
 
@@ -267,7 +280,10 @@ impl Destroy {
                 })
             } else {
                 let destroy = async || {
-                    let done = cenote_tasks::destroy_dataset(engine, &name).await;
+                    let done = match unfinished_receive(&name) {
+                        Some(target) => cenote_tasks::abort_receive(engine, target).await.map(drop),
+                        None => cenote_tasks::destroy_dataset(engine, &name).await,
+                    };
                     done.map_err(cannot(format!("destroy '{name}'")))
                 };
                 session.with_unmounted(&name, destroy).await
