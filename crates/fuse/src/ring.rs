@@ -11,7 +11,8 @@
 //!
 //! The kernel wants a queue for each core in each session. All queues of a core share one ring and one thread
 //! ([`Member`]). Only that thread uses the ring: the kernel finishes a submission in its context. So a task
-//! passes its answer to the thread ([`Seat::answer`]), and wakes it by an eventfd.
+//! passes its answer to the thread ([`Seat::answer`]), and wakes it by an eventfd. Short operations remain
+//! tasks of that thread ([`Core::go_on`]).
 //!
 //! Memory: only touched pages of a slot count. After two seconds without a large request, each slot is cut
 //! down to 64 KiB. The more sessions, the fewer slots a new one has.

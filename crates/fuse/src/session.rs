@@ -1,8 +1,9 @@
 //! A session: requests that threads bring, tasks that answer them.
 //!
 //! Idea: the thread that brings a request runs its operation up to its first wait. A request served from
-//! memory is answered at once, without waking another thread; one that waits continues as a task. So a few
-//! threads keep hundreds of operations going.
+//! memory is answered at once, without waking another thread; one that waits continues as a task of the
+//! workers, or of its core's thread if it does little but wait (`ring/task`). So a few threads keep hundreds
+//! of operations going.
 //!
 //! All sessions of the process share the threads; an idle session has none. Requests come through io_uring if
 //! possible (`ring`), with a thread for each core; otherwise, and always if they have no reply, through
