@@ -14,6 +14,8 @@
 //! trimmed afterwards. Direct writes go to io_uring; writes to the page cache go to a thread, as they would
 //! inside the kernel ([`queue`]).
 //!
+//! A durable write to a file in memory (tmpfs) waits for nothing: it is made within the call.
+//!
 //! Every call that may sleep, including open and the size query, goes to the threads for blocking calls: a
 //! hung disk must not take a worker thread, which serves all pools.
 //!
@@ -36,12 +38,12 @@ pub use open::{Access, Direct, IoPath, OpenOptions};
 
 use crate::error::{DeviceError, Op, Result};
 use crate::io::Io;
-use crate::order::Order;
+use crate::order::{Order, Position};
 use crate::{Device, DeviceInfo};
 use buffer::Buffer;
 use bytes::Bytes;
 use cenote_runtime::Runtime;
-use open::OpenFile;
+use open::{OpenFile, Waits};
 use parking_lot::Mutex;
 use queue::WriteQueue;
 use rustix::fs::{FallocateFlags, SeekFrom};
@@ -99,9 +101,9 @@ impl FileDevice {
         let opened = open::unless_in_use(runtime, move || open::open(&path, options)).await?;
         let may_use_ring = options.io_path != IoPath::Threads && !runtime.is_simulated();
         let ring = if may_use_ring { Ring::of(runtime) } else { None };
-        let may_try_cached = options.io_path == IoPath::Auto && !opened.makes_wait;
+        let may_try_cached = options.io_path == IoPath::Auto && opened.waits != Waits::Always;
         let past_cache = opened.direct_align.is_some() || options.io_path == IoPath::Uring;
-        let file = OpenFile::new(opened.file, opened.claims, opened.makes_wait, runtime);
+        let file = OpenFile::new(opened.file, opened.claims, opened.waits, runtime);
         let all = if opened.is_block { 0..u64::MAX } else { 0..0 };
         Ok(FileDevice(Arc::new(Shared {
             info: opened.info,
@@ -152,14 +154,36 @@ impl FileDevice {
         let checked = self.0.info.check_writable(Op::Write, offset, len);
         match checked.and_then(|()| self.0.check_aligned(Op::Write, offset, len)) {
             Ok(()) if len == 0 => Io::done(Ok(())),
+            Ok(()) if through && self.0.is_in_memory() => self.write_to_memory(offset, data),
             Ok(()) => self
                 .change(offset, len, move |of| async move { of.write_waiting(offset, data, through).await }),
             Err(error) => Io::done(Err(error)),
         }
     }
+
+    /// Writes within the call, unless an overlapping change is under way.
+    fn write_to_memory(&self, offset: u64, data: Bytes) -> Io<()> {
+        let (of, len) = (self.0.clone(), data.len() as u64);
+        let write = move |of: &Shared| {
+            let outcome = queue::write_durably(&of.file, offset, &data);
+            outcome.map_err(|error| of.info.io_error(Op::Write, offset, len, error))
+        };
+        match of.order.enter(offset, len) {
+            Position::First(_turn) => Io::done(write(&of)),
+            place @ Position::Behind(_) => Io::pending(&self.0.runtime, async move {
+                let _turn = place.turn().await;
+                write(&of)
+            }),
+        }
+    }
 }
 
 impl Shared {
+    /// Calls return at once.
+    fn is_in_memory(&self) -> bool {
+        self.file.waits == Waits::Never && matches!(self.writes, WritePath::Queue(_))
+    }
+
     fn may_be_cached(&self) -> bool {
         self.try_cached.load(Ordering::Relaxed)
     }

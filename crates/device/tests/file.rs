@@ -98,6 +98,26 @@ fn warm_reads_are_done_when_asked_for() {
 }
 
 #[test]
+fn a_durable_write_to_memory_is_done_when_asked_for_unless_one_to_its_place_is_under_way() {
+    let file = NamedTempFile::new_in("/dev/shm").expect("a temporary file");
+    file.as_file().set_len(SIZE as u64).expect("grown");
+    let rt = Runtime::real(Some(1));
+    let options = OpenOptions::READ_WRITE;
+    let device = rt.block_on(FileDevice::open(file.path(), options, &rt)).expect("opens");
+    let bytes = |byte| Bytes::from(vec![byte; 4096]);
+    let alone = device.write_through(8192, bytes(1));
+    assert!(alone.is_done(), "it needs no thread");
+    rt.block_on(alone).expect("written");
+    let before = device.write_at(0, bytes(2));
+    let behind = device.write_through(2048, bytes(3));
+    assert!(!behind.is_done());
+    let (before, behind) = rt.block_on(futures::future::join(before, behind));
+    before.and(behind).expect("both are written");
+    let content = rt.block_on(device.read_at(0, 12288)).expect("read");
+    assert!(content == [vec![2; 2048], vec![3; 4096], vec![0; 2048], vec![1; 4096]].concat());
+}
+
+#[test]
 fn a_read_whose_future_is_dropped_hurts_nobody() {
     let (file, content) = random_file(5);
     let rt = Runtime::real(Some(2));

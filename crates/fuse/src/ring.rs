@@ -11,7 +11,8 @@
 //!
 //! The kernel wants a queue for each core in each session. All queues of a core share one ring and one thread
 //! ([`Member`]). Only that thread uses the ring: the kernel finishes a submission in its context. So a task
-//! passes its answer to the thread ([`Seat::answer`]), and wakes it by an eventfd.
+//! passes its answer to the thread ([`Seat::answer`]), and wakes it by an eventfd. Short operations remain
+//! tasks of that thread ([`Core::go_on`]).
 //!
 //! Memory: only touched pages of a slot count. After two seconds without a large request, each slot is cut
 //! down to 64 KiB. The more sessions, the fewer slots a new one has.
@@ -26,6 +27,7 @@
 #![allow(unsafe_code)] // entries hold addresses; the ring owns what they point to
 
 mod slot;
+mod task;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -47,6 +49,7 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::traffic::Underway;
 use slot::Slot;
+use task::Task;
 
 /// More would take too many queues per mount.
 const CORES_MAX: u16 = 64;
@@ -81,7 +84,15 @@ pub struct Core {
 #[derive(Debug, Default)]
 struct Inbox {
     joining: Vec<Member>,
+    woken: Vec<Arc<Task>>,
     answers: Vec<Answered>,
+}
+
+impl Inbox {
+    /// New members, answers, and whether operations were woken.
+    fn take(&mut self) -> (Vec<Member>, Vec<Answered>, bool) {
+        (std::mem::take(&mut self.joining), std::mem::take(&mut self.answers), !self.woken.is_empty())
+    }
 }
 
 #[derive(Debug)]
@@ -131,6 +142,10 @@ impl Seat {
         self.core.inbox.lock().answers.push(answered);
         self.core.hurry();
     }
+
+    pub fn core(&self) -> Arc<Core> {
+        self.core.clone()
+    }
 }
 
 impl Core {
@@ -139,6 +154,11 @@ impl Core {
         if self.is_waiting.swap(false, Ordering::SeqCst) {
             self.wake();
         }
+    }
+
+    /// Polls an operation at this core until its end. For the core's thread only.
+    pub fn go_on(self: Arc<Core>, operation: impl Future<Output = ()> + Send + 'static) {
+        Task::new(self, Box::pin(operation)).poll();
     }
 
     pub fn wake(&self) {
@@ -228,14 +248,16 @@ impl Ring {
         self.await_wake();
         let (mut answered, mut done) = (Vec::<Underway>::new(), Vec::new());
         loop {
+            let woken = std::mem::take(&mut self.core.inbox.lock().woken);
+            woken.into_iter().for_each(Task::poll);
             // Set before the inbox is emptied: a later answer sees it, and wakes this thread.
             self.core.is_waiting.store(true, Ordering::SeqCst);
-            let Inbox { joining, answers } = std::mem::take(&mut *self.core.inbox.lock());
+            let (joining, answers, has_woken) = self.core.inbox.lock().take();
             joining.into_iter().for_each(|member| self.take_in(member));
             answers.into_iter().for_each(|answer| answered.extend(self.answer(answer)));
             // A pause sets its flag, then wakes this thread: either the flag is seen here, or the wait is
             // short.
-            let waits = usize::from(!answered.iter().any(Underway::is_paused));
+            let waits = usize::from(!has_woken && !answered.iter().any(Underway::is_paused));
             match self.submit_and_wait(waits) {
                 Ok(_) => answered.clear(),
                 Err(error) if error.raw_os_error() == Some(Errno::INTR.raw_os_error()) => {}

@@ -1,8 +1,9 @@
 //! A session: requests that threads bring, tasks that answer them.
 //!
 //! Idea: the thread that brings a request runs its operation up to its first wait. A request served from
-//! memory is answered at once, without waking another thread; one that waits continues as a task. So a few
-//! threads keep hundreds of operations going.
+//! memory is answered at once, without waking another thread; one that waits continues as a task of the
+//! workers, or of its core's thread if it does little but wait (`ring/task`). So a few threads keep hundreds
+//! of operations going.
 //!
 //! All sessions of the process share the threads; an idle session has none. Requests come through io_uring if
 //! possible (`ring`), with a thread for each core; otherwise, and always if they have no reply, through
@@ -378,9 +379,14 @@ impl<V: Vfs> Serve for Reading<V> {
     }
 }
 
-/// Runs an operation here up to its first wait, then as a task.
+/// Runs an operation here up to its first wait, then as a task: at its core if it needs little more, else
+/// where a core is free.
 fn start<V: Vfs>(shared: &Arc<Shared<V>>, request: Request, way: Way) {
     let unique = request.unique;
+    let core = match &way {
+        Way::Ring(seat) if dispatch::is_short(&request) => Some(seat.core()),
+        _ => None,
+    };
     let answer = Answer { shared: shared.clone(), unique: Some(unique), way };
     let mut operation: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
         let underway = answer.shared.traffic.begin().await;
@@ -402,7 +408,10 @@ fn start<V: Vfs>(shared: &Arc<Shared<V>>, request: Request, way: Way) {
             // Dropped before its entry in `waiting`, so that it answers as interrupted.
             drop(operation);
         };
-        shared.runtime.spawn(to_its_end).detach();
+        match core {
+            Some(core) => core.go_on(to_its_end),
+            None => shared.runtime.spawn(to_its_end).detach(),
+        }
     }
 }
 

@@ -7,10 +7,14 @@
 //! Why not tokio's: tokio wakes a thread while holding the lock that it takes first. On few cores a call then
 //! costs several thread switches and a dozen system calls, more than a small write. Here the lock is free.
 //!
+//! A new thread inherits the cores of the one that starts it, which may be bound to one core; its calls would
+//! wait for that core. So each thread is given the cores that this process had at first.
+//!
 //! Locking: one mutex guards calls and counts, never while a call runs or a thread starts; it is released
 //! before the condition variable is notified.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -27,10 +31,18 @@ type Call = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 pub(crate) struct Threads(Arc<Shared>);
 
-#[derive(Default)]
 struct Shared {
     state: Mutex<ThreadsState>,
     has_call: Condvar,
+    /// `None`: unknown.
+    cores: Option<CpuSet>,
+}
+
+impl Default for Shared {
+    fn default() -> Shared {
+        let (state, has_call) = Default::default();
+        Shared { state, has_call, cores: sched_getaffinity(None).ok() }
+    }
 }
 
 #[derive(Default)]
@@ -71,6 +83,10 @@ impl Threads {
 
 impl Shared {
     fn make_calls(&self) {
+        if let Some(cores) = &self.cores {
+            // Refused only if these cores are gone.
+            sched_setaffinity(None, cores).ok();
+        }
         let mut state = self.state.lock();
         loop {
             if let Some(call) = state.calls.pop_front() {
@@ -124,6 +140,21 @@ mod tests {
             }
         }
         assert_eq!(threads.0.state.lock().threads, 20, "threads are used again");
+    }
+
+    #[test]
+    fn a_thread_started_by_one_that_is_bound_to_a_core_is_not() {
+        let all = sched_getaffinity(None).unwrap();
+        let threads = Threads::default();
+        let (done, ended) = channel();
+        let bound = std::thread::spawn(move || {
+            let mut one = CpuSet::new();
+            one.set((0..CpuSet::MAX_CPU).find(|core| all.is_set(*core)).unwrap());
+            sched_setaffinity(None, &one).unwrap();
+            threads.start(Box::new(move || done.send(sched_getaffinity(None).unwrap()).unwrap()));
+        });
+        assert!(ended.recv().unwrap() == all);
+        bound.join().unwrap();
     }
 
     #[test]

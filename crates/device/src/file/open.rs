@@ -118,23 +118,40 @@ pub(super) struct OpenFile {
     file: Option<File>,
     /// Locks on its other names.
     claims: Mutex<Vec<File>>,
-    /// Its file system may block even non-blocking calls.
-    pub(super) makes_wait: bool,
+    pub(super) waits: Waits,
     runtime: Runtime,
+}
+
+/// Calls of a file that may sleep, by its file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waits {
+    /// None: the file is in memory.
+    Never,
+    /// All but those asked not to.
+    ForDisk,
+    /// All.
+    Always,
 }
 
 /// File systems whose calls sleep even if asked not to (`linux/magic.h`): FUSE, NFS, SMB, CIFS, 9p, Ceph.
 const SLEEPING: [u32; 6] = [0x6573_5546, 0x6969, 0xfe53_4d42, 0xff53_4d42, 0x0102_1997, 0x00c3_6400];
+/// tmpfs and ramfs.
+const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// Whether a file's calls may sleep; true if unknown.
-fn makes_wait(file: &File) -> bool {
-    rustix::fs::fstatfs(file).map_or(true, |system| SLEEPING.contains(&(system.f_type as u32)))
+impl Waits {
+    fn of(file: &File) -> Waits {
+        match rustix::fs::fstatfs(file).map(|system| system.f_type as u32) {
+            Ok(system) if IN_MEMORY.contains(&system) => Waits::Never,
+            Ok(system) if !SLEEPING.contains(&system) => Waits::ForDisk,
+            _ => Waits::Always,
+        }
+    }
 }
 
 impl OpenFile {
-    pub(super) fn new(file: File, claims: Vec<File>, makes_wait: bool, runtime: &Runtime) -> Arc<OpenFile> {
+    pub(super) fn new(file: File, claims: Vec<File>, waits: Waits, runtime: &Runtime) -> Arc<OpenFile> {
         let (claims, runtime) = (Mutex::new(claims), runtime.clone());
-        Arc::new(OpenFile { file: Some(file), claims, makes_wait, runtime })
+        Arc::new(OpenFile { file: Some(file), claims, waits, runtime })
     }
 
     pub(super) fn lock(&self, path: &Arc<str>) -> Result<()> {
@@ -176,7 +193,7 @@ pub(super) struct Opened {
     pub(super) info: DeviceInfo,
     pub(super) direct_align: Option<usize>,
     pub(super) is_block: bool,
-    pub(super) makes_wait: bool,
+    pub(super) waits: Waits,
 }
 
 pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
@@ -221,8 +238,8 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> Result<Opened> {
         others_may_write: others_may_write(&metadata),
         nature: Nature::LOCAL,
     };
-    let makes_wait = makes_wait(&file);
-    Ok(Opened { file, claims, info, direct_align, is_block: block, makes_wait })
+    let waits = Waits::of(&file);
+    Ok(Opened { file, claims, info, direct_align, is_block: block, waits })
 }
 
 /// Whether users other than root and this program's own can write to a file, or to those below a block

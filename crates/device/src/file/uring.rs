@@ -36,7 +36,7 @@ use io_uring::{IoUring, opcode, squeue};
 use parking_lot::Mutex;
 
 use super::interrupted;
-use super::open::OpenFile;
+use super::open::{OpenFile, Waits};
 use transfer::{Write, WritePieces};
 
 pub(super) use transfer::{Transfer, Vectors};
@@ -159,7 +159,7 @@ impl Ring {
             let Request { transfer, file, offset, .. } = &mut *request;
             let entry = transfer.entry(&**file, *offset);
             // Otherwise the kernel would block this thread, and all later submitters behind it.
-            if file.makes_wait { entry.flags(squeue::Flags::ASYNC) } else { entry }
+            if file.waits == Waits::Always { entry.flags(squeue::Flags::ASYNC) } else { entry }
         };
         let entry = entry.user_data(Box::into_raw(request) as u64);
         let mut is_in = false;

@@ -41,6 +41,11 @@ pub async fn dispatch<V: Vfs>(vfs: &V, waiting: &Waiting, request: &Request) -> 
     }
 }
 
+/// Whether an operation takes little time besides its waits.
+pub fn is_short(request: &Request) -> bool {
+    matches!(Opcode::from_number(request.opcode), Some(Opcode::Fsync | Opcode::Fsyncdir))
+}
+
 /// `fuse_batch_forget_in`: count, padding; then for each nodeid (8), nlookup (8).
 async fn forget_many<V: Vfs>(vfs: &V, mut body: Body<'_>) -> Result<()> {
     let (count, _) = (body.u32()?, body.u32()?);
