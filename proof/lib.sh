@@ -4,6 +4,9 @@ export LC_ALL=C
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 shared=${CENOTE_SHARED:-$top/../shared}
 program=${CENOTE:-$top/target/release/cenote}
+# With ORACLE=2.4, `zdb` and the other tools here are those of 2.4, like the machine's.
+oracle=${ORACLE:-2.3}
+[ "$oracle" != 2.4 ] || PATH=${ORACLE24:-/opt/openzfs-2.4}/sbin:$PATH
 work=${WORK:-$(mktemp -d)}; mkdir -p "$work"
 daemon=
 stop_daemon() { [ -z "$daemon" ] || { kill "$daemon" 2> /dev/null; wait "$daemon" || true; daemon=; }; }

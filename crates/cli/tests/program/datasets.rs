@@ -64,6 +64,23 @@ fn datasets_are_made_with_their_properties_and_parents() {
     disks.zdb_is_content();
 }
 
+/// A new file system starts with the default quotas that its parent has then (`zfs_fill_zplprops`).
+#[test]
+fn default_quotas_are_copied_from_the_parent() {
+    let disks = pool();
+    disks.cenote("zfs set defaultuserquota=5M defaultgroupobjquota=7 tank", &[]);
+    disks.cenote("zfs create -p tank/x/y", &[]);
+    disks.cenote("zfs create -o defaultuserquota=none -o defaultprojectquota=1M tank/x/z", &[]);
+    disks.cenote("zfs set defaultuserquota=6M tank", &[]);
+    let columns = "defaultuserquota,defaultgroupobjquota,defaultprojectquota";
+    let quotas = |name| disks.cenote(&format!("zfs get -Hp -o value {columns} tank/{name}"), &[]);
+    assert_eq!(quotas("x"), "5242880\n7\n0\n");
+    assert_eq!(quotas("x/y"), "5242880\n7\n0\n");
+    assert_eq!(quotas("x/z"), "0\n7\n1048576\n");
+    disks.cenote("zfs create -V 1M tank/x/volume", &[]);
+    disks.zdb_is_content();
+}
+
 /// OpenZFS looks a long name up only in datasets that use the feature.
 #[test]
 fn a_dataset_with_long_names_uses_their_feature() {

@@ -27,8 +27,9 @@ pub async fn create_ancestors(
                 continue;
             }
         }
-        let new = fill::as_parent(&nearest_above(&mos, ancestor).await?).await?;
-        let fill = fill::filesystem(session, new, fill::has_projects(&mos).await?, Vec::new());
+        let parent = nearest_above(&mos, ancestor).await?;
+        let (new, quotas) = (fill::as_parent(&parent).await?, fill::quotas_of_parent(&parent).await?);
+        let fill = fill::filesystem(session, new, fill::has_projects(&mos).await?, quotas);
         let made = cenote_tasks::create_filesystem(engine, ancestor, Settings::new(), fill).await;
         made.map_err(cannot(format!("create '{ancestor}'")))?;
         uppermost.get_or_insert_with(|| ancestor.to_owned());

@@ -159,9 +159,11 @@ impl Create {
             None => {
                 let mut settings =
                     settings::read_all(&self.settings, None).map_err(|why| self.refused(why))?;
-                let parent = fill::as_parent(&nearest_above(mos, &self.name).await?).await?;
-                let new = settings::filesystem(&mut settings, parent).map_err(|why| self.refused(why))?;
-                let quotas = settings::take_quotas(&mut settings);
+                let parent = nearest_above(mos, &self.name).await?;
+                let new = settings::filesystem(&mut settings, fill::as_parent(&parent).await?)
+                    .map_err(|why| self.refused(why))?;
+                let mut quotas = fill::quotas_of_parent(&parent).await?;
+                quotas.extend(settings::take_quotas(&mut settings));
                 let fill = fill::filesystem(session, new, fill::has_projects(mos).await?, quotas);
                 Ok(Plan { kind: DatasetKind::Filesystem, settings, fill })
             }

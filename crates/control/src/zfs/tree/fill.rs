@@ -2,7 +2,7 @@
 
 use cenote_dataset::{Dataset, Mos};
 use cenote_fs::write::{NewFilesystem, create_filesystem};
-use cenote_fs::{Change, FsError, FsOptions, VolumeWriter};
+use cenote_fs::{Change, Counted, FsError, FsOptions, SpaceBy, VolumeWriter, default_limit};
 use cenote_object::DatasetError;
 use cenote_tasks::Fill;
 
@@ -57,6 +57,22 @@ pub async fn as_parent(parent: &Dataset) -> Result<NewFilesystem, ControlError> 
         utf8_only: number("utf8only").await? == 1,
         ..NewFilesystem::default()
     })
+}
+
+/// The default quotas that a child of a file system has from the start. Later changes of the parent's do not
+/// reach it.
+pub async fn quotas_of_parent(parent: &Dataset) -> Result<Vec<OwnerQuota>, ControlError> {
+    let mut quotas = Vec::new();
+    for by in SpaceBy::ALL {
+        for counted in [Counted::Bytes, Counted::Objects] {
+            let property = parent.property(default_limit(by, counted)).await?;
+            let limit = property.and_then(|property| property.number()).unwrap_or(0);
+            if limit != 0 {
+                quotas.push(OwnerQuota { by, counted, owner: None, limit });
+            }
+        }
+    }
+    Ok(quotas)
 }
 
 /// Whether new files record their projects.
