@@ -254,7 +254,7 @@ impl Mounts {
         Ok(is_there.then_some(failure))
     }
 
-    /// Mounts one dataset, even with `canmount=noauto`; with `is_forced`, even one that was received redacted.
+    /// Mounts one dataset, even with `canmount=noauto`; with `is_forced`, even one received redacted.
     ///
     /// # Errors
     /// It can't be mounted, or is already.

@@ -1,8 +1,8 @@
 //! Encryption roots of a raw package: as the sender's, once all its streams are received.
 //!
 //! Idea: a raw stream brings its dataset's wrapped key, but only the package knows which datasets share a
-//! user's key. A new dataset arrives as a root of its own; an existing one stays as it was, although the sender
-//! may have changed, inherited or moved its key since.
+//! user's key. A new dataset arrives as a root of its own; an existing one stays as it was, although the
+//! sender may have changed, inherited or moved its key since.
 //!
 //! Source: OpenZFS `libzfs_sendrecv.c` (`recv_fix_encryption_hierarchy`).
 

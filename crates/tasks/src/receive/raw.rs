@@ -169,8 +169,9 @@ pub(super) async fn store_new(
     store(context, object, keys).await
 }
 
-/// Makes a raw-received dataset an encryption root, or else part of the root above, together with all below of
-/// the same root: the sender's keys wrap them already. Does nothing for clones, which have their origin's keys.
+/// Makes a raw-received dataset an encryption root, or else part of the root above, together with all below
+/// of the same root: the sender's keys wrap them already. Does nothing for clones, which have their origin's
+/// keys.
 ///
 /// # Errors
 /// No such dataset.

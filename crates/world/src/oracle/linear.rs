@@ -399,7 +399,7 @@ mod tests {
         }
     }
 
-    /// The name of a new snapshot is known once its txg is on disk; its content is that of the end of the txg.
+    /// The name of a new snapshot is known once its txg is on disk; its content is that of the txg's end.
     #[test]
     fn a_verb_may_miss_a_snapshot_that_has_its_content_already() {
         let dir = || Action::Make { dataset: 1, path: vec!["common".into()], link_to: None };

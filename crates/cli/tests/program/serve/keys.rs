@@ -85,7 +85,7 @@ fn a_new_dataset_has_its_key_from_its_place_even_in_a_pool_that_others_can_write
     fs::write(bench.path("key"), "password\n").unwrap();
     bench.done("zpool create -m none tank a");
     bench.done("zpool export tank");
-    fs::set_permissions(bench.path("a"), fs::Permissions::from_mode(0o666)).unwrap();
+    fs::set_permissions(bench.path("d/a"), fs::Permissions::from_mode(0o666)).unwrap();
     bench.done("zpool import tank");
     bench.done(&format!("zfs create {ENCRYPTED} -o keylocation=file://{} tank/a", bench.text("key")));
     bench.done("zfs unload-key tank/a");
