@@ -9,8 +9,6 @@ use cenote_host::mounts::Mounts;
 
 use crate::error::ControlError;
 
-/// The child dataset that receives an increment: `recv_clone_name`.
-
 /// An encryption root and its descendants, clones elsewhere included.
 pub struct KeyDomain {
     /// Root.

@@ -40,7 +40,6 @@ use crate::text::{iso_utc, nice_bytes};
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::permitted::head_of;
 
-/// The child dataset that receives an increment: `recv_clone_name`.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Write streams of snapshots to standard output.
