@@ -307,6 +307,16 @@ fn a_receive_that_is_interrupted_goes_on_or_leaves_nothing() {
     for words in ["resume token contents:\nnvlist version: 0\n", "\ttoname = tank/home@4\n"] {
         assert!(foretold.contains(words), "{foretold}");
     }
+    // The part can be sent on; its receiver waits for the rest, too.
+    let part = sent(&to, "--saved back/home");
+    let received = to.run_with("zfs receive -s back/copy", &part);
+    let said = String::from_utf8_lossy(&received.stderr).into_owned();
+    assert!(said.contains("Partially received snapshot is saved"), "{said}");
+    let of_copy = get(&to, "receive_resume_token", "back/copy");
+    piped(&from, &format!("-t {of_copy}"), &to, "-s back/copy");
+    assert_has(&to, "back/copy", 1..5);
+    to.cenote("zfs destroy -r back/copy", &[]);
+
     let rest = sent(&from, &format!("-t {token}"));
     assert!(rest.len() < stream.len() * 3 / 4, "{} of {}", rest.len(), stream.len());
     assert!(foretold.trim_end().ends_with(&format!("\t{}", rest.len())), "{foretold}: {}", rest.len());

@@ -81,7 +81,8 @@ pub(super) struct Filling {
     engine: Engine,
     live: LiveObjset,
     way: Way,
-    to_guid: Guid,
+    /// The dataset that the records name; all the same.
+    of_records: Option<Guid>,
     /// Of a raw stream.
     raw: Option<Arc<RawHead>>,
     /// Of `--reshare`.
@@ -111,7 +112,6 @@ impl Filling {
         engine: &Engine,
         live: LiveObjset,
         way: Way,
-        to_guid: Guid,
         raw: Option<Arc<RawHead>>,
         reshare: Option<Reshare>,
         start_bytes: u64,
@@ -120,7 +120,7 @@ impl Filling {
             engine: engine.clone(),
             live,
             way,
-            to_guid,
+            of_records: None,
             raw,
             reshare,
             announced: 0..0,
@@ -205,7 +205,7 @@ impl Filling {
         self.free_range(first..ObjectId(DN_MAX_OBJECT)).await
     }
 
-    /// Checks that the record belongs to the snapshot of BEGIN, and that objects and offsets ascend.
+    /// Checks that all records are of one dataset, and that objects and offsets ascend.
     fn check(&mut self, item: &Item) -> Result<()> {
         let (object, offset, to_guid) = match &item.record {
             Record::Object(record) => (record.object, Some(0), record.to_guid),
@@ -217,7 +217,8 @@ impl Filling {
             Record::ObjectRange(record) if self.raw.is_some() => (ObjectId(1), None, record.to_guid),
             _ => return Err(self.wrong(ObjectId(0), "a record of this kind can't be received")),
         };
-        if to_guid != self.to_guid {
+        // Records of what was received in part (`zfs send --saved`) name its head, not the snapshot of BEGIN.
+        if to_guid != *self.of_records.get_or_insert(to_guid) {
             return Err(self.wrong(object, "a record is of another snapshot"));
         }
         if object.0 == 0 || object.0 >= DN_MAX_OBJECT {

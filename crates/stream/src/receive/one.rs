@@ -349,7 +349,7 @@ async fn fill(
         limits: limits(engine, begin).await?,
     };
     let live = opened.live().clone();
-    let mut filling = Filling::new(engine, live, way, begin.to_guid, raw, reshare, start_bytes);
+    let mut filling = Filling::new(engine, live, way, raw, reshare, start_bytes);
     let mut noted = 0;
     let ended = loop {
         let item = match reader.next().await {
