@@ -221,9 +221,13 @@ struct Beginning {
 }
 
 async fn is_multihost(mos: &Mos) -> Result<bool> {
+    Ok(pool_number(mos, "multihost").await? == Some(1))
+}
+
+/// A property of the pool, if it is set.
+pub(crate) async fn pool_number(mos: &Mos, name: &str) -> Result<Option<u64>> {
     let properties = mos.pool_properties().await?;
-    let multihost = properties.iter().find(|entry| entry.name == "multihost");
-    Ok(multihost.and_then(|entry| entry.value.as_u64()) == Some(1))
+    Ok(properties.iter().find(|entry| entry.name == name).and_then(|entry| entry.value.as_u64()))
 }
 
 pub(crate) fn pool_config(mos: &Mos) -> Result<PoolConfig> {

@@ -1,7 +1,7 @@
 //! Whether this engine may change a pool.
 //!
-//! It refuses pools with unknown features that each write or free must maintain, such as accounts of the
-//! oldest versions. Reading needs none.
+//! It refuses pools with features that each write or free must maintain and that it does not write, such as
+//! accounts of the oldest versions. Reading needs none.
 
 use cenote_dataset::Mos;
 use cenote_format::bytes::Endian;
@@ -29,7 +29,7 @@ pub(crate) async fn check(mos: &Mos) -> Result<()> {
     let in_the_way = mos.features_in_the_way().await?;
     match &in_the_way[..] {
         [] => Ok(()),
-        [one] => refused(&format!("it uses the feature {one}, which is not known here")),
-        several => refused(&format!("it uses features that are not known here: {}", several.join(", "))),
+        [one] => refused(&format!("it uses the feature {one}, which is not written here")),
+        several => refused(&format!("it uses features that are not written here: {}", several.join(", "))),
     }
 }

@@ -5,7 +5,13 @@
 //! seed, from which a generator shuffles each row from the previous one. A checksum guards against a wrong
 //! map.
 //!
-//! Invariant: every row is a permutation of `0..children`.
+//! With failure domains (enclosures), the children form several failure groups, each with one child of every
+//! domain. Rows of the map are then dealt to the groups in turn, and among the rows of one turn the children
+//! of each domain are dealt out at random: no row gets two children of a domain, and every disk works with
+//! every disk of the other domains. Children are numbered by group, then domain.
+//!
+//! Invariant: every row is a permutation of `0..children`; with failure groups, all rows of a turn together
+//! are a permutation of all children, and a row has one child of each domain.
 //!
 //! Source: OpenZFS `vdev_draid.c`, `vdev_draid_rand.c` (generator: xoroshiro128++ by Blackman and Vigna,
 //! 2019).
@@ -42,6 +48,7 @@ pub struct DraidMap {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permutations {
     children: usize,
+    failure_groups: usize,
     rows: Vec<u8>,
 }
 
@@ -72,7 +79,24 @@ impl DraidMap {
             }
             rows.extend_from_slice(&row);
         }
-        Permutations { children: row.len(), rows }
+        Permutations { children: row.len(), failure_groups: 1, rows }
+    }
+
+    /// Generates the rows for several failure groups of [`DraidMap::children`] each.
+    ///
+    /// # Errors
+    /// No group, or more children than [`VDEV_DRAID_MAX_CHILDREN`].
+    pub fn generate_for(&self, failure_groups: u64) -> Result<Permutations> {
+        let width = failure_groups.saturating_mul(self.children.into());
+        if failure_groups == 0 || width > VDEV_DRAID_MAX_CHILDREN {
+            let (what, bound) = ("dRAID children of all failure groups", VDEV_DRAID_MAX_CHILDREN);
+            return Err(FormatError::OutOfRange { what, value: width, bound });
+        }
+        let mut all = self.generate();
+        if failure_groups > 1 {
+            all.deal(failure_groups as usize, self.seed);
+        }
+        Ok(all)
     }
 }
 
@@ -82,10 +106,57 @@ impl Permutations {
         (self.rows.len() / self.children) as u64
     }
 
-    /// Children by column in slice `slice` (rows repeat).
-    pub fn row(&self, slice: u64) -> &[u8] {
-        let at = (slice % self.count()) as usize * self.children;
+    fn row(&self, index: u64) -> &[u8] {
+        let at = (index % self.count()) as usize * self.children;
         &self.rows[at..at + self.children]
+    }
+
+    /// The child in a column of a failure group's part of a slice. Rows repeat.
+    ///
+    /// # Panics
+    /// The row has no such column.
+    pub fn child(&self, slice: u64, failure_group: u64, column: u64) -> usize {
+        let children = self.children as u64;
+        // A row serves as many slices as it has columns, rotated by one more each time: without failure
+        // groups by adding to the child, with them by moving the columns, so that the group keeps its disks.
+        match self.failure_groups as u64 {
+            1 => {
+                let child = u64::from(self.row(slice / children)[column as usize]) + slice % children;
+                (child % children) as usize
+            }
+            groups => {
+                let index = slice.wrapping_mul(groups).wrapping_add(failure_group);
+                let turn = index / (children * groups);
+                let row = self.row(turn.wrapping_mul(groups).wrapping_add(failure_group));
+                row[((column + index % children) % children) as usize].into()
+            }
+        }
+    }
+
+    /// Turns rows of one failure group into turns of a row for each group. The last rows, too few for a turn,
+    /// are dropped.
+    fn deal(&mut self, failure_groups: usize, seed: u64) {
+        let children = self.children;
+        let mut random = Xoroshiro128 { state: [VDEV_DRAID_SEED, seed] };
+        self.failure_groups = failure_groups;
+        self.rows.truncate(self.rows.len() / (children * failure_groups) * (children * failure_groups));
+        for turn in self.rows.chunks_exact_mut(children * failure_groups) {
+            // A row of the map has domains; the order of dealing is that of the first row.
+            let domains = turn[..children].to_vec();
+            let places: Vec<Vec<usize>> = domains
+                .iter()
+                .map(|domain| (0..turn.len()).filter(|&at| turn[at] == *domain).collect())
+                .collect();
+            for (domain, places) in domains.iter().zip(places) {
+                let mut hand: Vec<u8> = (0..failure_groups).map(|g| domain + (g * children) as u8).collect();
+                for last in (1..hand.len()).rev() {
+                    hand.swap(last, (random.next() % (last as u64 + 1)) as usize);
+                }
+                for (at, child) in places.into_iter().zip(hand) {
+                    turn[at] = child;
+                }
+            }
+        }
     }
 
     /// First fletcher-4 word: the sum of all little-endian 32-bit words.
@@ -135,6 +206,40 @@ mod tests {
     fn other_counts_of_children_are_refused() {
         for children in [0, 1, 256, u64::MAX] {
             assert!(DraidMap::for_children(children).is_err());
+        }
+        let map = DraidMap::for_children(4).unwrap();
+        for failure_groups in [0, 64, u64::MAX] {
+            assert!(map.generate_for(failure_groups).is_err(), "{failure_groups}");
+        }
+        assert_eq!(map.generate_for(1), Ok(map.generate()));
+    }
+
+    #[test]
+    fn failure_groups_share_all_disks_and_have_one_of_each_domain() {
+        let shapes = [(2, 2), (4, 2), (3, 5), (7, 3), (24, 10), (2, 127), (127, 2), (85, 3)];
+        for (children, failure_groups) in shapes {
+            let map = DraidMap::for_children(children).unwrap();
+            let permutations = map.generate_for(failure_groups).unwrap();
+            let turns = permutations.count() / failure_groups;
+            assert!(turns > 0 && permutations.count().is_multiple_of(failure_groups));
+            // Slices of two rotations of each turn, and the first ones again.
+            for turn in 0..=turns {
+                for slice in [turn * children, turn * children + 1] {
+                    let row = |group| (0..children).map(move |column| (group, column));
+                    let child = |(group, column)| permutations.child(slice, group, column);
+                    let mut all: Vec<usize> = (0..failure_groups).flat_map(row).map(child).collect();
+                    for row in all.chunks(children as usize) {
+                        let mut domains: Vec<usize> =
+                            row.iter().map(|child| child % children as usize).collect();
+                        domains.sort_unstable();
+                        assert!(domains.into_iter().eq(0..children as usize), "{children}: slice {slice}");
+                    }
+                    all.sort_unstable();
+                    assert!(all.into_iter().eq(0..(children * failure_groups) as usize), "{children}");
+                }
+            }
+            let first = |turn| permutations.child(turn * children, 0, 0);
+            assert_eq!(first(0), first(turns), "{children} children: rows repeat");
         }
     }
 }

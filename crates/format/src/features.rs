@@ -84,6 +84,17 @@ pub enum FeatureType {
     U64Array,
 }
 
+/// What a program does with pools in which a feature is active.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Support {
+    /// It reads and writes them.
+    ReadsAndWrites,
+    /// It opens them read-only.
+    Reads,
+    /// It refuses them.
+    Refuses,
+}
+
 /// Feature, `zfeature_info_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Feature {
@@ -226,7 +237,7 @@ pub static SPA_FEATURES: [Feature; 47] = [
         "bookmarks with more fields",
         "bookmark of an encrypted dataset"),
     feature("com.delphix:redaction_bookmarks", "redaction_bookmarks", 0, &["bookmark_v2", EXT, "bookmarks"],
-        "bookmarks that list what a redacted send leaves out",
+        "bookmarks that list the blocks left out of a redacted send",
         "redaction bookmark"),
     Feature {
         value_type: FeatureType::U64Array,
@@ -296,21 +307,46 @@ pub static SPA_FEATURES: [Feature; 47] = [
 /// Number of leading features that OpenZFS 2.3 has; 2.4 added the rest.
 pub const FEATURES_OF_2_3: usize = 44;
 
-/// Features newer than OpenZFS 2.4. Pools that use them are refused, and the message names the feature.
+/// Features newer than OpenZFS 2.4 that are read but not written: pools that use them are opened read-only.
 #[rustfmt::skip]
-static LATER_FEATURES: [Feature; 2] = [
+static READ_FEATURES: [Feature; 1] = [
     feature("com.seagate:draid_failure_domains", "draid_failure_domains", MOS, &["draid"],
         "dRAID that survives the loss of an enclosure, of OpenZFS after 2.4",
         "dRAID vdev with failure domains"),
+];
+
+/// Features newer than OpenZFS 2.4 that are not known. Pools that use them are refused, and the message names
+/// the feature.
+#[rustfmt::skip]
+static LATER_FEATURES: [Feature; 1] = [
     feature("com.klarasystems:anyraid", "anyraid", MOS, &[],
         "AnyRAID, vdevs of disks of different sizes, of OpenZFS after 2.4",
         "AnyRAID vdev"),
 ];
 
 impl Feature {
-    /// Newer, unsupported feature, for the message.
+    /// Features of OpenZFS after 2.4.
+    pub fn later() -> impl Iterator<Item = &'static Feature> {
+        READ_FEATURES.iter().chain(&LATER_FEATURES)
+    }
+
+    /// Cenote's support of pools in which it is active.
+    pub fn support(&self) -> Support {
+        match Feature::is_readable(self.guid) {
+            _ if Feature::by_guid(self.guid).is_some() => Support::ReadsAndWrites,
+            false if !self.readonly_compatible => Support::Refuses,
+            true | false => Support::Reads,
+        }
+    }
+
+    /// Feature newer than OpenZFS 2.4, which Cenote does not write, for the message.
     pub fn of_later_version(guid: &str) -> Option<&'static Feature> {
-        LATER_FEATURES.iter().find(|f| f.guid == guid)
+        Feature::later().find(|f| f.guid == guid)
+    }
+
+    /// Whether pools that use the feature can be read: Cenote writes it, or at least knows it.
+    pub fn is_readable(guid: &str) -> bool {
+        SPA_FEATURES.iter().chain(&READ_FEATURES).any(|f| f.guid == guid)
     }
 
     /// Finds a feature.
@@ -403,6 +439,10 @@ mod tests {
         assert_eq!(not_upgraded, ["dynamic_gang_header"]);
         assert_eq!(SPA_FEATURES[FEATURES_OF_2_3].name, "dynamic_gang_header", "the first of 2.4");
         assert!(SPA_FEATURES.iter().all(|f| Feature::of_later_version(f.guid).is_none()));
+        assert!(SPA_FEATURES.iter().all(|f| Feature::is_readable(f.guid)));
+        let later = ["com.seagate:draid_failure_domains", "com.klarasystems:anyraid", "com.example:none"];
+        assert_eq!(later.map(Feature::is_readable), [true, false, false]);
+        assert!(later.iter().all(|guid| Feature::by_guid(guid).is_none()), "none of them is written");
     }
 
     #[test]

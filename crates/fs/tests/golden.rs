@@ -111,6 +111,7 @@ golden_pools! {
     of_2_4_dgang_raidz1 "24-dgang-raidz1",
     of_2_4_dgang_stripe "24-dgang-stripe",
     of_2_4_enc_rewrite "24-enc-rewrite",
+    of_later_fdomains "24-fdomains",
     of_2_4_killed "24-killed",
     of_2_4_quotas "24-quotas",
     of_2_4_rewrite "24-rewrite",

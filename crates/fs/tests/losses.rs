@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use cenote_dataset::{ImportOptions, import};
 use cenote_format::label::{VdevConfig, VdevKind};
 use cenote_format::units::{Guid, Txg};
@@ -67,7 +69,13 @@ fn holds_all(found: &FoundPool, lost: &[Guid], vdev: &VdevConfig) -> bool {
         }
         VdevKind::DistributedSpare | VdevKind::Hole | VdevKind::Indirect => true,
         VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => children().any(|holds| holds),
-        VdevKind::Raidz | VdevKind::Draid => children().filter(|holds| !holds).count() <= vdev.parity,
+        VdevKind::Raidz | VdevKind::Draid => {
+            // Children of one failure domain are never in one row.
+            let groups = vdev.draid.map_or(1, |draid| draid.failure_groups as usize);
+            let domains = vdev.children.len() / groups;
+            let lost = children().enumerate().filter(|(_, holds)| !holds).map(|(index, _)| index % domains);
+            lost.collect::<BTreeSet<_>>().len() <= vdev.parity
+        }
         _ => false,
     }
 }
@@ -93,6 +101,7 @@ redundant_pools! {
     unclean_slog "unclean-slog" 3 ["guncslog/a@before", "guncslog/quiet"],
     gang "gang" 11 ["ggang/c2", "ggang/enc", "ggang/sha", "ggang/r16K"],
     draidspare "draidspare" 5 ["gdrspare/raw", "gdrspare"],
+    fdomains "24-fdomains" 12 ["p24fd", "p24fd/r4k", "p24fd/lz4", "p24fd@s"],
     expanding "expanding" 4 ["gexping/raw", "gexping"],
     spares "spares" 47 ["gspares/raw", "gspares"],
 }

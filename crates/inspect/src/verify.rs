@@ -57,7 +57,7 @@ use census::Census;
 use check::check_window;
 use counts::Under;
 use extent::{ExtentSet, subtract};
-use findings::{Findings, Found, device_name};
+use findings::{Findings, Found, Names, device_name};
 use progress::Meter;
 use space::SpaceMaps;
 
@@ -135,7 +135,7 @@ impl<'a> Run<'a> {
             census: Census::open(mos, options.space).await?,
             meter: Meter::new(mos.pool().runtime(), 0),
             allocated: ExtentSet::default(),
-            findings: Findings::new(options.max_findings),
+            findings: Findings::new(options.max_findings, Names::now(mos.pool())),
             space: SpaceSums { checked: options.space, ..SpaceSums::default() },
             mapped: BTreeSet::new(),
             options,

@@ -81,6 +81,8 @@ pub(crate) struct ColumnFault {
     pub(crate) offset_bytes: u64,
     pub(crate) len: usize,
     pub(crate) kind: FaultKind,
+    /// The leaf was behind when it was read. A resilver may have ended since.
+    pub(crate) was_lagging: bool,
     /// With the zeros that fill a dRAID's row.
     pub(crate) truth: Bytes,
     /// Copies made by an expansion.
@@ -128,7 +130,8 @@ pub(crate) async fn recover(
     check: &Check<'_>,
     ctx: &ReadContext,
 ) -> Result<Recovered, CopyError> {
-    let gathered = gather(vdevs, map, pool.reads(), check.is_vacuous()).await;
+    let mut gathered = gather(vdevs, map, pool.reads(), check.is_vacuous()).await;
+    gathered.lagging.extend(vdevs.behind_at(pool.uberblock().txg));
     let attempts = (MAX_HASHED_BYTES / psize.max(1)).clamp(MIN_ATTEMPTS, MAX_ATTEMPTS);
     let mut search = Search { gathered: &gathered, check, psize, attempts, last: None };
     let found = search.run();
@@ -154,9 +157,7 @@ pub(crate) async fn recover(
         faults.retain(|fault| vdevs.lacks(&fault.leaf, map.birth));
     }
     let is_to_blame = |fault: &&ColumnFault| {
-        fault.kind != FaultKind::Unreadable
-            && !gathered.was_lagging(&fault.leaf)
-            && !vdevs.is_lagging(&fault.leaf)
+        fault.kind != FaultKind::Unreadable && !fault.was_lagging && !vdevs.is_lagging(&fault.leaf)
     };
     if pool.counts() && pool.meaning_of_part(check, ctx) == Mismatch::Damage {
         faults.iter().filter(is_to_blame).for_each(|fault| fault.leaf.blame());
@@ -536,7 +537,8 @@ impl Gathered<'_> {
                     let (leaf, offset_bytes) = (version.leaf.clone(), column.offset_bytes);
                     let truth = padded(truth, row_bytes);
                     let (len, also_at) = (column.len, also_at.clone());
-                    faults.push(ColumnFault { leaf, offset_bytes, len, kind, truth, also_at });
+                    let was_lagging = self.was_lagging(&leaf);
+                    faults.push(ColumnFault { leaf, offset_bytes, len, kind, was_lagging, truth, also_at });
                 }
             }
         }

@@ -225,7 +225,8 @@ fn diagnosis(config: &VdevConfig) -> Trouble {
 
 fn interior(config: &VdevConfig, children: &[VdevStatus]) -> (VdevState, Option<Trouble>) {
     let unsupported = |kind: String| (VdevState::Unavailable, Some(Trouble::UnsupportedKind(kind)));
-    let failed = children.iter().filter(|child| child.state < VdevState::Degraded).count();
+    let have_failed = children.iter().enumerate().filter(|(_, child)| child.state < VdevState::Degraded);
+    let failed = config.failures(have_failed.map(|(index, _)| index));
     let in_rows = |child: &&VdevStatus| matches!(child.kind, VdevKind::Raidz | VdevKind::Draid);
     if let Some(child) = children.iter().find(in_rows) {
         // Only `ztest` creates these.

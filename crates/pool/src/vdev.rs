@@ -33,7 +33,7 @@ pub(crate) mod write;
 
 use crate::config::{VdevClass, VdevConfig};
 use cenote_format::blkptr::{Blkptr, Dva};
-use cenote_format::units::{Guid, PhysicalBirth, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, VdevId};
+use cenote_format::units::{Guid, PhysicalBirth, SPA_MAXBLOCKSIZE, SPA_MINBLOCKSIZE, Txg, VdevId};
 use draid::Draid;
 use leaf::{Leaf, Slot};
 use map::{Column, Row};
@@ -266,7 +266,10 @@ impl VdevTree {
         let is_sound = |one: &Arc<Leaf>| one.guid != leaf && !one.is_out_of_use() && !self.is_lagging(one);
         let is_ready = |spare: &(Guid, u64)| spare.0 != leaf && !self.missed.is_behind(spare.0);
         let is_held = |slot: &&Slot| slot.leaves.iter().any(is_sound) || slot.spares.iter().any(is_ready);
-        let lost = |top: &Top| top.slots().iter().filter(|slot| !is_held(slot)).count();
+        let lost = |top: &Top| {
+            let lost = top.slots().iter().enumerate().filter(|(_, slot)| !is_held(slot));
+            top.config.failures(lost.map(|(index, _)| index))
+        };
         let top = self.tops.iter().find(|top| top.config.leaves().any(|one| one.guid == leaf));
         top.is_none_or(|top| lost(top) <= top.config.parity)
     }
@@ -297,6 +300,11 @@ impl VdevTree {
 
     pub(crate) fn is_lagging(&self, leaf: &Leaf) -> bool {
         leaf.is_stale() || leaf.is_away() || leaf.names().any(|name| self.missed.is_behind(name))
+    }
+
+    /// Leaves that may lack blocks of an older state although they are complete by now.
+    pub(crate) fn behind_at(&self, state: Txg) -> impl Iterator<Item = Guid> + '_ {
+        self.leaves.iter().map(|leaf| leaf.guid).filter(move |leaf| self.missed.was_behind_at(*leaf, state))
     }
 
     pub(crate) fn all_tops(&self) -> &[Top] {

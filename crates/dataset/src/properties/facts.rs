@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cenote_format::dsl::names::dir_field;
+use cenote_format::dsl::names::{dataset_field, dir_field};
 use cenote_format::objset::ObjsetType;
 use cenote_format::units::ObjectId;
 use cenote_object::{DatasetError, Objset, Result, Zap};
@@ -49,7 +49,7 @@ const OF_SPACE: [&str; 12] = [
     "usedbychildren",
     "available",
 ];
-const OF_SNAPSHOT: [&str; 4] = ["userrefs", "defer_destroy", "numclones", "clones"];
+const OF_SNAPSHOT: [&str; 5] = ["userrefs", "defer_destroy", "numclones", "clones", "ivsetguid"];
 
 /// Pure facts, without default or source.
 pub(super) fn is_fact_only(name: &str) -> bool {
@@ -92,7 +92,7 @@ impl Facts {
         }
         match kind {
             DatasetKind::Snapshot if !any_of(&OF_SNAPSHOT) => {}
-            DatasetKind::Snapshot => facts.add_snapshot(dataset).await?,
+            DatasetKind::Snapshot => facts.add_snapshot(dataset, is_wanted).await?,
             _ => facts.add_head(dataset, is_wanted).await?,
         }
         if is_wanted("redact_snaps")
@@ -150,7 +150,12 @@ impl Facts {
         Ok(())
     }
 
-    async fn add_snapshot(&mut self, dataset: &Dataset) -> Result<()> {
+    async fn add_snapshot(&mut self, dataset: &Dataset, is_wanted: &Wanted<'_>) -> Result<()> {
+        if is_wanted("ivsetguid")
+            && let Some(words) = dataset.field(dataset_field::IVSET_GUID).await?
+        {
+            self.number("ivsetguid", words.first().copied().unwrap_or_default());
+        }
         self.number("userrefs", dataset.holds().await?.len() as u64);
         self.number("defer_destroy", dataset.is_deferred_destroy().into());
         let clones: Vec<String> = dataset.clones().await?.iter().map(|c| c.name().to_owned()).collect();

@@ -225,10 +225,13 @@ impl VdevConfig {
     fn put_redundancy(&self, pairs: &mut Pairs) {
         pairs.nonzero("nparity", self.parity as u64);
         if let Some(draid) = &self.draid {
+            let has_domains = draid.failure_groups > 1;
+            let children = self.children.len() as u64 / draid.failure_groups.max(1);
             pairs
                 .number("draid_ndata", draid.data)
                 .number("draid_nspares", draid.spares)
-                .number("draid_ngroups", draid.groups);
+                .number("draid_ngroups", draid.groups)
+                .some("draid_nchildren", has_domains.then_some(children));
         }
         pairs
             .mark("raidz_expanding", self.raidz_expanding)

@@ -77,6 +77,84 @@ fn what_is_wrong_is_named() {
     assert!(LabelConfig::decode(&Nvlist::new()).is_err());
 }
 
+fn draid(children: usize, pairs: &[(&str, u64)]) -> Nvlist {
+    let mut list = Nvlist::new();
+    list.insert("type", text("draid"))
+        .insert("guid", NvValue::Uint64(10))
+        .insert("children", NvValue::NvlistArray((0..children as u64).map(|i| disk(20 + i)).collect()));
+    for (name, value) in pairs {
+        list.insert(name, NvValue::Uint64(*value));
+    }
+    list
+}
+
+/// The geometry that `zpool create` chooses for these failure groups: rows are as many in all of them.
+fn shape_of(parity: u64, data: u64, children: u64, failure_groups: u64, spares: u64) -> Nvlist {
+    let (width, all) = (parity + data, children * failure_groups - spares);
+    let groups_of = |disks: u64, rows: u64| rows * disks / width;
+    let disks = |group| children - spares / failure_groups - u64::from(group < spares % failure_groups);
+    let is_whole = |rows: &u64| (0..failure_groups).all(|group| (rows * disks(group)).is_multiple_of(width));
+    let rows = (1..=width).find(is_whole).unwrap();
+    let groups = (0..failure_groups).map(|group| groups_of(disks(group), rows)).sum();
+    assert_eq!(groups * width, rows * all);
+    let pairs = [("nparity", parity), ("draid_ndata", data), ("draid_nspares", spares)];
+    let pairs = [&pairs[..], &[("draid_ngroups", groups), ("draid_nchildren", children)]].concat();
+    draid((children * failure_groups) as usize, &pairs)
+}
+
+#[test]
+fn draids_with_failure_domains_are_read_and_kept() {
+    for (parity, data, children, groups, spares) in [
+        (1, 2, 4, 2, 1),
+        (2, 3, 6, 3, 2),
+        (3, 2, 6, 4, 4),
+        (1, 1, 3, 2, 0),
+        (1, 4, 6, 5, 5),
+        (2, 8, 12, 21, 9),
+    ] {
+        let vdev = VdevConfig::decode(&shape_of(parity, data, children, groups, spares)).unwrap();
+        let shape = vdev.draid.unwrap();
+        assert_eq!((shape.data, shape.spares, shape.failure_groups), (data, spares, groups));
+        let last = (children * groups - 1) as usize;
+        let (group, domain) = ((groups - 1) as usize, (children - 1) as usize);
+        assert_eq!(vdev.failure_group_and_domain(last), Some((group, domain)));
+        assert_eq!(vdev.failures([0, children as usize, last].into_iter()), 2, "two are of one domain");
+        assert_eq!(VdevConfig::decode(&vdev.encode()).unwrap(), vdev);
+    }
+    // Without domains, in a pool with another dRAID that has some.
+    let pairs = [("nparity", 1), ("draid_ndata", 2), ("draid_ngroups", 1), ("draid_nchildren", 3)];
+    let plain = VdevConfig::decode(&draid(3, &pairs)).unwrap();
+    assert_eq!(plain.draid.unwrap().failure_groups, 1);
+    assert_eq!((plain.failure_group_and_domain(2), plain.failures([0, 2].into_iter())), (None, 2));
+}
+
+#[test]
+fn forged_draids_are_refused() {
+    let whole = shape_of(1, 2, 4, 2, 1);
+    assert!(VdevConfig::decode(&whole).is_ok());
+    let forged = [
+        ("draid_nchildren", [0, 1, 2, 3, 5, 16, u64::MAX].as_slice()),
+        ("draid_nspares", &[0, 2, 3, 7, 8, 9, u64::MAX - 1, u64::MAX]),
+        ("draid_ngroups", &[0, 1, 6, 8, 1 << 16, 1 << 40, u64::MAX]),
+        ("draid_ndata", &[0, 3, 4, 8, 1 << 62, u64::MAX - 1, u64::MAX]),
+        ("nparity", &[0, 2, 3, 4, 255, u64::MAX]),
+    ];
+    for (name, values) in forged {
+        for value in values {
+            let mut list = whole.clone();
+            list.insert(name, NvValue::Uint64(*value));
+            assert!(VdevConfig::decode(&list).is_err(), "{name} {value}");
+        }
+    }
+    // Four groups fill a row of twelve disks, but not the rows of three times four.
+    let uneven = [("nparity", 1), ("draid_ndata", 2), ("draid_ngroups", 4)];
+    assert!(VdevConfig::decode(&draid(12, &uneven)).is_ok());
+    let uneven = [&uneven[..], &[("draid_nchildren", 4)]].concat();
+    assert!(VdevConfig::decode(&draid(12, &uneven)).is_err());
+    let wide = [("nparity", 1), ("draid_ndata", 1), ("draid_ngroups", 128), ("draid_nchildren", 2)];
+    assert!(VdevConfig::decode(&draid(256, &wide)).is_err());
+}
+
 #[test]
 fn spares_and_caches_have_labels_of_their_own() {
     let mut list = Nvlist::new();

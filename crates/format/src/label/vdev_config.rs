@@ -5,6 +5,8 @@
 //!
 //! Source: OpenZFS `vdev.c` (`vdev_alloc`), `vdev_label.c` (`vdev_config_generate`), `vdev_draid.c`.
 
+use std::collections::BTreeSet;
+
 use super::fields::{Fields, required};
 use super::vdev_kind::{VdevClass, VdevKind};
 use crate::error::{FormatError, Result, at_most};
@@ -31,6 +33,19 @@ pub struct DraidConfig {
     pub groups: u64,
     /// Distributed spares.
     pub spares: u64,
+    /// Failure groups, which share the children and groups; 1 without failure domains.
+    pub failure_groups: u64,
+}
+
+impl DraidConfig {
+    /// By failure group, the children of a row that are no spare, among `children` in all: spares are dealt
+    /// to the groups in turn.
+    pub fn disks(&self, children: u64) -> impl Iterator<Item = u64> + use<> {
+        let DraidConfig { spares, failure_groups, .. } = *self;
+        let has_more = move |group| u64::from(group < spares % failure_groups);
+        let spares_of = move |group| spares / failure_groups + has_more(group);
+        (0..failure_groups).map(move |group| children / failure_groups - spares_of(group))
+    }
 }
 
 /// A configured vdev. Fields are `ZPOOL_CONFIG_*`; those marked "top" exist on top-level vdevs only. A field
@@ -149,6 +164,20 @@ impl VdevConfig {
         if self.aux_state.as_deref() != Some(EXTERNAL) {
             (self.faulted, self.degraded, self.removed, self.aux_state) = (false, false, false, None);
         }
+    }
+
+    /// A child's failure group and failure domain (enclosure), if this vdev has any.
+    pub fn failure_group_and_domain(&self, child: usize) -> Option<(usize, usize)> {
+        let groups = self.draid.filter(|draid| draid.failure_groups > 1)?.failure_groups as usize;
+        let children = (self.children.len() / groups).max(1);
+        Some((child / children, child % children))
+    }
+
+    /// How many failures the loss of these children amounts to: those of one failure domain are one, as no
+    /// row has two of them.
+    pub fn failures(&self, children: impl Iterator<Item = usize>) -> usize {
+        let domain = |child| self.failure_group_and_domain(child).map_or(child, |(_, domain)| domain);
+        children.map(domain).collect::<BTreeSet<_>>().len()
     }
 
     /// Otherwise empty vdev.
@@ -287,17 +316,31 @@ fn class(f: &mut Fields) -> Result<VdevClass> {
 }
 
 fn draid(f: &mut Fields, width: u64, parity: u64) -> Result<DraidConfig> {
+    // Children of a failure group. Only pools with failure domains have it, for all of their dRAIDs.
+    let children = f.u64("draid_nchildren")?.unwrap_or(width);
+    if children == 0 || !width.is_multiple_of(children) {
+        return Err(corrupt("dRAID", "its failure groups do not have the same number of children"));
+    }
     let draid = DraidConfig {
         data: f.number("draid_ndata")?,
         groups: f.number("draid_ngroups")?,
         spares: f.number("draid_nspares")?,
+        failure_groups: width / children,
     };
+    let group_width = draid.data.saturating_add(parity);
     let fits = draid.data > 0
         && (1..=MAX_DRAID_GROUPS).contains(&draid.groups)
-        && draid.spares < width
-        && draid.data.saturating_add(parity) <= width - draid.spares
-        && ((draid.data + parity) * draid.groups).is_multiple_of(width - draid.spares);
+        && draid.spares.div_ceil(draid.failure_groups) < children
+        && draid.disks(width).all(|disks| group_width <= disks)
+        && has_whole_rows(&draid, width, group_width);
     if fits { Ok(draid) } else { Err(corrupt("dRAID", "its groups do not fit its children")) }
+}
+
+/// Whether the redundancy groups of a slice fill the same number of rows in every failure group.
+fn has_whole_rows(draid: &DraidConfig, width: u64, group_width: u64) -> bool {
+    let (columns, all) = (group_width * draid.groups, width - draid.spares);
+    columns.is_multiple_of(all)
+        && draid.disks(width).all(|disks| (columns / all * disks).is_multiple_of(group_width))
 }
 
 fn corrupt(what: &'static str, why: &'static str) -> FormatError {

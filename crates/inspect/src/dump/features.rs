@@ -32,8 +32,10 @@ pub async fn features(sink: &mut dyn Sink, mos: &Mos) -> Result<()> {
         for entry in entries {
             let guid = entry.name_text();
             let known = Feature::by_guid(&guid);
-            let later =
-                Feature::of_later_version(&guid).map(|later| format!("not known: {}", later.description));
+            let later = Feature::of_later_version(&guid).map(|later| match Feature::is_readable(&guid) {
+                true => format!("read only: {}", later.description),
+                false => format!("not known: {}", later.description),
+            });
             let since = match &enabled {
                 Some(zap) => zap.get_u64(&guid).await?,
                 None => None,

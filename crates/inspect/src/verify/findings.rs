@@ -56,13 +56,13 @@ impl Found {
         }
     }
 
-    async fn named(self, pool: &Pool, owners: &mut Owners<'_>) -> Finding {
+    async fn named(self, pool: &Pool, names: &Names, owners: &mut Owners<'_>) -> Finding {
         match self {
             Found::Structure(place, why) => Finding::Structure { owner: owners.of(place, None).await, why },
             Found::BadAddress(place, why) => Finding::BadAddress { owner: owners.of(place, None).await, why },
             Found::Block(damaged) => {
                 let owner = owners.of(damaged.item.place, Some(&damaged.item.bp)).await;
-                Finding::Block(bad_block(pool, &damaged, owner))
+                Finding::Block(bad_block(pool, names, &damaged, owner))
             }
             Found::Unowned(finding) => finding,
         }
@@ -72,6 +72,7 @@ impl Found {
 #[derive(Debug)]
 pub(super) struct Findings {
     most: usize,
+    names: Names,
     kept: BTreeMap<Rank, Vec<Found>>,
     /// The total number, including those not kept.
     pub(super) count: u64,
@@ -84,9 +85,10 @@ pub(super) struct Findings {
 
 impl Findings {
     /// Empty; at most `most` findings will be reported.
-    pub(super) fn new(most: usize) -> Findings {
+    pub(super) fn new(most: usize, names: Names) -> Findings {
         Findings {
             most,
+            names,
             kept: BTreeMap::new(),
             count: 0,
             lost_blocks: 0,
@@ -127,7 +129,7 @@ impl Findings {
 
     pub(super) fn devices(&self, pool: &Pool) -> Vec<DeviceDamage> {
         let named = |(guid, damage): (&Guid, &DeviceDamage)| DeviceDamage {
-            device: device_name(pool, *guid),
+            device: self.names.of(pool, *guid),
             ..damage.clone()
         };
         self.devices.iter().map(named).collect()
@@ -151,24 +153,25 @@ impl Findings {
     }
 
     /// The worst findings with their owners.
-    pub(super) async fn named(self, mos: &Mos) -> Vec<Finding> {
+    pub(super) async fn named(mut self, mos: &Mos) -> Vec<Finding> {
         let mut owners = Owners::new(mos);
+        let names = std::mem::take(&mut self.names);
         let mut found: Vec<(usize, Found)> = self.worst().enumerate().collect();
         // Grouped by dataset, since `Owners` keeps only one open at a time.
         found.sort_by_key(|(_, found)| found.dataset());
         let mut named = Vec::with_capacity(found.len());
         for (place, found) in found {
-            named.push((place, found.named(mos.pool(), &mut owners).await));
+            named.push((place, found.named(mos.pool(), &names, &mut owners).await));
         }
         named.sort_by_key(|(place, _)| *place);
         named.into_iter().map(|(_, finding)| finding).collect()
     }
 }
 
-fn bad_block(pool: &Pool, damaged: &Damaged, owner: Owner) -> BadBlock {
+fn bad_block(pool: &Pool, names: &Names, damaged: &Damaged, owner: Owner) -> BadBlock {
     let piece = |finding: &cenote_pool::Finding| BadPiece {
         vdev: finding.vdev.0,
-        device: finding.leaf.map(|guid| device_name(pool, guid)),
+        device: finding.leaf.map(|guid| names.of(pool, guid)),
         offset_bytes: finding.offset_bytes,
         len_bytes: finding.len_bytes,
         fault: match finding.fault {
@@ -184,6 +187,21 @@ fn bad_block(pool: &Pool, damaged: &Damaged, owner: Owner) -> BadBlock {
         logical_bytes: damaged.item.bp.lsize().0,
         birth_txg: damaged.item.bp.logical_birth().0,
         pieces: damaged.findings.iter().map(piece).collect(),
+    }
+}
+
+/// Paths of a pool's devices when its verification began: a device may be replaced meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Names(BTreeMap<Guid, String>);
+
+impl Names {
+    pub(super) fn now(pool: &Pool) -> Names {
+        let found = pool.tree().found();
+        Names(found.devices.iter().map(|(guid, device)| (*guid, device.path.clone())).collect())
+    }
+
+    fn of(&self, pool: &Pool, guid: Guid) -> String {
+        self.0.get(&guid).cloned().unwrap_or_else(|| device_name(pool, guid))
     }
 }
 
@@ -220,7 +238,7 @@ mod tests {
 
     #[test]
     fn the_worst_is_kept_however_late_it_comes() {
-        let mut findings = Findings::new(4);
+        let mut findings = Findings::new(4, Names::default());
         (0..10).for_each(|at| findings.add(leak(at)));
         (0..10).for_each(|_| findings.add(block(Fault::Checksum)));
         (0..10).for_each(|_| findings.add(block(Fault::Lost)));

@@ -82,12 +82,13 @@ fn weak_vdev(pool: &Pool, lagging: &[Guid], config: &VdevConfig, top: &VdevStatu
         is_sound
     };
     let places = if top.children.is_empty() { std::slice::from_ref(top) } else { &top.children[..] };
-    let failed: Vec<&VdevStatus> = places.iter().filter(|place| !is_sound(place)).collect();
+    let failed: Vec<(usize, &VdevStatus)> =
+        places.iter().enumerate().filter(|(_, place)| !is_sound(place)).collect();
     if failed.is_empty() {
         return None;
     }
     let mut devices = Vec::new();
-    for place in &failed {
+    for (_, place) in &failed {
         place.walk(&mut |vdev| {
             if vdev.children.is_empty()
                 && let Some(state) = unsound_state(vdev)
@@ -101,7 +102,8 @@ fn weak_vdev(pool: &Pool, lagging: &[Guid], config: &VdevConfig, top: &VdevStatu
         VdevKind::Raidz | VdevKind::Draid => config.parity,
         _ => places.len() - 1,
     };
-    let bears = redundancy.checked_sub(failed.len()).map(|left| left as u64);
+    let failures = config.failures(failed.iter().map(|(index, _)| *index));
+    let bears = redundancy.checked_sub(failures).map(|left| left as u64);
     Some(WeakVdev { vdev: top.name.clone(), devices, bears })
 }
 

@@ -30,6 +30,8 @@ use cenote_testkit::{Golden, PoolFacts, copy_image, golden, golden_names, zdb_ve
 const DAMAGED: [&str; 3] = ["damaged", "degraded", "errlog"];
 /// Pools of the sample: all take minutes.
 const SAMPLE: usize = 2;
+/// Pools with features that are read but not written.
+const READ_ONLY: [&str; 1] = ["24-fdomains"];
 /// `zdb` fails on these even unchanged.
 const LOST: [&str; 2] = ["damaged", "errlog"];
 
@@ -161,6 +163,7 @@ fn golden_pools_are_changed_and_stay_clean() {
     let seed = seed.unwrap_or_else(|| Runtime::real(Some(1)).random_u64());
     println!("CENOTE_SEED={seed}");
     let mut names = golden_names();
+    names.retain(|name| !READ_ONLY.contains(&name.as_str()));
     match wanted.as_deref() {
         Some("all") => {}
         Some(wanted) => names.retain(|name| wanted.split(',').any(|one| one == name)),

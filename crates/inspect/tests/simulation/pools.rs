@@ -131,6 +131,7 @@ pub async fn create(rt: &Runtime, layout: &Layout, devices: &[Arc<dyn Device>]) 
                 data: 1,
                 groups: (*count - layout.spares) as u64,
                 spares: layout.spares as u64,
+                failure_groups: 1,
             }),
             class: *class,
             devices: devices.by_ref().take(*count).collect(),

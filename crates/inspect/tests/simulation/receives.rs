@@ -112,6 +112,7 @@ async fn sent(dataset: &cenote_dataset::Dataset, since: Since) -> Vec<u8> {
         props: false,
         backup: false,
         holds: false,
+        in_clear: false,
         resume: Resume::default(),
         saved: false,
         redact: None,

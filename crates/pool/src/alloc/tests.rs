@@ -26,7 +26,7 @@ fn raidz(id: u64, parity: usize, width: u64, metaslabs: u64) -> VdevConfig {
 
 /// Two data and one parity column: only the first metaslab begins at a row.
 fn draid(id: u64, metaslabs: u64) -> VdevConfig {
-    let shape = DraidConfig { data: 2, groups: 8, spares: 1 };
+    let shape = DraidConfig { data: 2, groups: 8, spares: 1, failure_groups: 1 };
     VdevConfig { kind: VdevKind::Draid, draid: Some(shape), ..raidz(id, 1, 9, metaslabs) }
 }
 

@@ -10,7 +10,9 @@
 //! ```
 //!
 //! A slot counts only if damaged in all labels of a device, because an interrupted write leaves some labels
-//! intact. A ring begins empty, or (OpenZFS) with an uberblock of txg 0 without a checksum.
+//! intact. The slot of the very next txg must be damaged so on all devices: a power cut in the middle of its
+//! write may tear all labels of one, and then the others tell that it never was complete. A ring begins
+//! empty, or (OpenZFS) with an uberblock of txg 0 without a checksum.
 //!
 //! Source: OpenZFS `vdev_label_init`, `vdev_config_sync`.
 
@@ -81,10 +83,14 @@ impl Signs {
         self.slots.iter().filter_map(|(_, txg)| *txg).chain(self.label_txg).max()
     }
 
+    fn is_damaged(&self, turn: u64) -> bool {
+        self.slots.iter().any(|(slot, _)| *slot == turn % self.count.max(1))
+    }
+
     /// Damaged slots right after a txg's.
     fn after(&self, newest: Txg) -> u64 {
-        let is_damaged = |turn: &u64| self.slots.iter().any(|(slot, _)| *slot == turn % self.count.max(1));
-        (1..self.count).map(|ahead| newest.0.saturating_add(ahead)).take_while(is_damaged).count() as u64
+        let turns = (1..self.count).map(|ahead| newest.0.saturating_add(ahead));
+        turns.take_while(|turn| self.is_damaged(*turn)).count() as u64
     }
 }
 
@@ -92,11 +98,41 @@ pub(super) fn lost_states<'a>(
     newest: &Uberblock,
     devices: impl Iterator<Item = &'a Signs> + Clone,
 ) -> Option<LostStates> {
+    let next = Txg(newest.txg.0.saturating_add(1));
+    let is_torn = !devices.clone().all(|signs| signs.is_damaged(next.0));
+    let labels = devices.clone().filter_map(|signs| signs.label_txg).max();
     let known = devices.clone().filter_map(Signs::known).max().filter(|known| *known > newest.txg);
+    let known = known.filter(|known| *known > next || !is_torn || labels >= Some(*known));
     // With heartbeats, the ring of txgs is shorter. Before pools had features, a ring did not begin empty.
     let slots = match newest.mmp_is_on() || newest.version < SPA_VERSION_FEATURES {
         true => 0,
         false => devices.map(|signs| signs.after(newest.txg)).max().unwrap_or(0),
     };
+    let slots = if slots == 1 && is_torn { 0 } else { slots };
     (known.is_some() || slots > 0).then_some(LostStates { opens: newest.txg, known, slots })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signs(slots: &[(u64, Option<Txg>)]) -> Signs {
+        Signs { label_txg: None, slots: slots.to_vec(), count: 128 }
+    }
+
+    #[test]
+    fn a_txg_whose_uberblock_was_torn_on_one_device_is_not_missed() {
+        let newest = Uberblock { mmp_magic: 0, ..Uberblock::before_first(SPA_VERSION_FEATURES, Txg(18), 0) };
+        let lost = |devices: &[Signs]| lost_states(&newest, devices.iter()).map(|lost| lost.known);
+        let torn = || signs(&[(19, Some(Txg(19)))]);
+        assert_eq!(lost(&[torn(), signs(&[])]), None);
+        assert_eq!(lost(&[torn(), torn()]), Some(Some(Txg(19))));
+        let named = Signs { label_txg: Some(Txg(19)), ..torn() };
+        assert_eq!(lost(&[named, signs(&[])]), Some(Some(Txg(19))));
+        let later = || signs(&[(20, Some(Txg(20)))]);
+        assert_eq!(lost(&[later(), signs(&[])]), Some(Some(Txg(20))));
+        // Without a txg, by its place.
+        assert_eq!(lost(&[signs(&[(19, None)]), signs(&[])]), None);
+        assert_eq!(lost(&[signs(&[(19, None), (20, None)]), signs(&[])]), Some(None));
+    }
 }

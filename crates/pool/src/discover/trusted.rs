@@ -42,7 +42,10 @@ fn suffices(vdev: &VdevConfig, has_all: &impl Fn(Guid) -> bool) -> bool {
     let children = || vdev.children.iter().map(|child| suffices(child, has_all));
     match vdev.kind {
         VdevKind::Disk | VdevKind::File => has_all(vdev.guid),
-        VdevKind::Raidz | VdevKind::Draid => children().filter(|is_well| !is_well).count() <= vdev.parity,
+        VdevKind::Raidz | VdevKind::Draid => {
+            let ill = children().enumerate().filter(|(_, is_well)| !is_well);
+            vdev.failures(ill.map(|(index, _)| index)) <= vdev.parity
+        }
         VdevKind::Hole | VdevKind::Indirect => true,
         VdevKind::Missing | VdevKind::DistributedSpare | VdevKind::Unknown(_) => false,
         VdevKind::Root | VdevKind::Mirror | VdevKind::Replacing | VdevKind::Spare => {

@@ -304,10 +304,10 @@ impl Tree {
         self.current.write().refused.insert(leaf, why);
     }
 
-    /// Records a resilver of a leaf up to a txg.
-    pub fn caught_up(&self, leaf: Guid, upto: Txg) {
+    /// Records a resilver of a leaf up to a txg, which ended in the txg `now`.
+    pub fn caught_up(&self, leaf: Guid, upto: Txg, now: Txg) {
         let mut current = self.current.write();
-        self.missed.take_out(leaf, upto);
+        self.missed.take_out(leaf, upto, now);
         let mut found = FoundPool::clone(&current.found);
         found.devices.get_mut(&leaf).into_iter().for_each(|device| device.stale = false);
         current.found = Arc::new(found);

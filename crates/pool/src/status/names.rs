@@ -52,8 +52,15 @@ impl Names {
 }
 
 fn draid(config: &VdevConfig) -> String {
-    let (data, spares) = config.draid.map_or((0, 0), |draid| (draid.data, draid.spares));
-    format!("draid{}:{data}d:{}c:{spares}s", config.parity, config.children.len())
+    let (parity, width) = (config.parity, config.children.len() as u64);
+    let Some(draid) = config.draid else { return format!("draid{parity}:0d:{width}c:0s") };
+    let (data, spares) = (draid.data, draid.spares);
+    match width.checked_div(draid.failure_groups) {
+        Some(children) if children < width => {
+            format!("draid{parity}:{data}d:{children}c:{width}w:{spares}s")
+        }
+        _ => format!("draid{parity}:{data}d:{width}c:{spares}s"),
+    }
 }
 
 /// A path, or the address of a remote disk whose path in labels it is.

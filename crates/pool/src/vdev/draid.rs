@@ -11,6 +11,10 @@
 //!       row 1    |       D D  | g2 P D D D   S |      16 MiB further down on its children
 //! ```
 //!
+//! With failure domains, several *failure groups* share a slice, side by side, each with redundancy groups,
+//! spares and rows of its own. A permutation assigns to each a child of every domain, so that the loss
+//! of a domain takes one disk of each row.
+//!
 //! A block fills whole rows of its group; the rest is zeros, covered by parity and never read. At the end of
 //! a group it continues in the next: two rows of columns.
 //!
@@ -18,22 +22,43 @@
 //! `vdev_draid_map_alloc_row`).
 
 use super::map::Column;
-use crate::config::VdevConfig;
+use crate::config::{DraidConfig, VdevConfig};
 use cenote_format::draid::{DraidMap, Permutations, VDEV_DRAID_ROWHEIGHT};
 use cenote_format::label::VDEV_LABEL_START_SIZE;
 use cenote_format::units::SPA_MAXBLOCKSIZE;
 
 const ROW_BYTES: u64 = VDEV_DRAID_ROWHEIGHT;
 
-/// Invariant (checked at decoding): redundancy groups fill whole rows of disks.
+/// Invariant (checked at decoding): redundancy groups fill whole rows of disks, equally many in each failure
+/// group.
 pub(crate) struct Draid {
     parity: usize,
-    data: u64,
-    groups: u64,
-    spares: u64,
+    shape: DraidConfig,
+    /// Children of a failure group.
     children: u64,
+    failure_groups: Vec<FailureGroup>,
+    /// Rows of a slice.
+    slice_rows: u64,
     ashift: u32,
     permutations: Permutations,
+}
+
+/// A failure group's part of a slice.
+struct FailureGroup {
+    /// Its first redundancy group, in the slice.
+    first_group: u64,
+    /// Children of a row that are no spare.
+    disks: u64,
+}
+
+/// A redundancy group's place.
+struct Place {
+    slice: u64,
+    failure_group: u64,
+    disks: u64,
+    /// Where its columns begin.
+    row: u64,
+    first_part: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -56,30 +81,35 @@ impl DraidGroup {
 impl Draid {
     pub(crate) fn new(config: &VdevConfig) -> Option<Draid> {
         let shape = config.draid?;
-        let children = config.children.len() as u64;
-        let permutations = DraidMap::for_children(children).ok()?.generate();
+        let (width, all) = (shape.data + config.parity as u64, config.children.len() as u64);
+        let children = all.checked_div(shape.failure_groups)?;
+        let permutations = DraidMap::for_children(children).ok()?.generate_for(shape.failure_groups).ok()?;
+        let slice_rows = (width * shape.groups).checked_div(all.checked_sub(shape.spares)?)?;
+        let mut first_group = 0;
+        let failure_group = |disks| {
+            let group = FailureGroup { first_group, disks };
+            first_group += slice_rows * disks / width;
+            group
+        };
+        let failure_groups = shape.disks(all).map(failure_group).collect();
         Some(Draid {
             parity: config.parity,
-            data: shape.data,
-            groups: shape.groups,
-            spares: shape.spares,
+            shape,
             children,
+            failure_groups,
+            slice_rows,
             ashift: config.ashift,
             permutations,
         })
     }
 
     fn group_width(&self) -> u64 {
-        self.data + self.parity as u64
-    }
-
-    fn disks(&self) -> u64 {
-        self.children - self.spares
+        self.shape.data + self.parity as u64
     }
 
     /// The smallest allocation: data in one row of sectors.
     pub(crate) fn row_data_bytes(&self) -> u64 {
-        self.data << self.ashift
+        self.shape.data << self.ashift
     }
 
     /// The unit of allocation: a row of sectors with parity.
@@ -91,25 +121,19 @@ impl Draid {
         self.group_width() * ROW_BYTES
     }
 
-    fn child(&self, index: u64, part: u64) -> usize {
-        // Each base permutation serves as many slices as there are children, rotated by one more each time.
-        let base = self.permutations.row(index / self.children);
-        let child = u64::from(base[part as usize]) + index % self.children;
-        (child % self.children) as usize
-    }
-
     pub(crate) fn asize(&self, psize_bytes: u64) -> u64 {
-        DraidGroup { data: self.data, parity: self.parity as u64, ashift: self.ashift }.asize(psize_bytes)
+        let (data, parity) = (self.shape.data, self.parity as u64);
+        DraidGroup { data, parity, ashift: self.ashift }.asize(psize_bytes)
     }
 
     /// Data bytes of whole rows with this allocated size.
     pub(crate) fn data_bytes(&self, asize_bytes: u64) -> u64 {
-        asize_bytes / self.group_width() * self.data
+        asize_bytes / self.group_width() * self.shape.data
     }
 
     /// Longest piece with `most_bytes` per data column, in whole rows of one redundancy group.
     pub(crate) fn rebuild_bytes(&self, offset: u64, most_bytes: u64) -> u64 {
-        let data_bytes = most_bytes.saturating_mul(self.data).min(SPA_MAXBLOCKSIZE);
+        let data_bytes = most_bytes.saturating_mul(self.shape.data).min(SPA_MAXBLOCKSIZE);
         let rows = (data_bytes / self.row_data_bytes()).max(1);
         let group_end = (offset / self.group_bytes() + 1) * self.group_bytes();
         (rows * self.unit_bytes()).min(group_end - offset)
@@ -125,7 +149,7 @@ impl Draid {
         let (mut offset, mut data_at) = (offset, 0);
         while left > 0 {
             let group_end = (offset / self.group_bytes() + 1) * self.group_bytes();
-            let room = (group_end - offset) / self.group_width() * self.data;
+            let room = self.data_bytes(group_end - offset);
             let here = left.min(room);
             rows.push((self.parity, self.row(offset, here, data_at)));
             offset += self.asize(here);
@@ -135,23 +159,31 @@ impl Draid {
         Some(rows)
     }
 
+    /// The place of a redundancy group, by its number in the vdev.
+    fn place(&self, group: u64) -> Place {
+        let (slice, group) = (group / self.shape.groups, group % self.shape.groups);
+        let behind = self.failure_groups.partition_point(|one| one.first_group <= group);
+        let failure_group = behind.saturating_sub(1);
+        let FailureGroup { first_group, disks } = self.failure_groups[failure_group];
+        let part = (group - first_group) * self.group_width();
+        let row = slice * self.slice_rows + part / disks;
+        Place { slice, failure_group: failure_group as u64, disks, row, first_part: part % disks }
+    }
+
     /// Columns of a range within one redundancy group.
     fn row(&self, offset: u64, bytes: u64, mut data_at: usize) -> Vec<Column> {
-        let (width, disks) = (self.group_width(), self.disks());
-        let group = offset / self.group_bytes();
-        let first_part = group * width % disks;
-        let permutation = group / self.groups;
-        let rows_before = permutation * (width * self.groups / disks) + group % self.groups * width / disks;
+        let width = self.group_width();
+        let Place { slice, failure_group, disks, row, first_part } = self.place(offset / self.group_bytes());
         let down = offset % self.group_bytes() / width;
-        let start = rows_before * ROW_BYTES + down + VDEV_LABEL_START_SIZE;
+        let start = row * ROW_BYTES + down + VDEV_LABEL_START_SIZE;
         let sectors = bytes >> self.ashift;
-        let (full_rows, remainder) = (sectors / self.data, sectors % self.data);
+        let (full_rows, remainder) = (sectors / self.shape.data, sectors % self.shape.data);
         let big_columns = if remainder == 0 { 0 } else { remainder + self.parity as u64 };
         let column = |i: u64| {
             let len = ((full_rows + u64::from(i < big_columns)) << self.ashift) as usize;
             let wrapped = first_part + i >= disks;
             let column = Column {
-                slot: self.child(permutation, (first_part + i) % disks),
+                slot: self.permutations.child(slice, failure_group, (first_part + i) % disks),
                 unit: 0,
                 offset_bytes: start + if wrapped { ROW_BYTES } else { 0 },
                 len,
@@ -168,12 +200,12 @@ impl Draid {
 
     /// Ranges on a child, ascending, from the end of its front labels on.
     pub(crate) fn on_child(&self, slot: usize, (start, end): (u64, u64)) -> Vec<(u64, u64)> {
-        let (width, row_bytes) = (self.group_width(), self.unit_bytes());
+        let row_bytes = self.unit_bytes();
         let (mut at, end) = (start.next_multiple_of(row_bytes), end / row_bytes * row_bytes);
         let mut ranges = Vec::new();
         while at < end {
             let here = end.min((at / self.group_bytes() + 1) * self.group_bytes()) - at;
-            let columns = self.row(at, here / width * self.data, 0);
+            let columns = self.row(at, self.data_bytes(here), 0);
             if let Some(column) = columns.iter().find(|column| column.slot == slot) {
                 let from = column.offset_bytes - VDEV_LABEL_START_SIZE;
                 ranges.push((from, from + column.len as u64));
@@ -185,11 +217,15 @@ impl Draid {
 
     /// The child that serves a distributed spare at `offset_bytes` of a leaf.
     pub(crate) fn spare_child(&self, spare: u64, offset_bytes: u64) -> Option<usize> {
-        if spare >= self.spares {
+        if spare >= self.shape.spares {
             return None;
         }
-        let slice_bytes = self.group_bytes() * self.groups / self.disks();
-        let permutation = offset_bytes.checked_sub(VDEV_LABEL_START_SIZE)? / slice_bytes;
-        Some(self.child(permutation, self.children - 1 - spare))
+        let slice = offset_bytes.checked_sub(VDEV_LABEL_START_SIZE)? / (self.slice_rows * ROW_BYTES);
+        let (failure_group, from_end) =
+            (spare % self.shape.failure_groups, spare / self.shape.failure_groups);
+        Some(self.permutations.child(slice, failure_group, self.children - 1 - from_end))
     }
 }
+
+#[cfg(test)]
+mod tests;

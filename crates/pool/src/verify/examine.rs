@@ -91,7 +91,8 @@ impl Pool {
 fn findings(vdevs: &VdevTree, target: &Target, recovered: &Recovered) -> Vec<Finding> {
     let whole = target.finding(Fault::Checksum);
     // A leaf being resilvered lacks data; that is not damage.
-    let faults = recovered.faults.iter().filter(|fault| !vdevs.is_lagging(&fault.leaf));
+    let is_damage = |fault: &&ColumnFault| !fault.was_lagging && !vdevs.is_lagging(&fault.leaf);
+    let faults = recovered.faults.iter().filter(is_damage);
     let finding = |fault: &ColumnFault| Finding {
         leaf: Some(fault.leaf.guid),
         offset_bytes: fault.offset_bytes,

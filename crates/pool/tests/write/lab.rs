@@ -99,7 +99,7 @@ impl Layout {
                 let disks = width as u64 - spares;
                 let groups =
                     (1..=disks).find(|n| (n * (data + parity as u64)).is_multiple_of(disks)).unwrap();
-                top.draid = Some(DraidConfig { data, groups, spares });
+                top.draid = Some(DraidConfig { data, groups, spares, failure_groups: 1 });
             }
             _ => {}
         }

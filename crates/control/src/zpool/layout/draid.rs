@@ -95,7 +95,7 @@ impl Draid {
         // The smallest number of groups that fills whole rows.
         let (width, disks) = (data + parity, children - spares);
         let groups = (1..=disks).find(|groups| (groups * width).is_multiple_of(disks)).unwrap_or(disks);
-        Ok(DraidConfig { data, groups, spares })
+        Ok(DraidConfig { data, groups, spares, failure_groups: 1 })
     }
 }
 

@@ -8,10 +8,11 @@
 use cenote_dataset::usage::{PoolUsage, VdevUsage};
 use cenote_dataset::{Mos, Property, Source, Value};
 use cenote_device::{Counts, Op};
+use cenote_format::dsl::names::vdev_zap;
 use cenote_format::label::VDEV_LABELS_BYTES;
 use cenote_format::units::{ObjectId, VdevId};
 use cenote_object::{Zap, ZapEntry};
-use cenote_pool::{PoolHealth, VdevClass, VdevConfig, VdevKind, VdevState, VdevStatus};
+use cenote_pool::{PoolHealth, VdevConfig, VdevKind, VdevState, VdevStatus};
 
 use crate::error::ControlError;
 
@@ -21,8 +22,9 @@ pub const LIMITS: [&str; 6] = ["checksum_n", "checksum_t", "io_n", "io_t", "slow
 pub const SWITCHES: [&str; 3] = ["autosit", "failfast", "slow_io_events"];
 /// All properties, in the order of `zpool get all`.
 const ALL: &str = "capacity state guid asize psize ashift size free allocated comment expandsize \
-    fragmentation bootsize parity path devid physpath encpath fru parent children numchildren read_errors \
-    write_errors checksum_errors initialize_errors null_ops read_ops write_ops free_ops claim_ops trim_ops \
+    fragmentation bootsize parity failure_domain failure_group path devid physpath encpath fru parent \
+    children numchildren read_errors write_errors checksum_errors initialize_errors \
+    null_ops read_ops write_ops free_ops claim_ops trim_ops \
     null_bytes read_bytes write_bytes free_bytes claim_bytes trim_bytes removing allocating failfast \
     checksum_n checksum_t io_n io_t \
     raidz_expanding sit_out slow_io_n slow_io_t trim_support trim_errors slow_ios autosit \
@@ -130,6 +132,7 @@ impl Vdevs<'_> {
                 "raidz_expanding" => named.vdev.kind == VdevKind::Raidz,
                 "autosit" => is_redundant,
                 "alloc_bias" => named.is_top(),
+                "failure_domain" | "failure_group" => self.failure_group_and_domain(named).is_some(),
                 "sit_out" => self.mos.pool().tree().sits_out(named.vdev.guid).is_some(),
                 _ => true,
             };
@@ -169,6 +172,8 @@ impl Vdevs<'_> {
             "expandsize" => number(vdev.expandable_bytes),
             "fragmentation" => number(self.fragmentation(named)),
             "parity" => number(config.map_or(0, |config| config.parity) as u64),
+            "failure_domain" => number(self.failure_group_and_domain(named)?.1 as u64),
+            "failure_group" => number(self.failure_group_and_domain(named)?.0 as u64),
             "path" if vdev.children.is_empty() => vdev.path.as_deref().map(word),
             "devid" => text(|config| &config.devid),
             "physpath" => text(|config| &config.phys_path),
@@ -188,10 +193,6 @@ impl Vdevs<'_> {
             // Only the kernel knows whether a device supports trim.
             "trim_support" => Some(word("-")),
             "slow_ios" => Some(slow_ios(vdev).map_or_else(|| word("-"), Value::Number)),
-            "alloc_bias" => Some(word(match vdev.class {
-                VdevClass::Normal => "none",
-                class => class.name(),
-            })),
             "rotational" => Some(
                 rotates(self.mos, vdev).map_or_else(|| word("-"), |is| word(if is { "on" } else { "off" })),
             ),
@@ -202,6 +203,13 @@ impl Vdevs<'_> {
             }
             _ => None,
         }
+    }
+
+    /// A leaf's failure group and failure domain in its dRAID.
+    fn failure_group_and_domain(&self, named: &Named<'_>) -> Option<(usize, usize)> {
+        let top = self.top(named.vdev).filter(|_| named.vdev.children.is_empty())?;
+        let is_above = |child: &VdevConfig| below(child, named.vdev).is_some();
+        top.failure_group_and_domain(top.children.iter().position(is_above)?)
     }
 
     /// Operations or bytes at a vdev's leaves since the pool was opened.
@@ -353,6 +361,11 @@ async fn setting(zap: Option<&Zap>, named: &Named<'_>, name: &str) -> Result<(Va
         "autosit" => (word("off"), if number.is_some() { Source::Local } else { Source::Default }),
         "failfast" | "slow_io_events" if number == Some(0) => (word("off"), Source::Local),
         "failfast" | "slow_io_events" => (word("on"), Source::Default),
+        // As set: in force from the next import on.
+        "alloc_bias" => match text(zap, vdev_zap::ALLOCATION_BIAS).await? {
+            Some(class) => (Value::Text(class), Source::Local),
+            None => (word("none"), Source::Default),
+        },
         "bootsize" => (Value::Number(0), Source::Default),
         _ if LIMITS.contains(&name) => match number.filter(|&number| number != u64::MAX) {
             Some(number) => (Value::Number(number), Source::Local),

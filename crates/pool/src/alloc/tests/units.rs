@@ -5,7 +5,7 @@ use cenote_runtime::Rng;
 
 /// Vdevs with 16 metaslabs that need not begin or end at a unit.
 fn layouts() -> Vec<VdevConfig> {
-    let shape = |data, groups, spares| Some(DraidConfig { data, groups, spares });
+    let shape = |data, groups, spares| Some(DraidConfig { data, groups, spares, failure_groups: 1 });
     let of_draid = |parity, children, draid| VdevConfig {
         kind: VdevKind::Draid,
         draid,

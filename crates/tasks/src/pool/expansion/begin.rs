@@ -20,7 +20,7 @@ use super::{RAIDZ_EXPANSION, expanding};
 use crate::pool::checkpoint::refuse_checkpoint;
 use crate::pool::create::make_vdev_zaps;
 use crate::pool::rebuild::refuse_while_rebuilding;
-use crate::pool::take_tree::{refuse_removal, take_tree};
+use crate::pool::take_tree::{refuse_member, refuse_removal, take_tree};
 use crate::pool::tree::number;
 
 /// Adds a disk to a RAID-Z. [`run_expansion`](crate::run_expansion) spreads existing data over it.
@@ -46,6 +46,7 @@ async fn attach_sync(context: &mut SyncContext, vdev: VdevId, device: NewDevice)
     refuse_checkpoint(context).await?;
     refuse_while_rebuilding(context, "currently sequentially resilvering").await?;
     refuse_removal(context)?;
+    refuse_member(context, &device.path, None)?;
     let top = check(context, vdev, &device).await?;
     context.begin_writing().await?;
     context.use_feature(RAIDZ_EXPANSION, 1).await?;
