@@ -174,6 +174,7 @@ impl Engine {
             pass: 1,
             features: Features { hole_birth: false, embedded_data: false, ..self.0.carried.lock().features },
             tables: None,
+            tables_are_full: false,
             in_flight: InFlight::default(),
         }
     }

@@ -3,5 +3,6 @@
 
 mod clones;
 pub(crate) mod dedup;
+pub(crate) mod quota;
 pub(crate) mod release;
 pub(crate) mod tables;

@@ -10,6 +10,7 @@
 //!                changed again; from pass 2 on blocks of this txg are overwritten in place, and frees are
 //!                left to the next txg
 //!   metadata     all of the txg at once: until now it has addresses only (`TxgWrites::later`)
+//!   flush        if a device lost writes, another pass records that in its DTL
 //!   labels, uberblock
 //! ```
 //!
@@ -46,6 +47,7 @@ use crate::freeing::free_pending;
 use crate::kstat::TxgRecord;
 use crate::livelist::livelist;
 use crate::logs::settle_log;
+use crate::sharing::quota;
 use crate::space::missed::{has_missed, write_missed};
 use crate::space::write::write_space_maps;
 use crate::store::features::Features;
@@ -93,11 +95,14 @@ pub(crate) async fn sync_open_txg(engine: &Arc<Shared>) -> Result<Txg, (Txg, Dat
 
 async fn write_txg(engine: &Arc<Shared>, txg: Txg, frozen: Frozen) -> Result<()> {
     engine.mos.relabel(txg);
-    // Block dataset opens until the txg is on disk. OpenState this lock earlier could deadlock with a txg
+    // Block dataset opens until the txg is on disk. Taking this lock earlier could deadlock with a txg
     // holder.
     let has_tasks = !frozen.tasks.is_empty();
     let _names = if has_tasks { Some(engine.names.write().await) } else { None };
     let context = &mut new_context(engine, txg);
+    if engine.tables.lock().await.deduplicates() {
+        context.syncing.tables_are_full = quota::is_reached(&context.mos().await?, &engine.allocator).await?;
+    }
     write_frozen(context, frozen).await?;
     if has_tasks && !has_changed(context) {
         return Ok(());
@@ -134,6 +139,7 @@ fn new_context(engine: &Arc<Shared>, txg: Txg) -> SyncContext {
         pass: 1,
         features: engine.carried.lock().features,
         tables: Some(engine.tables.clone()),
+        tables_are_full: false,
         in_flight: InFlight::default(),
     };
     SyncContext {
@@ -252,8 +258,11 @@ async fn converge(context: &mut SyncContext) -> Result<()> {
     loop {
         context.charge_leaks().await?;
         if !context.engine.mos.is_dirty() && context.dead.is_empty() && !has_missed(context) {
-            // Devices may miss these writes; this txg must record that.
-            context.syncing.pool.txg_writes().finish(context.syncing.txg).await?;
+            // Devices may miss these writes, or lose them in a flush; this txg must record that. Otherwise a
+            // device that then takes the uberblock would count as complete after a power cut.
+            let (writes, txg) = (context.syncing.pool.txg_writes(), context.syncing.txg);
+            writes.finish(txg).await?;
+            writes.flush(txg).await?;
             if !has_missed(context) {
                 return Ok(());
             }

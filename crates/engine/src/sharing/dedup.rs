@@ -96,6 +96,10 @@ impl DedupTables {
         sum.referenced_dsize_bytes.saturating_sub(sum.dsize_bytes)
     }
 
+    pub(crate) fn are_some(&self) -> bool {
+        !self.0.is_empty()
+    }
+
     pub(crate) async fn load(mos: &Mos) -> Result<DedupTables> {
         let mut tables = BTreeMap::new();
         for ddt in mos.dedup_tables().await? {

@@ -30,6 +30,11 @@ impl SharedBlocks {
         self.clones.saved_bytes().saturating_add(self.deduplicated.saved_bytes(pool))
     }
 
+    /// Whether there are deduplication tables.
+    pub(crate) fn deduplicates(&self) -> bool {
+        self.deduplicated.are_some()
+    }
+
     /// The entry to read first, if any.
     pub(crate) fn lookup(&self, bp: &Blkptr) -> Option<Lookup> {
         match bp.is_dedup() {

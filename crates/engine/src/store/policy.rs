@@ -162,8 +162,8 @@ impl StoragePolicy {
         Ok(StoragePolicy {
             dataset: dataset.id(),
             checksum: match Checksum::try_from(checksum as u8) {
-                Ok(Checksum::Inherit | Checksum::On) | Err(_) => Checksum::Fletcher4,
-                Ok(checksum) => checksum,
+                Ok(checksum) if checksum.is_of_pointer() => checksum,
+                Ok(_) | Err(_) => Checksum::Fletcher4,
             },
             compression,
             zstd_level,

@@ -117,7 +117,7 @@ impl PoolSink {
             }
         }
         let written = pool.txg_writes().store(allocator, bp, &stored, &props, *txg).await?;
-        if !matches!(alike, Alike::None) {
+        if !matches!(alike, Alike::None) || self.syncing.tables_are_full {
             return Ok(written);
         }
         tables.lock().await.enter(&mos, pool, &written.bp).await?;
@@ -159,8 +159,9 @@ impl PoolSink {
         let place =
             Zbookmark { dataset: policy.dataset, object: new.object, level: new.level, block: new.block };
         let checksum = match Checksum::try_from(new.checksum_id) {
-            Ok(Checksum::Inherit) | Err(_) => policy.checksum,
-            Ok(own) => own,
+            Ok(Checksum::On) => Checksum::Fletcher4,
+            Ok(own) if own.is_of_pointer() => own,
+            Ok(_) | Err(_) => policy.checksum,
         };
         // Metadata gets at least fletcher4, and a strong checksum if the data has one.
         let checksum = if is_metadata && !checksum.is_metadata() { Checksum::Fletcher4 } else { checksum };

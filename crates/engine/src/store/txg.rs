@@ -23,6 +23,8 @@ pub(crate) struct SyncingTxg {
     pub(crate) features: Features,
     /// For deduplication; `None`: off.
     pub(crate) tables: Option<Tables>,
+    /// The deduplication tables take no new blocks.
+    pub(crate) tables_are_full: bool,
     pub(crate) in_flight: InFlight,
 }
 

@@ -9,7 +9,7 @@ use cenote_format::units::ObjectId;
 use cenote_object::NewObject;
 use cenote_pool::VdevKind;
 use cenote_runtime::Runtime;
-use cenote_tasks::{Prune, prune_dedup};
+use cenote_tasks::{PoolSetting, Prune, prune_dedup, set_pool};
 
 use crate::common::{POOL, assert_zdb_is_content, create_with, destroy, reopen, reopen_to_write};
 
@@ -128,6 +128,48 @@ fn old_blocks_of_one_owner_leave_the_table_and_are_freed_with_their_owner() {
         }
         drop((objset, engine));
         assert_zdb_is_content(folder.path(), "pruned, and the owner is gone");
+    });
+}
+
+#[test]
+fn tables_at_their_quota_take_no_new_blocks_and_still_share_known_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let rt = Runtime::real(Some(2));
+    rt.block_on(async {
+        let features = SPA_FEATURES[..FEATURES_OF_2_3].iter().collect();
+        let engine = create_with(&rt, folder.path(), &(VdevKind::Disk, 0, 1), features).await;
+        cenote_tasks::set_property(&engine, POOL, "dedup", Value::Number(1)).await.unwrap();
+        let write = async |from: usize| {
+            let dataset = engine.dataset(POOL).await.unwrap();
+            let hold = engine.hold().await.unwrap();
+            let edit = dataset.edit(&hold);
+            let new = NewObject::of(ObjectType::PLAIN_FILE_CONTENTS).block_bytes(BLOCK_BYTES as u32);
+            let object = edit.create(&new).await.unwrap();
+            let half = content().slice(from * BLOCK_BYTES..(from + BLOCKS / 2) * BLOCK_BYTES);
+            edit.write(object, 0, half).await.unwrap();
+            drop(hold);
+            engine.sync_all().await.unwrap();
+            object
+        };
+        let quota = async |bytes| {
+            let quota = PoolSetting::Number("dedup_table_quota".into(), bytes);
+            set_pool(&engine, quota).await.unwrap();
+        };
+        let half = (BLOCKS / 2) as u64;
+        write(0).await;
+        assert_eq!(entries(&engine).await, (half, 0));
+        quota(1).await;
+        let outside = write(BLOCKS / 2).await;
+        assert_eq!(entries(&engine).await, (half, 0), "new ones stay outside");
+        write(0).await;
+        let (blocks, saved) = entries(&engine).await;
+        assert!(blocks == half && saved >= half * BLOCK_BYTES as u64, "known ones are shared: {saved}");
+        quota(0).await;
+        write(BLOCKS / 2).await;
+        assert_eq!(entries(&engine).await.0, 2 * half, "without a quota, all enter");
+        destroy(&engine, outside).await;
+        drop(engine);
+        assert_zdb_is_content(folder.path(), "quota");
     });
 }
 

@@ -1,11 +1,11 @@
 //! Typed properties of new pools and vdevs.
 
+use cenote_engine::Host;
 use cenote_format::features::Feature;
 use cenote_format::props::{Prop, ZPOOL_PROPS};
 
 use super::compatibility;
-use crate::session::this_host;
-use crate::zfs::properties::settings::Setting;
+use crate::zfs::properties::settings::{Setting, size};
 
 /// Pool properties stored as numbers that may be set at creation.
 const POOL_SWITCHES: [&str; 7] =
@@ -33,7 +33,7 @@ impl PoolProperties {
     ///
     /// # Errors
     /// An unknown property or an invalid value.
-    pub fn read(settings: &[Setting], none: bool) -> Result<PoolProperties, String> {
+    pub fn read(settings: &[Setting], none: bool, host: &Host) -> Result<PoolProperties, String> {
         let mut this = PoolProperties::default();
         let mut named = Vec::new();
         let mut compatibility = None;
@@ -48,7 +48,7 @@ impl PoolProperties {
                 "version" if value == "5000" => {}
                 name => match name.strip_prefix("feature@") {
                     Some(feature) => named.push(switch(feature, value)?),
-                    None => this.numbers.push(pool_switch(name, value)?),
+                    None => this.numbers.push(pool_switch(name, value, host)?),
                 },
             }
         }
@@ -121,14 +121,25 @@ pub fn own_name(typed: &str) -> &str {
     ZPOOL_PROPS.iter().find(|prop| prop.is_named(typed)).map_or(typed, |prop| prop.name)
 }
 
-/// A property with a few named values.
-pub fn pool_switch(name: &str, value: &str) -> Result<(&'static str, u64), String> {
+/// A property that is stored as a number; `host` would own the pool.
+pub fn pool_switch(name: &str, value: &str, host: &Host) -> Result<(&'static str, u64), String> {
     let prop = Prop::zpool(name).ok_or_else(|| format!("unknown pool property '{name}'"))?;
+    if prop.name == "dedup_table_quota" {
+        let bytes = match value {
+            "none" => 0,
+            "auto" => u64::MAX,
+            value => match size(value)? {
+                0 => return Err("use 'none' to disable ddt table quota".into()),
+                bytes => bytes,
+            },
+        };
+        return Ok((prop.name, bytes));
+    }
     if !POOL_SWITCHES.contains(&prop.name) {
         return Err(format!("{name} can't be set here"));
     }
     let number = prop.index_number(value).ok_or_else(|| format!("{name}: '{value}' is not a valid value"))?;
-    if prop.name == "multihost" && this_host().id == 0 {
+    if prop.name == "multihost" && host.hostid().is_none() {
         return Err("multihost requires a non-zero system hostid: `zgenhostid` sets one".into());
     }
     Ok((prop.name, number))
@@ -140,7 +151,8 @@ mod tests {
 
     fn pool(options: &[&str], none: bool) -> Result<PoolProperties, String> {
         let options: Vec<String> = options.iter().map(|option| option.to_string()).collect();
-        PoolProperties::read(&Setting::parse_all(&options)?, none)
+        let host = Host { id: 1, name: "host".into() };
+        PoolProperties::read(&Setting::parse_all(&options)?, none, &host)
     }
 
     #[test]

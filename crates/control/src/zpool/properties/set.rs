@@ -3,7 +3,7 @@
 //! Source: OpenZFS `libzfs_pool.c` (`zpool_valid_proplist`), including the wording.
 
 use cenote_dataset::{DatasetKind, Mos};
-use cenote_engine::Engine;
+use cenote_engine::{Engine, Host};
 use cenote_format::features::Feature;
 use cenote_format::props::Prop;
 use cenote_tasks::PoolSetting;
@@ -15,7 +15,7 @@ use super::options::{comment, own_name, pool_switch};
 use super::set_vdev::set_vdev;
 use crate::error::ControlError;
 use crate::refusal::cannot;
-use crate::session::{Session, dataset};
+use crate::session::{Session, dataset, this_host};
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::properties::settings::Setting;
 use crate::zpool::shown::vdev_properties::named;
@@ -88,10 +88,10 @@ pub async fn setting(
         };
         return Ok(Ok(PoolSetting::Number("bootfs".into(), id)));
     }
-    Ok(plain_setting(name, value))
+    Ok(plain_setting(name, value, &this_host(mos.pool().runtime())))
 }
 
-fn plain_setting(name: &str, value: &str) -> Result<PoolSetting, String> {
+fn plain_setting(name: &str, value: &str, host: &Host) -> Result<PoolSetting, String> {
     if let Some(feature) = name.strip_prefix("feature@") {
         let feature = Feature::by_name(feature).ok_or_else(|| format!("feature '{feature}' unsupported"))?;
         return match value {
@@ -121,7 +121,7 @@ fn plain_setting(name: &str, value: &str) -> Result<PoolSetting, String> {
             None => Err(format!("invalid property '{name}'")),
             Some(prop) if prop.is_read_only() => Err(format!("'{name}' is readonly")),
             Some(_) => {
-                pool_switch(name, value).map(|(name, number)| PoolSetting::Number(name.into(), number))
+                pool_switch(name, value, host).map(|(name, number)| PoolSetting::Number(name.into(), number))
             }
         },
     }

@@ -66,7 +66,8 @@ impl Verb for Create {
     async fn carry_out(self, session: &Session) -> Result<Answered<Laid>, ControlError> {
         let refused = |why: String| ControlError::Usage(format!("cannot create '{}': {why}", self.pool));
         check_name(&self.pool).map_err(|why| refused(why.into()))?;
-        let properties = PoolProperties::read(&self.properties, self.no_features).map_err(refused)?;
+        let host = this_host(session.runtime());
+        let properties = PoolProperties::read(&self.properties, self.no_features, &host).map_err(refused)?;
         let mut root = settings::read_all(&self.root_properties, None).map_err(refused)?;
         let filesystem = settings::filesystem(&mut root, NewFilesystem::default()).map_err(refused)?;
         self.layout.check().map_err(refused)?;
@@ -100,7 +101,7 @@ impl Create {
         new: &Opened,
         properties: &PoolProperties,
     ) -> Result<cenote_pool::create::Plan, ControlError> {
-        let host = this_host();
+        let host = this_host(session.runtime());
         let name = (host.id, host.name.as_str());
         Ok(plan(session.runtime(), &self.pool, &new.vdevs, properties.ashift, name, FIRST_TXG)?)
     }
@@ -138,7 +139,7 @@ impl Create {
             cenote_tasks::add_cache(&engine, cache).await?;
         }
         session.note_command(&engine);
-        engine.ownership().set_state(PoolState::Exported, this_host()).await?;
+        engine.ownership().set_state(PoolState::Exported, this_host(session.runtime())).await?;
         let Some(pools) = session.pools() else { return Ok(Outcome::Done) };
         // Closing the devices releases their locks.
         let keys = engine.keys().known().await;

@@ -80,7 +80,7 @@ impl Verb for Split {
                 name: self.new_pool.clone(),
                 leaves,
                 settings: self.settings(&mos).await?,
-                host: this_host(),
+                host: this_host(session.runtime()),
                 cache: session.cache(),
             };
             cenote_tasks::split(engine, new).await.map_err(|error| match why_not(&error) {
