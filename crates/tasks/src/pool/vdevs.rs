@@ -16,7 +16,7 @@ use cenote_pool::create::{NewTops, NewVdev, plan_vdevs};
 
 use crate::pool::auxiliary::add_distributed_spares;
 use crate::pool::create::make_vdev_zaps;
-use crate::pool::take_tree::{refuse_removal, take_tree};
+use crate::pool::take_tree::{refuse_member, refuse_removal, take_tree};
 
 /// Adds top-level vdevs. Their devices' contents are lost. Allocation there starts when this returns: the
 /// pool on disk has them then.
@@ -47,6 +47,9 @@ async fn add_vdevs_sync(
     ashift: Option<u32>,
 ) -> Result<Vec<VdevId>> {
     refuse_removal(context)?;
+    for new in vdevs.iter().flat_map(|vdev| &vdev.devices) {
+        refuse_member(context, &new.path, None)?;
+    }
     let mut config = context.config().clone();
     let has_removed = config.vdev_tree.children.iter().any(|top| top.kind == VdevKind::Indirect);
     if has_removed && vdevs.iter().any(|vdev| vdev.parity > 0) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cenote_engine::Engine;
 use cenote_format::units::Guid;
-use cenote_pool::VdevKind;
+use cenote_pool::{VdevClass, VdevKind};
 use cenote_tasks::VdevSetting;
 
 use crate::error::{ControlError, Outcome};
@@ -82,6 +82,13 @@ fn change(name: &str, value: &str) -> Result<Change, String> {
         "sit_out" => switch().map(Change::SitOut),
         _ if SWITCHES.contains(&name) => switch().map(|is_on| number(is_on.into())),
         "comment" => text(name),
+        "alloc_bias" => match value {
+            "none" => Ok(Change::Setting(VdevSetting::Class(VdevClass::Normal))),
+            value => match VdevClass::from_name(value) {
+                Some(class) => Ok(Change::Setting(VdevSetting::Class(class))),
+                None => Err(format!("property '{name}' must be none, log, special or dedup")),
+            },
+        },
         _ if name.contains(':') => text(name),
         _ if LIMITS.contains(&name) => match value {
             "none" => Ok(number(u64::MAX)),
@@ -106,12 +113,15 @@ mod tests {
         assert_eq!(change("io_n", "25"), stored("io_n", 25));
         assert_eq!(change("io_n", "none"), stored("io_n", u64::MAX));
         assert_eq!(change("sit_out", "off"), Ok(Change::SitOut(false)));
+        let special = Ok(Change::Setting(VdevSetting::Class(VdevClass::Special)));
+        assert_eq!(change("alloc_bias", "special"), special);
         for (name, value) in [
             ("autosit", "1"),
             ("io_n", "-1"),
             ("guid", "1"),
             ("nonsense", "1"),
             ("path", "/x"),
+            ("alloc_bias", "fast"),
             ("rotational", "on"),
         ] {
             change(name, value).unwrap_err();

@@ -6,9 +6,14 @@
 
 use cenote_boxed::boxed;
 use cenote_engine::{Engine, SyncContext};
+use cenote_format::dsl::names::vdev_zap;
 use cenote_format::units::{Guid, ObjectId};
+use cenote_object::feature_counts::FeatureCounts;
 use cenote_object::{DatasetError, Result, ZapEdit, ZapValue};
-use cenote_pool::VdevConfig;
+use cenote_pool::{VdevClass, VdevConfig};
+
+/// Counts vdevs that are, or were, special or for deduplication tables.
+const CLASSES: &str = "allocation_classes";
 
 /// A setting of a vdev.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +22,8 @@ pub enum VdevSetting {
     Number(String, u64),
     /// A text; empty to remove it.
     Text(String, String),
+    /// The class of a top-level vdev from the next import on: `alloc_bias`.
+    Class(VdevClass),
 }
 
 /// Changes a setting of a vdev, the root if its guid is the pool's tree.
@@ -36,9 +43,21 @@ async fn set_vdev_sync(context: &mut SyncContext, vdev: Guid, setting: VdevSetti
         let why = "only disks, top-level vdevs and `root` have properties that can be set";
         return Err(DatasetError::unsuitable(context.pool().name(), why));
     };
+    if let VdevSetting::Class(class) = setting {
+        check_class(context, vdev, class).await?;
+    }
     let edit = context.edit();
     let fields = ZapEdit::new(&edit, zap);
     let event = match setting {
+        VdevSetting::Class(VdevClass::Normal) => match fields.remove(vdev_zap::ALLOCATION_BIAS).await {
+            Ok(()) | Err(DatasetError::NoEntry { .. }) => "alloc_bias=none".into(),
+            Err(error) => return Err(error),
+        },
+        VdevSetting::Class(class) => {
+            context.use_feature(CLASSES, 1).await?;
+            fields.update(vdev_zap::ALLOCATION_BIAS, ZapValue::from_text(class.name())).await?;
+            format!("alloc_bias={}", class.name())
+        }
         VdevSetting::Number(name, number) => {
             fields.update(name.as_str(), number).await?;
             format!("{name}={number}")
@@ -53,6 +72,35 @@ async fn set_vdev_sync(context: &mut SyncContext, vdev: Guid, setting: VdevSetti
         }
     };
     context.log_event("vdev_prop_set", &format!("vdev={vdev} {event}")).await
+}
+
+/// Data stay where they are: a vdev of another class is read as before. Only log vdevs may be missing, so
+/// none becomes one, or stops being one.
+async fn check_class(context: &mut SyncContext, vdev: Guid, class: VdevClass) -> Result<()> {
+    let name = context.pool().name().to_owned();
+    let refuse = |why: &str| Err(DatasetError::unsuitable(&name, why));
+    if FeatureCounts::of(&context.edit()).count(CLASSES).await?.is_none() {
+        return refuse("feature@allocation_classes is not enabled");
+    }
+    let mut tops = context.config().vdev_tree.children.clone();
+    tops.retain(|top| top.kind.holds_data());
+    let Some(top) = tops.iter().find(|top| top.guid == vdev) else {
+        return refuse("only top-level vdevs have an allocation class");
+    };
+    if top.class == VdevClass::Log || class == VdevClass::Log {
+        return refuse("log vdevs are added and removed: their class can't change");
+    }
+    let edit = context.edit();
+    for other in tops.iter().filter(|other| other.guid != vdev && other.class != VdevClass::Log) {
+        let is_normal = ZapEdit::new(&edit, other.top_zap).get(vdev_zap::ALLOCATION_BIAS).await?.is_none();
+        if is_normal {
+            return Ok(());
+        }
+    }
+    match class {
+        VdevClass::Normal => Ok(()),
+        _ => refuse("at least one top-level vdev must stay in the normal class"),
+    }
 }
 
 fn zap_of(vdev: &VdevConfig, wanted: Guid) -> Option<ObjectId> {
