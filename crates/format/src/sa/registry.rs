@@ -156,6 +156,15 @@ impl SaRegistry {
         self.attributes.keys().copied().find(|&number| is_it(number))
     }
 
+    /// Number of `ZPL_SEQ`, which counts a file's changes. OpenZFS after 2.4 registers it; file systems made
+    /// here lack it.
+    pub fn number_of_changes(&self) -> Option<u16> {
+        if self.attributes.len() <= ZplAttr::COUNT {
+            return None;
+        }
+        self.attributes.iter().find(|(_, known)| known.name == "ZPL_SEQ").map(|(number, _)| *number)
+    }
+
     /// Registers a ZPL attribute under the next number, unless registered.
     pub fn register(&mut self, attr: ZplAttr) {
         if self.number_of(attr).is_none() {

@@ -60,6 +60,18 @@ impl Znode {
 
     pub(super) fn set_time(&mut self, attr: ZplAttr, time: Timestamp) {
         self.set(attr, &time_bytes(time));
+        if attr == ZplAttr::Ctime {
+            self.count_change();
+        }
+    }
+
+    /// NFS clients of a later OpenZFS learn of changes by this count.
+    fn count_change(&mut self) {
+        let Some(number) = self.registry.number_of_changes() else { return };
+        if let Some(count) = self.values.get(number).and_then(|value| value.first_chunk()) {
+            let count = u64::from_ne_bytes(*count).wrapping_add(1);
+            self.values.set(number, &count.to_ne_bytes());
+        }
     }
 
     /// Inserts the project where `mknod` would have: space accounting expects it there.
