@@ -5,6 +5,8 @@
 mod kept;
 mod pool;
 
+use cenote_codec::checksum::Checksum;
+use cenote_codec::compress::Compression;
 use cenote_engine::Engine;
 use cenote_format::bytes::Endian;
 use cenote_format::stream::{DRR_CHECKSUM_AT, Record};
@@ -122,6 +124,40 @@ fn whatever_is_sent_is_received_or_refused() {
         }
         println!("{taken} taken, {refused} refused");
         assert!(taken > 0 && refused > 0, "{taken} taken, {refused} refused");
+        scratch.close(engine).await;
+    });
+    zdb_finds_nothing(scratch.path(), POOL);
+}
+
+/// OpenZFS's own objects may have `on`; its streams carry the number as it is.
+#[needs("streams/streams.json")]
+#[test]
+fn objects_have_any_checksum_and_compression_that_datasets_can_have() {
+    let (rt, scratch) = (Runtime::real(None), Scratch::new());
+    rt.block_on(async {
+        let engine = scratch.create(&rt).await;
+        let sent = items(stream("xa")).await;
+        for id in 0..32 {
+            for is_checksum in [true, false] {
+                let mut items = sent.clone();
+                for item in &mut items {
+                    if let Record::Object(object) = &mut item.record {
+                        let own =
+                            if is_checksum { &mut object.checksum_id } else { &mut object.compression_id };
+                        *own = id;
+                    }
+                }
+                let destination = format!("{POOL}/d{id}-{is_checksum}");
+                let order = Order { destination, ..Order::default() };
+                let mut reader = StreamReader::new(Box::new(std::io::Cursor::new(written(&items).await)));
+                let done = receive(&engine, &mut reader, &order, &Alone).await;
+                let is_known = match Checksum::try_from(id) {
+                    Ok(own) if is_checksum => own.is_of_pointer() || id < 2,
+                    Ok(_) | Err(_) => !is_checksum && Compression::try_from(id).is_ok(),
+                };
+                assert_eq!(done.is_ok(), is_known, "{id} {is_checksum}: {done:?}");
+            }
+        }
         scratch.close(engine).await;
     });
     zdb_finds_nothing(scratch.path(), POOL);

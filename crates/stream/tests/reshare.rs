@@ -61,9 +61,10 @@ async fn make(engine: &Engine, name: &str, files: &[(&str, Vec<u8>)]) {
 async fn send(engine: &Engine, snapshot: &str, flags: SendFlags) -> Vec<u8> {
     let dataset = engine.mos().await.unwrap().dataset(snapshot).await.unwrap();
     let (resume, saved, redact) = (Resume::default(), false, None);
-    let (props, backup, holds) = (false, false, false);
+    let [props, backup, holds, in_clear] = [false; 4];
     let extent = Extent::One(Since::Nothing);
-    let request = SendRequest { dataset, extent, flags, props, backup, holds, resume, saved, redact };
+    let request =
+        SendRequest { dataset, extent, flags, props, backup, holds, in_clear, resume, saved, redact };
     let plan = Plan::of(request).await.unwrap();
     let kept = Kept::default();
     let mut writer = StreamWriter::new(Box::new(kept.clone()), Endian::NATIVE);

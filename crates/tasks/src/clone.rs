@@ -119,8 +119,10 @@ pub(crate) async fn check_clone(
     if origin.creation_txg() >= context.txg() {
         return Err(DatasetError::NextTxg { name: snapshot.into() });
     }
-    // Reading the intent log needs the key.
-    origin.key().await?;
+    // Only an intent log, which the clone starts without, needs the key.
+    if !origin.objset_head().await?.phys().zil_header.log.is_hole() {
+        origin.key().await?;
+    }
     let parent = parent_of_new(context, name).await?;
     check_clone_settings(context, &origin, name, settings).await?;
     check_count(context, Limited::Filesystems, &[(parent.dir(), 1)], None).await?;

@@ -217,6 +217,7 @@ async fn sent(
         props: false,
         backup: false,
         holds: false,
+        in_clear: false,
         resume,
         saved: false,
         redact,

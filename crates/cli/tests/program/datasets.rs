@@ -382,7 +382,7 @@ fn a_request_that_is_wrong_as_a_whole_changes_nothing() {
     disks.cenote("zfs create -V 8M tank/v", &[]);
     disks.fails("zfs set readonly=on recordsize=64K tank/v", "does not apply to datasets of this type");
     disks.fails("zfs set readonly=on userquota@0=1M tank/v", "doesn't apply to datasets of this type");
-    disks.fails("zfs set atime=off version=4 tank/a", "upgrade the file system");
+    disks.fails("zfs set atime=off version=4 tank/a", "can not downgrade; already at version 5");
     let sources = disks.cenote("zfs get -H -o source readonly,atime tank/a tank/v", &[]);
     assert_eq!(sources, "default\ndefault\ndefault\n-\n");
     disks.fails("zfs inherit atime tank/v", "property doesn't apply to datasets of this type");
@@ -421,7 +421,9 @@ fn what_is_so_already_or_is_named_twice_is_no_error() {
     let all = disks.cenote("zfs list -o all tank/a", &[]);
     assert!(all.starts_with("NAME") && all.contains("COMPRESS") && all.contains("PREFETCH"), "{all}");
     disks.cenote("zfs set version=5 atime=off tank/a", &[]);
-    assert_eq!(disks.cenote("zfs get -t bookmark all tank/a", &[]), "");
+    disks.cenote("zfs bookmark tank/a@one tank/a#mark", &[]);
+    let marks = disks.cenote("zfs get -H -o name -t bookmark guid tank/a", &[]);
+    assert_eq!(marks, "tank/a#mark\n");
     disks.cenote("zfs hold keep tank/a@one", &[]);
     let held = disks.run("zfs holds -H tank/a@none tank/a@one", &[]);
     assert!(!held.status.success() && held.stdout.starts_with(b"tank/a@one\tkeep\t"), "{held:?}");

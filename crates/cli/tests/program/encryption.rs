@@ -139,7 +139,7 @@ fn clones_share_keys_and_keys_change() {
     disks.cenote(&format!("zfs create {ROOT} tank/a"), &[]);
     put(&disks, "tank/a");
     disks.cenote("zfs snapshot tank/a@s", &[]);
-    disks.cenote(&format!("zfs clone {ROOT} tank/a@s tank/copy"), &[]);
+    disks.cenote(&format!("zfs clone {NONE} tank/a@s tank/copy"), &[]);
     assert!(read(&disks, ROOT, "tank/copy") == content);
 
     let new = "--key tank=pass:another-horse";
@@ -156,6 +156,9 @@ fn clones_share_keys_and_keys_change() {
     assert_eq!(get(&disks, "encryptionroot", "tank/copy"), "tank/a");
     assert!(read(&disks, &own, "tank/copy") == content);
     disks.cenote("zfs bookmark tank/a@s tank/a#mark", &[]);
+    let ivset = disks.cenote("zfs get -Hp -o value ivsetguid tank/a@s", &[]);
+    assert!(ivset.trim().parse::<u64>().is_ok_and(|guid| guid > 0), "{ivset}");
+    assert!(!disks.cenote("zfs get all tank/a@s", &[]).contains("ivsetguid"), "only by name");
     let moved = format!("--key tank/copy=hex:{HEX}");
     disks.cenote(&format!("zfs promote {own} tank/copy"), &[]);
     assert_eq!(get(&disks, "encryptionroot", "tank/a"), "tank/copy");
@@ -171,4 +174,30 @@ fn clones_share_keys_and_keys_change() {
     disks.cenote("zfs destroy -r tank/a", &[]);
     disks.zdb_is_content();
     disks.cenote("verify tank", &[]);
+}
+
+/// Option of OpenZFS after 2.4: the receiver may lie where nothing is encrypted.
+#[test]
+fn properties_of_encrypted_datasets_are_sent_in_the_clear_only_if_asked() {
+    let (disks, content) = encrypted();
+    disks.cenote(&format!("zfs create {ROOT} -o compression=zstd -o recordsize=64K tank/sent"), &[]);
+    put(&disks, "tank/sent");
+    disks.cenote("zfs snapshot tank/sent@s", &[]);
+    disks.fails(
+        &format!("zfs send {ROOT} -p tank/sent@s"),
+        "may not be sent with properties without the raw flag",
+    );
+    let sent = disks.run(&format!("zfs send {ROOT} -p -U tank/sent@s"), &[]);
+    let said = String::from_utf8_lossy(&sent.stderr);
+    let warning = "no-preserve-encryption flag set, sending dataset tank/sent without encryption";
+    assert!(sent.status.success() && said.contains(warning), "{said}");
+    assert!(!places_of(&content[..64], &sent.stdout).is_empty(), "its content is in the stream in clear");
+
+    let other = Disks::new(&[192]);
+    other.cenote("zpool create other a", &[]);
+    assert!(other.run_with("zfs receive other/got", &sent.stdout).status.success());
+    assert!(read(&other, NONE, "other/got") == content);
+    assert_eq!(get(&other, "encryption", "other/got"), "off");
+    assert_eq!(get(&other, "compression", "other/got"), "zstd");
+    assert_eq!(get(&other, "keylocation", "other/got"), "none");
 }

@@ -271,12 +271,28 @@ pub struct Scope {
     pub types: Types,
     /// Levels below the named datasets; `None` means all.
     pub depth: Option<u32>,
+    /// Refuse named datasets of other types, unless what is below them may be of these.
+    pub only_types: bool,
+}
+
+impl Scope {
+    /// Whether such a dataset may be named: one to select, or one whose descendants may be selected.
+    fn takes(self, kind: Kind) -> bool {
+        let descends = self.depth != Some(0);
+        !self.only_types
+            || self.types.has(kind)
+            || match kind {
+                Kind::Filesystem => descends,
+                Kind::Volume => descends && (self.types.snapshots || self.types.bookmarks),
+                Kind::Snapshot | Kind::Bookmark => false,
+            }
+    }
 }
 
 /// All live datasets below.
 impl Default for Scope {
     fn default() -> Scope {
-        Scope { types: Types::HEADS, depth: None }
+        Scope { types: Types::HEADS, depth: None, only_types: false }
     }
 }
 
@@ -323,6 +339,14 @@ pub async fn select(session: &Session, names: &[String], scope: Scope) -> Result
             },
         };
         match named(session, &mos, name).await {
+            Ok(item) if !scope.takes(item.kind) => {
+                let why = match item.kind {
+                    Kind::Snapshot => "snapshot delimiter '@' is not expected here",
+                    Kind::Bookmark => "bookmark delimiter '#' is not expected here",
+                    Kind::Filesystem | Kind::Volume => "operation not applicable to datasets of this type",
+                };
+                walk.complain(name, &ControlError::Refused(format!("cannot open '{name}': {why}")));
+            }
             Ok(Item { content: Content::Dataset(dataset), kind, .. }) if kind != Kind::Snapshot => {
                 walk.below(dataset).await;
             }

@@ -72,6 +72,9 @@ pub struct Send {
     pub compressed: bool,
     /// `-w`.
     pub raw: bool,
+    /// `-U`: send properties of encrypted datasets with blocks in the clear.
+    #[serde(default)]
+    pub in_clear: bool,
     /// `-t`: resume point of a receive.
     pub token: Option<String>,
     /// `-S`: send a partially received state.
@@ -347,7 +350,8 @@ impl Send {
             None => None,
         };
         let bare = bare(dataset, extent, self.flags());
-        Ok(SendRequest { props: self.props, backup: self.backup, holds: self.holds, redact, ..bare })
+        let (props, backup, holds) = (self.props, self.backup, self.holds);
+        Ok(SendRequest { props, backup, holds, in_clear: self.in_clear, redact, ..bare })
     }
 
     /// Resolves the argument of `--redact`: a bookmark of the snapshot's dataset, by its own name.
@@ -505,8 +509,9 @@ impl Send {
 }
 
 fn bare(dataset: Dataset, extent: Extent, flags: SendFlags) -> SendRequest {
-    let (resume, saved, redact) = (Resume::default(), false, None);
-    SendRequest { dataset, extent, flags, props: false, backup: false, holds: false, resume, saved, redact }
+    let [props, backup, holds, in_clear, saved] = [false; 5];
+    let (resume, redact) = (Resume::default(), None);
+    SendRequest { dataset, extent, flags, props, backup, holds, in_clear, resume, saved, redact }
 }
 
 /// The request that resumes a stream.

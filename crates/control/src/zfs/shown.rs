@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use cenote_dataset::{Property, Source, Value};
+use cenote_format::props::Prop;
 use cenote_format::units::Txg;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -96,6 +97,11 @@ async fn properties_of(item: &Item, wanted: &[Wanted]) -> Result<Vec<Property>, 
             Wanted::WrittenSince(since) => number(item.written_since(since).await?),
             Wanted::OfOwner(of_owner) => number(item.of_owner(of_owner).await?),
             _ if name == "name" => Some(own(Value::Text(item.name.clone()), Source::None)),
+            // Shown only if asked for by name.
+            _ if Prop::zfs(&name).is_some_and(|prop| !prop.visible) => match item.dataset() {
+                Some(dataset) => dataset.property(&name).await?,
+                None => None,
+            },
             _ => known.iter().find(|property| property.name == name).cloned(),
         });
     }

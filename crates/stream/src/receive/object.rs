@@ -12,6 +12,7 @@
 //! Source: OpenZFS `dmu_recv.c` (`receive_object`, `receive_handle_existing_object`).
 
 use bytes::{Bytes, BytesMut};
+use cenote_codec::checksum::Checksum;
 use cenote_codec::compress::Compression;
 use cenote_format::blkptr::BLKPTR_BYTES;
 use cenote_format::bytes::Endian;
@@ -28,8 +29,6 @@ use crate::receive::apply::{MAX_BLOCKS, Way};
 
 /// `DNODES_PER_BLOCK`: a dnode fits into a block.
 pub(super) const MAX_SLOTS: u8 = 32;
-/// `ZIO_CHECKSUM_FUNCTIONS`: checksum numbers are below this.
-const ZIO_CHECKSUM_FUNCTIONS: u8 = 15;
 /// `SA_MAGIC`.
 const SA_MAGIC: u32 = 0x2f_505a;
 /// Offset of a file's generation: `SA_GEN_OFFSET`, and in old attributes (`zp_gen`).
@@ -135,8 +134,11 @@ fn check(edit: &Edit, way: Way, record: &ObjectRecord) -> Result<()> {
     if record.bonus_bytes as usize > DnodeHead::bonus_room(slots, 1) {
         return wrong("its bonus is too long");
     }
-    if record.checksum_id >= ZIO_CHECKSUM_FUNCTIONS || Compression::try_from(record.compression_id).is_err() {
-        return wrong("its checksum or compression is unknown");
+    // Checksums of labels, gang headers and log blocks lie within these, so no object has them.
+    let is_checksum = Checksum::try_from(record.checksum_id)
+        .is_ok_and(|own| own.is_of_pointer() || matches!(own, Checksum::Inherit | Checksum::On));
+    if !is_checksum || Compression::try_from(record.compression_id).is_err() {
+        return wrong("its checksum or compression is not one of objects");
     }
     let allowed = if way.tells_of_spills { RecordFlags::OBJECT_SPILL } else { RecordFlags::default() };
     if way.is_raw {

@@ -44,6 +44,8 @@ pub struct SendRequest {
     pub backup: bool,
     /// `-h`: holds.
     pub holds: bool,
+    /// `-U`: properties of encrypted datasets, whose blocks are sent in the clear.
+    pub in_clear: bool,
     /// Position to resume a single stream (`-t`).
     pub resume: Resume,
     /// Send the received part of a snapshot (`-S`).
@@ -68,6 +70,11 @@ pub enum Notice {
         dataset: String,
         /// The snapshot.
         snapshot: String,
+    },
+    /// An encrypted dataset is sent in the clear, with its other properties.
+    InClear {
+        /// Its name.
+        dataset: String,
     },
     /// A stream is missing, because its source is. The send fails in the end.
     NoSource {
@@ -105,6 +112,10 @@ impl std::fmt::Display for Notice {
             Notice::Skipped { dataset, snapshot } => write!(
                 f,
                 "WARNING: skipping dataset {dataset} and its children: snapshot {snapshot} does not exist"
+            ),
+            Notice::InClear { dataset } => write!(
+                f,
+                "WARNING: no-preserve-encryption flag set, sending dataset {dataset} without encryption"
             ),
             Notice::NoSource { dataset, snapshot, from } => write!(
                 f,

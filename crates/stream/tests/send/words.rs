@@ -43,7 +43,8 @@ pub(crate) async fn request(mos: &Mos, words: &str) -> Result<SendRequest, Datas
         Extent::One(since(mos, &dataset, from).await?)
     };
     let (resume, saved, redact) = (Resume::default(), false, None);
-    Ok(SendRequest { dataset, extent, flags, props, backup, holds, resume, saved, redact })
+    let in_clear = false;
+    Ok(SendRequest { dataset, extent, flags, props, backup, holds, in_clear, resume, saved, redact })
 }
 
 async fn since(mos: &Mos, dataset: &Dataset, from: Option<&str>) -> Result<Since, DatasetError> {

@@ -91,6 +91,9 @@ impl ChangeKey {
 impl LoadKey {
     /// Runs the command.
     pub async fn run(self, session: &Session) -> Result<Outcome, CliError> {
+        if (self.recursive || self.all) && self.location.as_deref().is_some_and(|place| place != "prompt") {
+            return Err(CliError::Usage("alternate keylocation may only be 'prompt' with -r or -a".into()));
+        }
         let request = load_key::LoadKey {
             place: self.place(session)?,
             name: self.name,

@@ -62,6 +62,9 @@ pub struct Send {
     /// Send encrypted blocks as they are on disk; needs no key; implies -Lec
     #[arg(short = 'w', long)]
     pub raw: bool,
+    /// Send properties of encrypted datasets with -p or -R though their blocks are sent in the clear
+    #[arg(short = 'U', long)]
+    pub no_preserve_encryption: bool,
     /// Resume a receive that broke off, by its receive_resume_token
     #[arg(short = 't', long = "resume", value_name = "TOKEN")]
     pub token: Option<String>,
@@ -131,6 +134,7 @@ impl Send {
             embedded: self.embed,
             compressed: self.compressed,
             raw: self.raw,
+            in_clear: self.no_preserve_encryption,
             token: self.token,
             saved: self.saved,
             redact: self.redact,

@@ -57,7 +57,9 @@ fn keys_are_loaded_and_unloaded() {
     bench.done("zpool import tank");
     assert_eq!(bench.get("keystatus", "tank/a"), "unavailable");
     assert_eq!(bench.done("zfs mount").lines().count(), 1);
-    let all = bench.done(&format!("zfs load-key -a -L file://{}", bench.text("key")));
+    let usage = bench.fails(&format!("zfs load-key -a -L file://{}", bench.text("key")));
+    assert!(usage.contains("alternate keylocation may only be 'prompt' with -r or -a"), "{usage}");
+    let all = bench.done("zfs load-key -a --key tank/a=pass:passwort");
     assert!(all.contains("1 / 1 key(s) successfully loaded"), "{all}");
     bench.done(&format!("zfs set keylocation=file://{} tank/a", bench.text("key")));
     bench.done("zpool export tank");

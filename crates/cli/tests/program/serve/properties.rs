@@ -414,3 +414,42 @@ fn new_file_systems_stay_unmounted_if_wanted_and_are_upgraded_while_mounted() {
     assert_eq!(fs::metadata(&old).unwrap().mode() & 0o777, 0o640);
     assert_eq!(fs::read_to_string(&new).unwrap(), "new");
 }
+
+/// Each as OpenZFS's tools take or refuse it.
+#[test]
+fn sizes_versions_and_quotas_are_set_where_openzfs_sets_them() {
+    let bench = Bench::new(&["a"]);
+    bench.done("zpool create -m none tank a");
+    // Versions go up, never down.
+    bench.done("zfs create -o version=4 tank/old");
+    bench.done("zfs set version=5 tank/old");
+    assert_eq!(bench.get("version", "tank/old"), "5");
+    assert!(bench.fails("zfs set version=4 tank/old").contains("can not downgrade; already at version 5"));
+    assert!(bench.fails("zfs set version=6 tank/old").contains("'version' must be one of"));
+    bench.done("zfs set version=5 tank/old");
+    // A clone of a volume may have another size.
+    bench.done("zfs create -V 8M -s tank/v");
+    bench.done("zfs snapshot tank/v@s");
+    bench.done("zfs clone -o volsize=16M tank/v@s tank/larger");
+    assert_eq!(bench.done("zfs get -Hp -o value volsize tank/larger"), "16777216\n");
+    assert_eq!(bench.done("zfs get -Hp -o value volsize tank/v"), "8388608\n");
+    assert!(bench.fails("zfs clone -o volsize=1000 tank/v@s tank/odd").contains("must be a multiple"));
+    assert!(bench.fails("zfs list tank/odd").contains("does not exist"));
+    bench.done("zfs snapshot tank/old@s");
+    bench.fails("zfs clone -o volsize=16M tank/old@s tank/no-volume");
+    // Only datasets of the types asked for may be named, and what is above them.
+    let here = bench.fails("zfs list -t filesystem tank/v@s");
+    assert!(here.contains("snapshot delimiter '@' is not expected here"), "{here}");
+    let here = bench.fails("zfs list -t volume tank/old");
+    assert!(here.contains("operation not applicable to datasets of this type"), "{here}");
+    assert_eq!(bench.done("zfs list -H -o name -r -t volume tank"), "tank/larger\ntank/v\n");
+    assert_eq!(bench.done("zfs list -H -o name -t snapshot tank/v"), "tank/v@s\n");
+    // Deduplication tables have a bound.
+    let quota = || bench.done("zpool get -H -o value,source dedup_table_quota tank");
+    assert_eq!(quota(), "auto\tdefault\n");
+    bench.done("zpool set dedup_table_quota=1M tank");
+    assert_eq!(quota(), "1M\tlocal\n");
+    assert!(bench.fails("zpool set dedup_table_quota=0 tank").contains("use 'none'"));
+    bench.done("zpool set dedup_table_quota=none tank");
+    assert_eq!(quota(), "none\tlocal\n");
+}

@@ -13,7 +13,7 @@ use cenote_pool::{VdevClass, VdevKind as Kind, VdevStatus};
 use crate::error::ControlError;
 use crate::session::Session;
 use crate::zfs::get::Get as GetDatasets;
-use crate::zfs::select::{Scope, Types};
+use crate::zfs::select::Scope;
 use crate::zfs::shown::Shown;
 use crate::zpool::shown::get::{Found, Get, VdevProperties};
 use crate::zpool::shown::iostat::Counted;
@@ -126,7 +126,7 @@ async fn vdev_properties(session: &Session, pool: &str) -> Result<Vec<VdevProper
 async fn datasets(session: &Session, pool: &str) -> Result<Vec<Dataset>, ControlError> {
     let get = GetDatasets {
         names: vec![pool.to_owned()],
-        scope: Scope { types: Types::HEADS, depth: None },
+        scope: Scope::default(),
         properties: Some(DATASET_PROPERTIES.map(str::to_owned).to_vec()),
         sources: None,
     };

@@ -2,6 +2,7 @@
 
 use cenote_dataset::{Dataset, DatasetKind, Value};
 use cenote_engine::{Engine, Need};
+use cenote_format::features::{ZPL_VERSION, spa_version_for};
 use cenote_fs::{FsError, VolumeWriter};
 use cenote_object::DatasetError;
 use cenote_tasks::Settings;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::quota::limit_owner;
 use super::settings::{self, OwnerQuota, Setting};
+use super::upgrade::raise;
 use super::volume_size;
 use crate::error::{ControlError, Outcome};
 use crate::permissions::Permissions;
@@ -77,18 +79,19 @@ async fn set_all(
         None => settings::read_all(wanted, None).map_err(refused)?,
         Some(sizes) => sizes.settings(&target, wanted, &typed).map_err(refused)?,
     };
-    if let Some(version) = settings::number_of(&settings, "version")
-        && target.property("version").await?.and_then(|property| property.number()) == Some(version)
-    {
-        // The only settable version is the current one: nothing to do.
+    let kind = target.kind().await?;
+    let version = settings::number_of(&settings, "version").filter(|_| kind == DatasetKind::Filesystem);
+    if version.is_some() {
         settings.retain(|(property, _)| property != "version");
     }
-    let kind = target.kind().await?;
     let has_owners = settings.iter().any(|(property, _)| cenote_tasks::is_of_owner(property));
     if has_owners && kind != DatasetKind::Filesystem {
         return Err(refused("property doesn't apply to datasets of this type".into()));
     }
     cenote_tasks::check_changes(name, kind, &settings).map_err(cannot(&what))?;
+    if let Some(version) = version {
+        set_version(session, engine, &target, version).await?;
+    }
     let mut outcome = Outcome::Done;
     for (property, value) in settings {
         let set = match (&property[..], &value) {
@@ -110,6 +113,26 @@ async fn set_all(
         }
     }
     Ok(outcome)
+}
+
+/// Upgrades a file system.
+async fn set_version(
+    session: &Session,
+    engine: &Engine,
+    target: &Dataset,
+    wanted: u64,
+) -> Result<(), ControlError> {
+    let name = target.name();
+    let current = target.property("version").await?.and_then(|property| property.number());
+    let current = current.unwrap_or(ZPL_VERSION);
+    let needed = spa_version_for(wanted);
+    let why = match wanted {
+        _ if wanted == current => return Ok(()),
+        _ if wanted < current => format!("can not downgrade; already at version {current}"),
+        _ if target.mos().uberblock().version < needed => format!("pool must be at version {needed} first"),
+        _ => return raise(session, engine, name, wanted).await,
+    };
+    Err(ControlError::Refused(format!("cannot set property for '{name}': {why}")))
 }
 
 /// Sizes that determine a volume's refreservation.
@@ -139,13 +162,7 @@ impl Sizes {
     fn settings(&self, target: &Dataset, wanted: &[Setting], typed: &Settings) -> Result<Settings, String> {
         let needs = |size| volume_size::reservation(target.mos(), size, self.block, 1);
         let size = settings::number_of(typed, "volsize");
-        if size.is_some_and(|size| !size.is_multiple_of(self.block)) {
-            let block = crate::text::nice_bytes(self.block);
-            return Err(format!("'volsize' must be a multiple of volume block size ({block})"));
-        }
-        if size == Some(0) {
-            return Err("'volsize' cannot be zero".into());
-        }
+        size.map_or(Ok(()), |size| volume_size::check(size, self.block))?;
         let mut settings = settings::read_all(wanted, Some(needs(size.unwrap_or(self.volsize))))?;
         let follows = self.promised == needs(self.volsize)
             && settings::number_of(&settings, "refreservation").is_none();
@@ -160,7 +177,8 @@ impl Sizes {
     }
 }
 
-async fn resize(engine: &Engine, name: &str, bytes: u64) -> Result<(), DatasetError> {
+/// Resizes a volume.
+pub(in crate::zfs) async fn resize(engine: &Engine, name: &str, bytes: u64) -> Result<(), DatasetError> {
     let resized = async {
         let volume = VolumeWriter::shared(engine, name).await?;
         let resizing = volume.clone();

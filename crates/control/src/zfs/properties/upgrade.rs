@@ -213,7 +213,12 @@ async fn raise_all(
 }
 
 /// Raises a file system; a mount of it is taken down meanwhile.
-async fn raise(session: &Session, engine: &Engine, name: &str, wanted: u64) -> Result<(), ControlError> {
+pub(super) async fn raise(
+    session: &Session,
+    engine: &Engine,
+    name: &str,
+    wanted: u64,
+) -> Result<(), ControlError> {
     let what = format!("set property for '{name}'");
     let raised = session
         .with_unmounted(name, async || {

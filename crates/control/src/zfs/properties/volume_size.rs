@@ -11,6 +11,8 @@ use cenote_dataset::Mos;
 use cenote_format::units::{PhysicalBirth, SPA_OLD_MAXBLOCKSIZE, VdevId};
 use cenote_pool::VdevKind;
 
+use crate::text::nice_bytes;
+
 /// `ZVOL_DEFAULT_BLOCKSIZE`.
 pub const DEFAULT_BLOCK_BYTES: u64 = 16 << 10;
 /// The block size assumed in space accounting.
@@ -42,6 +44,18 @@ pub fn default_block_bytes(mos: &Mos) -> u64 {
         bytes *= 2;
     }
     bytes
+}
+
+/// Checks a new size of a volume.
+pub fn check(size_bytes: u64, block_bytes: u64) -> Result<(), String> {
+    match size_bytes {
+        0 => Err("'volsize' cannot be zero".into()),
+        bytes if !bytes.is_multiple_of(block_bytes) => {
+            let block = nice_bytes(block_bytes);
+            Err(format!("'volsize' must be a multiple of volume block size ({block})"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Bytes to reserve for a volume.

@@ -13,6 +13,7 @@ use crate::refusal::cannot;
 use crate::session::{NewDatasets, Session, dataset, pool_of};
 use crate::verb::{Answered, Looks, Needs, Verb};
 use crate::zfs::properties::quota::{check_has_owners, limit_owner};
+use crate::zfs::properties::set::resize;
 use crate::zfs::properties::settings::{self, Setting};
 use crate::zfs::properties::volume_size;
 
@@ -69,6 +70,7 @@ impl Verb for Clone {
             let mos = engine.mos().await?;
             let mut settings = self.stored(&mos).await?;
             let quotas = settings::take_quotas(&mut settings);
+            let size_bytes = self.take_size(&mos, &mut settings).await?;
             let clones = self.clones(&mos).await?;
             let names: Vec<String> = clones.iter().map(|(_, clone)| clone.clone()).collect();
             if !quotas.is_empty() {
@@ -89,9 +91,12 @@ impl Verb for Clone {
                 _ => cannot(what)(error),
             })?;
             for name in &names {
+                let what = format!("set property for '{name}'");
                 for quota in &quotas {
-                    let what = format!("set property for '{name}'");
                     limit_owner(engine, name, *quota).await.map_err(cannot(&what))?;
+                }
+                if let Some(bytes) = size_bytes {
+                    resize(engine, name, bytes).await.map_err(cannot(&what))?;
                 }
             }
             Ok(())
@@ -114,6 +119,21 @@ impl Clone {
         };
         settings::read_all(&self.settings, promise)
             .map_err(|why| ControlError::Refused(format!("cannot create '{}': {why}", self.name)))
+    }
+
+    /// Takes the size of a cloned volume out of the settings: the volume itself stores it.
+    async fn take_size(&self, mos: &Mos, settings: &mut Settings) -> Result<Option<u64>, ControlError> {
+        let head = dataset(mos, self.snapshot.split('@').next().unwrap_or_default()).await?;
+        let Some(block) = head.property("volblocksize").await?.and_then(|property| property.number()) else {
+            return Ok(None);
+        };
+        let size_bytes = settings::number_of(settings, "volsize");
+        settings.retain(|(property, _)| property != "volsize");
+        if let Some(size_bytes) = size_bytes {
+            volume_size::check(size_bytes, block)
+                .map_err(|why| ControlError::Refused(format!("cannot create '{}': {why}", self.name)))?;
+        }
+        Ok(size_bytes)
     }
 
     /// Snapshots and the names of their clones, parents first.

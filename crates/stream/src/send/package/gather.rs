@@ -14,6 +14,9 @@ use super::super::request::{Extent, Notice, SendRequest};
 use super::order::is_excluded;
 use super::props::properties;
 
+/// Properties that a dataset received in the clear can't have.
+const OF_ENCRYPTION: [&str; 4] = ["encryption", "keyformat", "keylocation", "pbkdf2iters"];
+
 /// File systems and volumes, parents before children.
 #[derive(Debug, Default)]
 pub(in super::super) struct Family {
@@ -154,19 +157,29 @@ async fn member(
     if let Some(origin) = origin {
         list.insert("origin", NvValue::Uint64(origin.0));
     }
-    if request.props || request.backup || wanted.is_recursive {
-        list.insert("props", NvValue::Nvlist(properties(dataset, request.backup).await?));
-    }
-    if let Some(encryption) = dataset.dir().encryption().await? {
-        if encryption.root == dataset.name() {
+    let mut props = match request.props || request.backup || wanted.is_recursive {
+        true => Some(properties(dataset, request.backup).await?),
+        false => None,
+    };
+    match dataset.dir().encryption().await? {
+        None => {}
+        Some(encryption) if request.flags.raw && encryption.root == dataset.name() => {
             list.insert("is_encroot", NvValue::Boolean);
         }
-        if !request.flags.raw {
+        Some(_) if request.flags.raw => {}
+        Some(_) if request.in_clear => {
+            props.iter_mut().for_each(|props| OF_ENCRYPTION.iter().for_each(|name| _ = props.remove(name)));
+            notices.push(Notice::InClear { dataset: dataset.name().to_owned() });
+        }
+        Some(_) => {
             return Err(SendError::NeedsRaw {
                 name: format!("{}@{}", request.dataset.dir().name(), wanted.to),
                 encrypted: dataset.name().to_owned(),
             });
         }
+    }
+    if let Some(props) = props {
+        list.insert("props", NvValue::Nvlist(props));
     }
     let limits = Limits { from_txg: wanted.from.and_then(named).map(|from| from.creation_txg()), to_txg };
     let told = told_snapshots(wanted, &snapshots, limits);

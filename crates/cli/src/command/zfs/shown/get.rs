@@ -23,8 +23,7 @@ impl Get {
             names => Some(Wanted::parse_list(names)?),
         };
         let properties = wanted.as_ref().map(|wanted| wanted.iter().map(Wanted::name).collect());
-        let types = self.selection.types.as_deref().map_or(Ok(Types::ALL), Types::parse)?;
-        let scope = self.selection.scope(types, &self.names, 0);
+        let scope = self.selection.scope(Types::ALL, &self.names)?;
         let request = Request { names: self.names, scope, properties, sources };
         let answered = session.control().run(request).await?;
         let (found, outcome) = (answered.answer.datasets, answered.outcome);

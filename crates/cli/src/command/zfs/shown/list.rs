@@ -20,7 +20,8 @@ impl List {
         let all = columns.iter().chain(sort.iter().map(|(key, _)| key));
         let request = Request {
             names: self.names.clone(),
-            scope: self.scope()?,
+            // Every named dataset is listed, even a snapshot.
+            scope: self.selection.scope(Types::HEADS, &self.names)?,
             properties: all.map(Wanted::name).collect(),
         };
         let answered = session.control().run(request).await?;
@@ -42,16 +43,6 @@ impl List {
         Ok(outcome)
     }
 
-    fn scope(&self) -> Result<Scope, CliError> {
-        let types = match &self.selection.types {
-            Some(types) => Types::parse(types)?,
-            // Every named dataset is listed, even a snapshot.
-            None => Types::HEADS,
-        };
-        let attached = self.selection.types.is_some() && types.only_attached() && !self.names.is_empty();
-        Ok(self.selection.scope(types, &self.names, u32::from(attached)))
-    }
-
     /// Sort keys. Clap loses the order between `-s` and `-S`, so ascending keys come first.
     fn sort_keys(&self) -> Result<Vec<(Wanted, bool)>, CliError> {
         let ascending = self.sort.iter().map(|name| (name, false));
@@ -61,15 +52,16 @@ impl List {
 }
 
 impl Selection {
-    /// How far to descend: all levels with `-r` or if nothing is named, otherwise `least` levels below the
-    /// names.
-    pub(super) fn scope(&self, types: Types, names: &[String], least: u32) -> Scope {
+    /// Which types, by default `usual`, and how far to descend: all levels with `-r` or if nothing is named;
+    /// one level if only snapshots or bookmarks are meant, those of the named datasets.
+    pub(super) fn scope(&self, usual: Types, names: &[String]) -> Result<Scope, CliError> {
+        let types = self.types.as_deref().map_or(Ok(usual), Types::parse)?;
         let depth = match self.depth {
             Some(depth) => Some(depth),
             None if self.recursive || names.is_empty() => None,
-            None => Some(least),
+            None => Some(u32::from(self.types.is_some() && types.only_attached())),
         };
-        Scope { types, depth }
+        Ok(Scope { types, depth, only_types: self.types.is_some() })
     }
 }
 
