@@ -98,6 +98,8 @@ pub struct View {
     pub seen: Option<Instant>,
     /// The last failure.
     pub why: Option<String>,
+    /// It was the witness's: the next look may succeed.
+    pub may_pass: bool,
 }
 
 /// A turn that has come.
@@ -246,6 +248,7 @@ impl Keeper {
             Ok(Err(error)) => self.failed(&error.to_string()),
             Err(_) => self.failed("the witness has not answered"),
         }
+        self.shared.view.lock().may_pass = true;
         Err(())
     }
 
@@ -280,6 +283,7 @@ impl Keeper {
     fn failed(&self, why: &str) {
         let is_new = {
             let mut view = self.shared.view.lock();
+            view.may_pass = false;
             view.why.replace(why.to_owned()).as_deref() != Some(why)
         };
         if is_new {

@@ -50,6 +50,8 @@ pub struct PoolStatus {
     pub age: Option<Duration>,
     /// The last failure.
     pub why: Option<String>,
+    /// It was the witness's: the next look may succeed.
+    pub may_pass: bool,
 }
 
 /// Why an order is refused.
@@ -138,6 +140,7 @@ impl Nodes {
                 lacking: record.map_or_else(Vec::new, |record| record.lacking.into_iter().collect()),
                 age: view.seen.map(|seen| now.since(seen)),
                 why: view.why,
+                may_pass: view.may_pass,
             }
         };
         self.keepers.iter().map(status).collect()

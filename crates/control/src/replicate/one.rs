@@ -72,6 +72,12 @@ impl Copying<'_> {
                 }
                 self.meter.expect(expected.iter().sum());
                 for stream in &report.streams {
+                    let brought = source.snapshots().find(|point| point.name == stream.to);
+                    if let Some(point) = brought.filter(|_| self.options.bookmark) {
+                        // If the run ends before it can be made, and the snapshot is destroyed, nothing
+                        // would be in common.
+                        self.bookmark(&source, point).await?;
+                    }
                     report.bytes += self.send(&words_of(stream), &copy_name).await.map_err(refused)?;
                 }
             }

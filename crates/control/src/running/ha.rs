@@ -143,7 +143,7 @@ fn status(nodes: &Nodes, pool: &str) -> Option<PoolStatus> {
     nodes.status().into_iter().find(|status| status.pool == pool)
 }
 
-/// Waits for the end of an order.
+/// Waits for the end of an order. A witness that does not answer is asked again meanwhile.
 async fn moved(
     session: &Session,
     nodes: &Nodes,
@@ -160,9 +160,11 @@ async fn moved(
             if let Some(now) = now.clone().filter(&is_done) {
                 return Ok(moving(nodes.node(), now));
             }
-            let failed = why(&now).filter(|now| Some(now) != old.as_ref());
+            let may_pass = now.as_ref().is_some_and(|now| now.may_pass);
+            let failed = why(&now).filter(|why| Some(why) != old.as_ref());
             let is_late = session.runtime().now().since(begun) >= PATIENCE;
-            if let Some(why) = failed.or_else(|| is_late.then(|| "it has not happened yet".into())) {
+            let late = is_late.then(|| failed.clone().unwrap_or_else(|| "it has not happened yet".into()));
+            if let Some(why) = failed.filter(|_| !may_pass).or(late) {
                 return Err(ControlError::Refused(format!("pool '{pool}': {why}")));
             }
             let what = format!("pool '{pool}': moving");
