@@ -113,6 +113,8 @@ pub enum Command {
     Ha(Deferred<command::running::ha::HaCommand>),
     /// Inject faults into devices of open pools, like zinject
     Inject(Deferred<command::running::inject::Inject>),
+    /// Show feature flags: who can read a pool, and why; or those of a pool
+    Features(Deferred<command::inspect::features::Features>),
     /// Show any on-disk structure, like zdb
     Dump(Deferred<command::inspect::dump::Dump>),
     /// Show Cenote at work on a small built-in pool, then with one of its disks missing

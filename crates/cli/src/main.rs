@@ -84,7 +84,7 @@ async fn run(command: Command, session: &Session) -> Result<Outcome, CliError> {
     run_typed! {
         Command, command, session;
         Zpool Zfs Ls Stat Cat Cp Mkdir Rm Find Du Mount Serve Volume Scan Verify Rebalance Rescue Stream
-        Replicate Lab Trace Arcstat Ha Inject Top Kstat Tunable Dump Demo;
+        Replicate Lab Trace Arcstat Ha Inject Top Kstat Tunable Features Dump Demo;
         Command::Guard(Deferred(guard)) => guard.run(),
         Command::Completions(Deferred(completions)) => completions.run(Cli::command()),
         Command::Man(Deferred(man)) => man.run(Cli::command()),

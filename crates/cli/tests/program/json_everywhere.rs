@@ -139,6 +139,8 @@ const LINES: &str = "\
     rebalance -n tank
     rebalance tank
     verify tank
+    features
+    features tank
     rescue tank saved
     dump config tank
     trace show trace

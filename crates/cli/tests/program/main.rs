@@ -18,6 +18,8 @@ mod devices;
 mod dump;
 mod encryption;
 mod expansion;
+mod failure_domains;
+mod features;
 mod files;
 mod forged;
 mod golden_outputs;

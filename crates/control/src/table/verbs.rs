@@ -4,11 +4,12 @@ use super::Row;
 use crate::{files, inspect, running, stream, volume, zfs, zpool};
 
 /// All of them, by name.
-pub static VERBS: [Row; 91] = [
+pub static VERBS: [Row; 92] = [
     Row::of::<running::arcstat::Arcstat>(),
     Row::of::<files::cat::Cat>(),
     Row::of::<files::copy::Cp>(),
     Row::in_parts::<files::du::Du>(),
+    Row::of::<inspect::features::Features>(),
     Row::in_parts::<files::find::Find>(),
     Row::of::<running::ha::Fence>(),
     Row::of::<running::ha::Status>(),

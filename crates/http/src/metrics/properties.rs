@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cenote_control::zfs::list::List as Datasets;
-use cenote_control::zfs::select::{self, Scope, Types};
+use cenote_control::zfs::select::{self, Scope};
 use cenote_control::zpool::shown::list::{List as Pools, Listed};
 use cenote_dataset::{Property, Value};
 use cenote_serve::run::{Heard, ask};
@@ -96,7 +96,7 @@ fn add_health(pool: &str, state: &str, families: &mut Families) {
 /// Adds properties of file systems and volumes.
 pub async fn add_datasets(commands: &Arc<dyn Serving>, families: &mut Families) {
     let properties = DATASET.iter().map(|shown| shown.0.to_owned()).collect();
-    let scope = Scope { types: Types::HEADS, depth: None };
+    let scope = Scope::default();
     let listed = ask(commands, Datasets { names: Vec::new(), scope, properties }, "zfs list").await;
     add_success(&listed, "dataset", families);
     for shown in listed.answer.into_iter().flat_map(|listed| listed.datasets) {

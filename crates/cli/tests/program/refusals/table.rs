@@ -56,6 +56,7 @@ pub const VERBS: &[(&str, Verb)] = &[
     ),
     ("scan", Looks("-r {P}")),
     ("verify", Looks("{P}")),
+    ("features", Looks("{P}")),
     ("rebalance", Changes(&[("{P}/nosuch", 1), ("{P}@x", 1), ("--onto bogus {P}", 2)])),
     ("rescue", Looks("{P}/nosuch {MISSING}")),
     ("lab", Apart),

@@ -143,6 +143,26 @@ pub fn features(value: &str) -> Result<Vec<&'static Feature>, String> {
     Ok(features)
 }
 
+/// Versions of OpenZFS on Linux that have more features than those before, oldest first, and their sets.
+pub const VERSIONS: [(&str, &str); 10] = [
+    ("0.6.1", "zol-0.6.1"),
+    ("0.6.4", "zol-0.6.4"),
+    ("0.6.5", "zol-0.6.5"),
+    ("0.7", "zol-0.7"),
+    ("0.8", "zol-0.8"),
+    ("2.0", "openzfs-2.0-linux"),
+    ("2.1", "openzfs-2.1-linux"),
+    ("2.2", "openzfs-2.2"),
+    ("2.3", "openzfs-2.3"),
+    ("2.4", "openzfs-2.4"),
+];
+
+/// The first version that has the feature.
+pub fn since(feature: &Feature) -> Option<&'static str> {
+    let has = |set: &str| of_set(set).is_some_and(|names| names.contains(&feature.name));
+    VERSIONS.iter().find(|(_, set)| has(set)).map(|(version, _)| *version)
+}
+
 fn of_set(name: &str) -> Option<Vec<&'static str>> {
     let mut names = Vec::new();
     let mut next = Some(name);

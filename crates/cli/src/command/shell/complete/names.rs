@@ -39,7 +39,7 @@ fn kind(verbs: &[&str], operands: usize) -> Kind {
         (["zpool", "offline" | "online"], 1..) | (["zpool", "split"], 2..) => Kind::Vdevs(0),
         (["zpool", "create" | "labelclear" | "version"], _)
         | (["zpool", "add" | "attach" | "split"], 1..) => Kind::Other,
-        (["zpool", ..] | ["verify"], _) | (["rescue"], 0) => Kind::Pools,
+        (["zpool", ..] | ["verify"], _) | (["rescue"] | ["features"], 0) => Kind::Pools,
         (["zfs", "get"], 0) => Kind::Properties(&ZFS_PROPS),
         (["zfs", "inherit"], 0) => Kind::Properties(&ZFS_PROPS),
         (["zfs", "set"], 0) => Kind::Settings(&ZFS_PROPS),
