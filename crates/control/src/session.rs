@@ -470,7 +470,7 @@ impl Session {
         })
     }
 
-    /// Reports once that unknown features make a pool read-only.
+    /// Reports once that features make a pool read-only.
     async fn tell_features_in_the_way(&self, mos: &Mos) {
         // If the feature table is unreadable, its next user reports the error.
         let features = mos.features_in_the_way().await.unwrap_or_default();
@@ -480,7 +480,7 @@ impl Session {
         let (name, features) = (mos.pool().name().to_owned(), features.join(", "));
         if self.told.lock().is_ok_and(|mut told| told.insert(format!("features of {name}"))) {
             self.caller.note(format!(
-                "pool '{name}' is opened read-only: it uses features that are not known here: {features}"
+                "pool '{name}' is opened read-only: it uses features that are not written here: {features}"
             ));
         }
     }

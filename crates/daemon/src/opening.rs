@@ -2,6 +2,9 @@
 //!
 //! Idea: the start tries each pool once, so that every pool that opens is served when the daemon reports
 //! READY. The others wait (`cenote_host::waiting`), and one thread retries them in turn.
+//!
+//! A pool that another machine has taken over, or that was destroyed, does not wait: it would be opened when
+//! the other machine exports it, perhaps for a third one.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -10,6 +13,20 @@ use cenote_control::{ControlError, Outcome, Session};
 use cenote_host::cancel::Cancel;
 use cenote_host::pools::Pools;
 use cenote_host::record::NotedPool;
+
+/// Why a pool is not open.
+enum Unopened {
+    /// It may open later.
+    Yet(ControlError),
+    /// It is no longer this machine's.
+    Gone(ControlError),
+}
+
+impl From<ControlError> for Unopened {
+    fn from(error: ControlError) -> Unopened {
+        Unopened::Yet(error)
+    }
+}
 
 /// Opens pools with the daemon's options.
 pub struct Opening {
@@ -67,7 +84,12 @@ impl Opening {
             // A command has imported it meanwhile, or has removed it from the record.
             Err(_) if self.pools.is_open(&pool) => Outcome::Done,
             Err(_) if !is_first && self.pools.waiting.named(&pool.key()).is_empty() => Outcome::Done,
-            Err(error) => {
+            Err(Unopened::Gone(error)) => {
+                self.pools.forget(&pool.key());
+                (self.say)(&format!("pool '{}' is left alone: {error}", pool.name));
+                Outcome::Done
+            }
+            Err(Unopened::Yet(error)) => {
                 let why = error.to_string();
                 if self.pools.wait(self.session.runtime(), pool.clone(), &why) {
                     (self.say)(&format!("pool '{}' waits to be opened: {why}", pool.name));
@@ -78,10 +100,11 @@ impl Opening {
         }
     }
 
-    async fn open(&self, pool: &NotedPool) -> Result<Outcome, ControlError> {
+    async fn open(&self, pool: &NotedPool) -> Result<Outcome, Unopened> {
         let session = &self.session;
         let found = session.find_noted(pool).await?;
-        session.check_unused_or(&found, &format!("`cenote zpool import -f {}`", found.name()))?;
+        let takes_it = format!("`cenote zpool import -f {}`", found.name());
+        session.check_unused_or(&found, &takes_it).map_err(Unopened::Gone)?;
         let open = session.hold(&found, None).await?;
         // The pool is open from here on: later failures are reported, but are no reason to open it again.
         let tell = |error| session.caller().tell(&open.name, &error);

@@ -44,9 +44,12 @@ pub use watch::Watch;
 pub use watched::{Closed, Watched, Watcher};
 pub use work::{Cost, CostModel, WorkKind};
 
+use parking_lot::Mutex;
 use real::Real;
 use sim::Simulation;
+use std::any::Any;
 use std::future::Future;
+use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::panic::Location;
 use std::pin::Pin;
@@ -61,7 +64,22 @@ pub struct Runtime {
 
 enum Backend {
     Real(Real),
-    Simulated(Box<Simulation>),
+    Simulated(Machine),
+}
+
+/// A machine of a simulation.
+struct Machine {
+    simulation: Arc<Simulation>,
+    /// One of each type.
+    parts: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
+}
+
+impl Deref for Machine {
+    type Target = Simulation;
+
+    fn deref(&self) -> &Simulation {
+        &self.simulation
+    }
 }
 
 impl Runtime {
@@ -85,13 +103,27 @@ impl Runtime {
 
     /// Makes a simulator, at virtual time zero; [`Runtime::block_on`] runs it on the calling thread.
     pub fn simulated(config: SimConfig) -> Runtime {
-        Runtime { backend: Arc::new(Backend::Simulated(Box::new(Simulation::new(config)))) }
+        Runtime::of_machine(Arc::new(Simulation::new(config)))
+    }
+
+    fn of_machine(simulation: Arc<Simulation>) -> Runtime {
+        Runtime { backend: Arc::new(Backend::Simulated(Machine { simulation, parts: Mutex::default() })) }
+    }
+
+    /// Another machine of the same simulation, without parts: with the same clock, beside this one.
+    ///
+    /// # Panics
+    /// In the real back end.
+    pub fn another_machine(&self) -> Runtime {
+        match &*self.backend {
+            Backend::Real(_) => panic!("a real machine has no other"),
+            Backend::Simulated(sim) => Runtime::of_machine(sim.simulation.clone()),
+        }
     }
 
     /// Runs one simulation and reports on it. Tasks still waiting when `main` ends are dropped.
     pub fn simulate<F: Future>(config: SimConfig, main: impl FnOnce(Runtime) -> F) -> (F::Output, SimReport) {
-        let simulation = Arc::new(Backend::Simulated(Box::new(Simulation::new(config))));
-        let runtime = Runtime { backend: simulation };
+        let runtime = Runtime::simulated(config);
         let output = runtime.block_on(main(runtime.clone()));
         let Backend::Simulated(sim) = &*runtime.backend else { unreachable!("made above as a simulation") };
         sim.drop_tasks();
@@ -252,7 +284,7 @@ impl Runtime {
     pub fn equip<T: Send + Sync + 'static>(&self, part: Arc<T>) {
         match &*self.backend {
             Backend::Real(_) => panic!("a real machine has its parts"),
-            Backend::Simulated(sim) => sim.equip(part),
+            Backend::Simulated(sim) => sim.parts.lock().push(part),
         }
     }
 
@@ -260,7 +292,7 @@ impl Runtime {
     pub fn part<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         match &*self.backend {
             Backend::Real(_) => None,
-            Backend::Simulated(sim) => sim.part(),
+            Backend::Simulated(sim) => sim.parts.lock().iter().find_map(|part| part.clone().downcast().ok()),
         }
     }
 

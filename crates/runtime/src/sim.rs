@@ -34,7 +34,6 @@ use futures::future::BoxFuture;
 use history::History;
 use parking_lot::Mutex;
 use ready::{ReadyList, TaskWaker};
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, Location};
@@ -91,8 +90,6 @@ pub(crate) struct Simulation {
     config: SimConfig,
     ready: Arc<ReadyList>,
     state: Mutex<SimState>,
-    /// Parts of the machine, one of each type.
-    parts: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
 struct SimState {
@@ -132,7 +129,7 @@ impl Simulation {
             program_rng: Rng::stream(config.seed, 2),
             history: History::new(config.trace_steps),
         };
-        Simulation { ready: Arc::default(), state: Mutex::new(state), parts: Mutex::default(), config }
+        Simulation { ready: Arc::default(), state: Mutex::new(state), config }
     }
 
     pub(crate) fn block_on<F: Future>(&self, main: F) -> F::Output {
@@ -189,14 +186,6 @@ impl Simulation {
         while let Some(task) = { self.state.lock().tasks.pop_first() } {
             drop(task);
         }
-    }
-
-    pub(crate) fn equip(&self, part: Arc<dyn Any + Send + Sync>) {
-        self.parts.lock().push(part);
-    }
-
-    pub(crate) fn part<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        self.parts.lock().iter().find_map(|part| part.clone().downcast().ok())
     }
 
     fn next_ready(&self) -> Option<TaskId> {

@@ -43,6 +43,39 @@ fn vdevs_are_added_and_used() {
 }
 
 #[test]
+fn a_vdev_takes_metadata_alone_once_its_class_is_special() {
+    let disks = Disks::new(&[128; 3]);
+    disks.cenote("zpool create tank a b log c", &[]);
+    disks.fill(1);
+    let bias =
+        |vdev: &str| disks.cenote(&format!("zpool get -H -o value,source alloc_bias tank {vdev}"), &[]);
+    assert_eq!(bias("b"), "none\tdefault\n");
+    disks.fails("zpool set alloc_bias=log tank b", "log vdevs are added and removed");
+    disks.fails("zpool set alloc_bias=none tank c", "log vdevs are added and removed");
+    disks.cenote("zpool set alloc_bias=special tank b", &[]);
+    assert_eq!(bias("b"), "special\tlocal\n");
+    disks.fails("zpool set alloc_bias=dedup tank a", "must stay in the normal class");
+    disks.zdb_is_content();
+    // Every command opens the pool anew: the data that lay there are read, and new ones go elsewhere.
+    let used = || -> u64 {
+        let listed = disks.cenote("zpool list -Hpv -o name,allocated tank", &[]);
+        let line = listed.lines().find(|line| line.split('\t').any(|cell| cell == "b")).unwrap();
+        line.split('\t').find_map(|cell| cell.parse().ok()).unwrap()
+    };
+    assert!(disks.cenote("zpool status tank", &[]).contains("\tspecial\t\n"));
+    disks.assert_filled(1);
+    let before = used();
+    disks.fill(2);
+    let more = used() - before;
+    assert!((1..1 << 20).contains(&more), "metadata alone: {more}");
+    disks.cenote("zpool set alloc_bias=none tank b", &[]);
+    assert!(!disks.cenote("zpool status tank", &[]).contains("\tspecial\t\n"));
+    (1..3).for_each(|seed| disks.assert_filled(seed));
+    disks.zdb_is_content();
+    disks.cenote("verify tank", &[]);
+}
+
+#[test]
 fn data_go_to_special_vdevs_by_their_size_after_compression() {
     let disks = Disks::new(&[128, 128]);
     disks.cenote("zpool create -f -O special_small_blocks=20K -O compression=lz4 tank a special b", &[]);

@@ -30,7 +30,7 @@ fn a_vdev_has_the_properties_of_openzfs() {
     assert_eq!((&leaf["state"], &leaf["allocating"]), (&is("OFFLINE", "-"), &is("-", "-")));
     assert!(leaf["path"].0.ends_with("/disk1.img") && !leaf.contains_key("raidz_expanding"));
     assert_eq!(leaf["checksum_n"], is("-", "default"));
-    assert_eq!((&raidz["alloc_bias"], leaf.get("alloc_bias")), (&is("none", "-"), None));
+    assert_eq!((&raidz["alloc_bias"], leaf.get("alloc_bias")), (&is("none", "default"), None));
     assert_eq!((&raidz["rotational"], &leaf["slow_io_events"]), (&is("off", "-"), &is("on", "default")));
     assert_eq!(get("root")["children"], is("raidz-0,mirror-1", "-"));
     // Without parity, as OpenZFS counts it.

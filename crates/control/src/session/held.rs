@@ -501,7 +501,7 @@ impl Session {
         if let Some(pools) = &self.pools {
             pools.tuning.apply_multihost(&engine);
         }
-        engine.ownership().set_state(PoolState::Active, this_host()).await?;
+        engine.ownership().set_state(PoolState::Active, this_host(self.runtime())).await?;
         // Replay used the keys available then; from now on keys must be loaded explicitly.
         engine.close_datasets(encrypted(&engine.mos().await?).await?).await?;
         engine.keys().restart(KeySource::default()).await;

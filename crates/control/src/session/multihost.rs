@@ -31,7 +31,7 @@ impl Session {
     /// # Errors
     /// Another machine has the pool; this one has no hostid; the caller cancels.
     pub(crate) async fn watch(&self, found: &FoundPool) -> Result<Option<Watched>, ControlError> {
-        let (hostid, defaults) = (this_host().id, MultihostSettings::default());
+        let (hostid, defaults) = (this_host(self.runtime()).id, MultihostSettings::default());
         let settings = self.pools().map_or(&defaults, |pools| pools.tuning.multihost());
         let key = format!("{} is watched", found.guid());
         if let Some(newest) = found.uberblocks.first().filter(|_| hostid != 0 && must_watch(found, hostid))
@@ -55,7 +55,7 @@ impl Session {
     /// fence every other machine, heartbeats or not.
     pub(super) async fn watch_to_take(&self, found: &FoundPool) -> Result<Option<Watched>, ControlError> {
         if self.options().takes_over && found.has_storage_locks(StorageLock::Offered) {
-            return Ok(found.require_hostid(this_host().id).map(|()| None)?);
+            return Ok(found.require_hostid(this_host(self.runtime()).id).map(|()| None)?);
         }
         self.watch(found).await
     }
@@ -67,10 +67,10 @@ impl Session {
     /// Another machine has the pool, or would not see the claim; the caller cancels.
     pub(super) async fn claim(&self, engine: &Engine, taking: &Taking) -> Result<(), ControlError> {
         let Taking { opened, watched, .. } = taking;
-        opened.require_hostid(this_host().id)?;
+        opened.require_hostid(this_host(self.runtime()).id)?;
         let Some(seen) = opened.uberblocks.first().filter(|newest| newest.mmp_is_on()) else { return Ok(()) };
         let is_fenced = self.options().takes_over && opened.has_storage_locks(StorageLock::Held);
-        if watched.is_none() && !is_fenced && must_watch(opened, this_host().id) {
+        if watched.is_none() && !is_fenced && must_watch(opened, this_host(self.runtime()).id) {
             let why = "another machine has used it since it was found; try again";
             return Err(ControlError::Refused(format!("cannot import '{}': {why}", opened.name())));
         }
@@ -95,7 +95,7 @@ impl Session {
 
     /// Notes, once, that another machine seems to have a pool opened for reading.
     pub(super) fn tell_in_use(&self, found: &FoundPool) {
-        let is_here = found.config.hostid == Some(this_host().id);
+        let is_here = found.config.hostid == Some(this_host(self.runtime()).id);
         let Some(newest) = found.uberblocks.first().filter(|newest| newest.mmp_is_on() && !is_here) else {
             return;
         };

@@ -15,6 +15,7 @@ use cenote_engine::{Engine, Host, LostLog};
 use cenote_fs::replay_logs;
 use cenote_pool::multihost::Watched;
 use cenote_pool::{FoundPool, LeafIoTable, PoolState};
+use cenote_runtime::Runtime;
 
 use super::held::NewDatasets;
 use super::multihost::Taking;
@@ -200,7 +201,7 @@ impl Session {
     /// Takes a pool and replays its logs.
     pub(super) async fn begin(&self, engine: &Engine, taking: &Taking) -> Result<(), ControlError> {
         self.claim(engine, taking).await?;
-        engine.ownership().take(&taking.gate, this_host());
+        engine.ownership().take(&taking.gate, this_host(self.runtime()));
         for (dataset, report) in engine.ownership().prepare(replay_logs(engine, now(self.runtime()))).await? {
             self.say_replayed(&dataset, &report);
         }
@@ -286,13 +287,13 @@ impl Session {
 
     /// The same, naming another command that takes the pool over.
     pub fn check_unused_or(&self, found: &FoundPool, what_takes_it: &str) -> Result<(), ControlError> {
-        let name = found.name();
+        let (name, host) = (found.name(), this_host(self.runtime()));
         if self.held(found).is_some() {
             return Ok(());
         }
         match found.state() {
             PoolState::Destroyed => Err(ControlError::NotFound(format!("pool '{name}' was destroyed"))),
-            PoolState::Active if !was_here(found) => Err(ControlError::NotFound(format!(
+            PoolState::Active if !was_here(found, &host) => Err(ControlError::NotFound(format!(
                 "pool '{name}' was last in use by {} and not exported; if that machine no longer uses it, \
                      {what_takes_it} takes it over",
                 found.config.hostname.as_deref().unwrap_or("an unknown machine")
@@ -317,8 +318,7 @@ impl Session {
 }
 
 /// Machines without a hostid are identified by name.
-fn was_here(found: &FoundPool) -> bool {
-    let host = this_host();
+fn was_here(found: &FoundPool, host: &Host) -> bool {
     let name = found.config.hostname.as_deref().unwrap_or_default();
     found.config.hostid.unwrap_or(0) == host.id && (host.id != 0 || name == host.name)
 }
@@ -334,7 +334,10 @@ pub fn check_kernel(name: &str) -> Result<(), ControlError> {
 }
 
 /// This machine as recorded in pools: its hostid, if it has one, and its name.
-pub fn this_host() -> Host {
+pub fn this_host(runtime: &Runtime) -> Host {
+    if let Some(simulated) = runtime.part::<Host>() {
+        return Host::clone(&simulated);
+    }
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     Host { id: cenote_device::hostid().into(), name }
 }

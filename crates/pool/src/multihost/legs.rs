@@ -57,7 +57,7 @@ enum Need {
     None,
     /// Mirrors and single disks: all not known to be out of use.
     All,
-    /// RAID-Z, dRAID: parity + 1.
+    /// RAID-Z, dRAID: one more than may be missing.
     AtLeast(usize),
 }
 
@@ -200,7 +200,10 @@ impl TopLegs {
     fn of(found: &FoundPool, top: &VdevConfig) -> TopLegs {
         let need = match (top.class, &top.kind) {
             (VdevClass::Log, _) => Need::None,
-            (_, VdevKind::Raidz | VdevKind::Draid) => Need::AtLeast(top.parity + 1),
+            (_, VdevKind::Raidz | VdevKind::Draid) => {
+                let failure_groups = top.draid.map_or(1, |draid| draid.failure_groups as usize);
+                Need::AtLeast(top.parity * failure_groups + 1)
+            }
             _ => Need::All,
         };
         let whole = std::slice::from_ref(top);

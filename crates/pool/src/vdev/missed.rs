@@ -7,8 +7,9 @@
 //! A txg whose flush failed may be rewritten (`suspend`). Its flush then considers only misses since the
 //! rewrite began; the table keeps the earlier ones too.
 //!
-//! Locking: one lock guards the table, another the txg being rewritten; they are never held together. `any`
-//! spares readers of a complete pool the lock; it is set before a missed write is reported as done.
+//! Locking: one lock guards the table, others the txg being rewritten and the ends of resilvers; no two are
+//! held together. `any` spares readers of a complete pool the lock; it is set before a missed write is
+//! reported as done.
 
 use super::unflushed::FlushMark;
 use cenote_format::units::{Guid, PhysicalBirth, Txg};
@@ -26,6 +27,9 @@ pub(crate) struct Missed {
     failures: AtomicU64,
     /// A txg being rewritten, and leaves that missed part of it since.
     again: RwLock<Option<(Txg, BTreeSet<Guid>)>>,
+    /// The txg in which a leaf's last resilver ended. It brought what was in use then, and nothing that only
+    /// older states have.
+    brought: RwLock<BTreeMap<Guid, Txg>>,
 }
 
 impl Missed {
@@ -70,8 +74,9 @@ impl Missed {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Removes txgs that a resilver completed.
-    pub(crate) fn take_out(&self, leaf: Guid, upto: Txg) {
+    /// Removes txgs that a resilver completed, which ended in the txg `now`.
+    pub(crate) fn take_out(&self, leaf: Guid, upto: Txg, now: Txg) {
+        self.brought.write().insert(leaf, now);
         let mut table = self.table.write();
         let Some(runs) = table.get_mut(&leaf) else { return };
         runs.retain_mut(|run| {
@@ -83,7 +88,13 @@ impl Missed {
         }
     }
 
+    /// Whether a leaf may lack blocks that the state of a txg has, and later ones no longer.
+    pub(crate) fn was_behind_at(&self, leaf: Guid, state: Txg) -> bool {
+        self.brought.read().get(&leaf).is_some_and(|ended| state < *ended)
+    }
+
     pub(crate) fn keep_only(&self, leaves: &BTreeSet<Guid>) {
+        self.brought.write().retain(|leaf, _| leaves.contains(leaf));
         self.table.write().retain(|leaf, _| leaves.contains(leaf));
     }
 
@@ -137,12 +148,14 @@ mod tests {
         let (missed, run) = (Missed::default(), |a, b| (Txg(a), Txg(b)));
         missed.note_all(Guid(1), run(4, 12));
         missed.note_all(Guid(1), run(20, 21));
-        missed.take_out(Guid(1), Txg(20));
+        missed.take_out(Guid(1), Txg(20), Txg(22));
         assert_eq!(missed.of_leaf(Guid(1)), [run(21, 21)]);
         assert!(missed.has(Guid(1), PhysicalBirth(21)) && !missed.has(Guid(1), PhysicalBirth(12)));
         assert!(missed.has(Guid(1), PhysicalBirth::UNKNOWN) && !missed.has(Guid(2), PhysicalBirth::UNKNOWN));
-        missed.take_out(Guid(1), Txg(21));
+        missed.take_out(Guid(1), Txg(21), Txg(24));
         assert!(!missed.is_behind(Guid(1)) && missed.all().is_empty());
+        assert!(missed.was_behind_at(Guid(1), Txg(23)) && !missed.was_behind_at(Guid(1), Txg(24)));
+        assert!(!missed.was_behind_at(Guid(2), Txg(0)));
     }
 
     #[test]

@@ -86,6 +86,14 @@ impl TxgWrites<'_> {
     pub async fn finish(&self, txg: Txg) -> Result<()> {
         self.0.write_if_more_than(0, txg).await
     }
+
+    /// Makes all blocks durable, or notes the devices that failed to: the txg can still record them.
+    ///
+    /// # Errors
+    /// Too few devices have the blocks, and the pool does not wait for them (`suspend`).
+    pub async fn flush(&self, txg: Txg) -> Result<()> {
+        self.0.flush_tree(txg).await
+    }
 }
 
 impl Pool {

@@ -30,7 +30,7 @@ use crate::pool::checkpoint::refuse_checkpoint;
 use crate::pool::create::make_vdev_zaps;
 use crate::pool::rebuild::{self, Resilver, refuse_sequential, refuse_while_rebuilding};
 use crate::pool::scan::state::{begin_resilver, defers, note_deferred};
-use crate::pool::take_tree::{path_of, refuse_removal, take_tree};
+use crate::pool::take_tree::{path_of, refuse_member, refuse_removal, take_tree};
 use crate::pool::tree::{number, parent_mut, parent_of, put_above, top_of};
 
 /// `SPA_VERSION_MULTI_REPLACE`: a replacing device may be replaced, too.
@@ -187,6 +187,11 @@ async fn join_sync(
     refuse_removal(context)?;
     let mut config = context.config().clone();
     check_place(context, &config, old, &newcomer)?;
+    match &newcomer {
+        Newcomer::Attached(new) => refuse_member(context, &new.path, None)?,
+        Newcomer::Replacement(new) => refuse_member(context, &new.path, Some(old))?,
+        Newcomer::Spare(..) => {}
+    }
     let (above, (verb, preposition)) = (newcomer.above(), newcomer.event());
     let leaves_by_itself = matches!(newcomer, Newcomer::Spare(.., Stay::UntilBack));
     let (mut new, device) = newcomer.into_leaf(context)?;

@@ -24,6 +24,8 @@ use cenote_pool::FoundDevice;
 use cenote_pool::create::NewDevice;
 use cenote_pool::label::init_device;
 
+use crate::pool::take_tree::refuse_member;
+
 /// `ASHIFT_MIN`.
 const ASHIFT_MIN: u32 = 9;
 /// Block size of a packed list, `SPA_CONFIG_BLOCKSIZE`.
@@ -106,6 +108,7 @@ async fn remove_sync(context: &mut SyncContext, guid: Guid) -> Result<()> {
 async fn add_auxiliary(context: &mut SyncContext, role: Role, devices: &[NewDevice]) -> Result<()> {
     let mut added = Vec::new();
     for new in devices {
+        refuse_member(context, &new.path, None)?;
         let kind = if new.is_file { VdevKind::File } else { VdevKind::Disk };
         let mut vdev = VdevConfig::new(kind, 0, Guid(context.random().max(1)));
         (vdev.path, vdev.create_txg) = (Some(new.path.clone()), context.txg());

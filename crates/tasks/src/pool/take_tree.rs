@@ -55,6 +55,24 @@ pub(crate) async fn take_tree(
     Ok(())
 }
 
+/// Refuses a new device at a path where a device of the pool is open, other than that of the leaf `but`. Two
+/// commands that began at once may both have found it free.
+pub(crate) fn refuse_member(context: &SyncContext, path: &str, but: Option<Guid>) -> Result<()> {
+    let tree = context.pool().tree();
+    let (config, found) = (tree.config(), tree.found());
+    let is_open = |leaf: &VdevConfig| {
+        found.devices.contains_key(&leaf.guid) || found.auxiliary.contains_key(&leaf.guid)
+    };
+    let leaves =
+        config.vdevs.iter().flat_map(VdevConfig::leaves).chain(&config.spares).chain(&config.l2cache);
+    let mut others = leaves.filter(|leaf| Some(leaf.guid) != but);
+    let has_joined = others.any(|leaf| leaf.path.as_deref() == Some(path) && is_open(leaf));
+    match has_joined {
+        true => Err(DatasetError::unsuitable(&config.name, format!("{path} is part of it already"))),
+        false => Ok(()),
+    }
+}
+
 /// Log vdevs that can be written.
 pub(crate) fn usable_logs(pool: &Pool) -> BTreeSet<VdevId> {
     let tops = pool.status().root.children;

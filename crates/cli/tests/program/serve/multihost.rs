@@ -93,6 +93,26 @@ fn heartbeats_that_fail_suspend_the_pool_until_it_is_imported_again() {
 }
 
 #[test]
+fn a_pool_that_another_machine_has_taken_over_is_left_alone_even_once_it_is_exported() {
+    let mut bench = Bench::new(&["a"]);
+    bench.signal(Signal::TERM);
+    bench.start_as("0x11");
+    bench.done("zpool create -O mountpoint=none tank a");
+    bench.signal(Signal::KILL);
+    // The other machine's record has it, from an earlier time.
+    bench.start_as("0x22");
+    assert_eq!(bench.done("zpool list -H"), "");
+    assert!(bench.fails("zfs list tank").contains("no such pool"));
+    let exported = other(&bench, "0x11", "zpool export tank");
+    assert!(exported.status.success(), "{}", String::from_utf8_lossy(&exported.stderr));
+    bench.signal(Signal::TERM);
+    bench.start_as("0x22");
+    assert_eq!(bench.done("zpool list -H"), "");
+    bench.done("zpool import tank");
+    assert_eq!(bench.done("zpool list -H -o health tank"), "ONLINE\n");
+}
+
+#[test]
 fn the_property_needs_a_hostid() {
     let mut bench = Bench::new(&["a"]);
     bench.signal(Signal::TERM);

@@ -138,7 +138,7 @@ async fn complete(context: &mut SyncContext, top: &VdevConfig, state: RebuildPhy
         .filter(|leaf| state.errors == 0 && behind.contains_key(leaf) && !was_away(*leaf))
         .collect();
     for leaf in &rebuilt {
-        pool.tree().caught_up(*leaf, last);
+        pool.tree().caught_up(*leaf, last, context.txg());
         if let Some(leaf) = config.vdev_tree.leaf_mut(*leaf) {
             leaf.rebuild_txg = Txg(0);
         }

@@ -318,7 +318,7 @@ async fn note_end(context: &mut SyncContext, scan: ScanPhys, complete: BTreeMap<
     let mut config = context.config().clone();
     let were_marked = forget_marks(&mut config.vdev_tree, &complete);
     for (leaf, txg) in complete {
-        context.pool().tree().caught_up(leaf, txg);
+        context.pool().tree().caught_up(leaf, txg, context.txg());
     }
     if were_marked {
         take_tree(context, config, BTreeMap::new(), None).await?;

@@ -3,9 +3,10 @@
 use cenote_dataset::{FeatureState, Mos};
 use cenote_format::features::SPA_VERSION_FEATURES;
 use cenote_pool::{FoundPool, LostStates, PoolState};
+use cenote_runtime::Runtime;
 
 use crate::error::ControlError;
-use crate::session::WayBack;
+use crate::session::{WayBack, this_host};
 
 /// Problems other than the state of vdevs.
 #[derive(Debug, Clone, Copy, Default)]
@@ -37,8 +38,8 @@ pub struct Corrupted {
 
 impl Problems {
     /// From the labels alone.
-    pub fn of_found(found: &FoundPool) -> Problems {
-        let by_this = found.config.hostid.is_none() || found.config.hostid == this_hostid();
+    pub fn of_found(found: &FoundPool, runtime: &Runtime) -> Problems {
+        let by_this = found.config.hostid.is_none() || found.config.hostid == this_host(runtime).hostid();
         Problems {
             left_by_another: found.state() == PoolState::Active && !by_this,
             lost: found.lost,
@@ -52,7 +53,7 @@ impl Problems {
         let scan = mos.scan_status().await?;
         let features = mos.features().await?;
         let is_chosen = mos.pool().tree().config().compatibility.as_ref().is_some_and(|set| set != "off");
-        let found = Problems::of_found(&mos.pool().tree().found());
+        let found = Problems::of_found(&mos.pool().tree().found(), mos.pool().runtime());
         let is_active = |name: &str| {
             features.iter().any(|(one, state)| one.name == name && *state == FeatureState::Active)
         };
@@ -65,10 +66,4 @@ impl Problems {
             ..found
         })
     }
-}
-
-/// This machine's hostid for labels, if any.
-fn this_hostid() -> Option<u64> {
-    let bytes = std::fs::read("/etc/hostid").ok()?;
-    bytes.first_chunk::<4>().map(|bytes| u32::from_ne_bytes(*bytes).into()).filter(|&id| id != 0)
 }

@@ -18,7 +18,7 @@ pub struct Unopened {
 impl Unopened {
     /// Diagnoses a pool that failed to open with this error.
     pub async fn look(session: &Session, found: &FoundPool, error: &ControlError) -> Unopened {
-        let (mut health, circumstances) = (found.status(), Problems::of_found(found));
+        let (mut health, circumstances) = (found.status(), Problems::of_found(found, session.runtime()));
         if let Some(pool) = session.held(found) {
             // The pool is open, but its shown state can't be read at present.
             health = pool.engine.pool().status();
