@@ -11,8 +11,10 @@
 pub mod admin;
 pub mod agent;
 pub mod devices;
+pub mod intruder;
 pub mod perform;
 pub mod posix;
+pub mod program;
 pub mod trouble;
 pub mod volume;
 
@@ -39,6 +41,10 @@ const DRAWS: usize = 40;
 
 /// Between two looks of the agent, at least: they take more of the processor than calls.
 const SHORTEST_LOOK: Duration = Duration::from_millis(5);
+
+/// Tunables with which txgs close often, also in the middle of a replay.
+pub(crate) const SMALL_TXGS: &[(&str, &str)] =
+    &[("zfs_dirty_data_max", "16777216"), ("zfs_dirty_data_sync_percent", "1"), ("zfs_txg_timeout", "1")];
 
 /// The surroundings of a client.
 #[derive(Clone)]
@@ -72,6 +78,8 @@ pub struct Swarm {
     pub fault_pause: Duration,
     /// Between two looks of the agent, if there is one.
     pub agent: Option<Duration>,
+    /// Tunables of the daemon.
+    pub tunables: &'static [(&'static str, &'static str)],
     /// Two verbs chosen most of the time.
     pub aim: Option<Aim>,
 }
@@ -100,7 +108,21 @@ impl Swarm {
         // It looks less often than clients call.
         let agent = (pause * (2 << rng.below(4)) as u32).max(SHORTEST_LOOK);
         let agent = rng.chance(0.4).then_some(agent);
-        Swarm { posix, admin, volume, protocols, faults, pause, admin_pause, fault_pause, agent, aim: None }
+        let tunables = if rng.chance(0.3) { SMALL_TXGS } else { &[] };
+        let aim = None;
+        Swarm {
+            posix,
+            admin,
+            volume,
+            protocols,
+            faults,
+            pause,
+            admin_pause,
+            fault_pause,
+            agent,
+            tunables,
+            aim,
+        }
     }
 
     /// Aims at two verbs: all kinds are possible then, and pauses short.
@@ -237,7 +259,8 @@ fn choose(rng: &mut Rng, weights: &[u64]) -> usize {
     0
 }
 
-fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> Option<&'a T> {
+/// One of them, at random.
+pub(crate) fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> Option<&'a T> {
     let count = from.len() as u64;
     (count > 0).then(|| &from[rng.below(count) as usize])
 }

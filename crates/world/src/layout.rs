@@ -51,6 +51,8 @@ pub struct Layout {
     pub sectors_bytes: Vec<u32>,
     /// Everything is encrypted.
     pub key: Option<KeyFormat>,
+    /// Several hosts share the disks: multihost is on.
+    pub is_shared: bool,
 }
 
 impl Layout {
@@ -67,7 +69,7 @@ impl Layout {
             2 => Some(KeyFormat::Passphrase),
             _ => None,
         };
-        Layout { words, sectors_bytes, key }
+        Layout { words, sectors_bytes, key, is_shared: false }
     }
 
     /// Properties of the root file system; `key_file` is a path.
@@ -94,11 +96,12 @@ impl Layout {
 ///
 /// # Errors
 /// The words are wrong.
-pub fn new_pool(words: &str, root_properties: Vec<Setting>) -> Result<Create, String> {
+pub fn new_pool(words: &str, is_shared: bool, root_properties: Vec<Setting>) -> Result<Create, String> {
+    let multihost = Setting { property: "multihost".into(), value: "on".into() };
     Ok(Create {
         pool: POOL.into(),
         layout: vdevs(words)?,
-        properties: Vec::new(),
+        properties: Vec::from_iter(is_shared.then_some(multihost)),
         no_features: false,
         root_properties,
         altroot: None,

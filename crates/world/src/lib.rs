@@ -21,6 +21,7 @@
 //! [`client`], [`life`], [`world`] (all of it).
 
 pub mod client;
+pub mod hosts;
 pub mod layout;
 pub mod less;
 pub mod life;

@@ -10,12 +10,12 @@ use cenote_runtime::{Rng, Runtime};
 use futures::future::{Either, join_all, select};
 
 use crate::client::trouble::{self, Pace};
-use crate::client::{self, Of, Stage, Swarm, admin, agent};
+use crate::client::{self, Of, Stage, Swarm, admin, agent, intruder};
 use crate::layout::{Layout, new_pool};
 use crate::less::Clients;
 use crate::look::look;
 use crate::machine::daemon::Daemon;
-use crate::machine::faults::Bay;
+use crate::machine::faults::{Bay, Trouble};
 use crate::machine::kernel::Kernel;
 use crate::machine::{KEY, Machine, POOL};
 use crate::model::ClientId;
@@ -58,6 +58,8 @@ pub enum Start<'a> {
     Reopen,
     /// The pool is imported; it has this content.
     Import(Option<Found>),
+    /// Another host had it, and has died.
+    TakeOver,
 }
 
 /// The pool while its clients rest.
@@ -75,6 +77,9 @@ pub struct Life<'a> {
     pub machine: &'a Machine,
     pub scene: Arc<Scene>,
     pub swarm: Arc<Swarm>,
+    /// Its number, and whether another shares the disks.
+    pub host: u64,
+    pub is_shared: bool,
     pub clients: Clients,
     pub end: End,
     /// The count of calls at which it ends.
@@ -83,6 +88,8 @@ pub struct Life<'a> {
     pub is_deaf: bool,
     /// Disks lie about flushes.
     pub flushes_lie: bool,
+    /// The first disk is slow.
+    pub is_slow: bool,
 }
 
 impl Life<'_> {
@@ -99,8 +106,12 @@ impl Life<'_> {
                 self.create_pool(&stage.daemon, layout).await.map_err(Violation)?;
             }
             Start::Reopen => self.look_at_reopened(&stage, None).await?,
+            Start::TakeOver => {
+                import(&stage.daemon, true).await?;
+                self.look_at_reopened(&stage, None).await?;
+            }
             Start::Import(before) => {
-                import(&stage.daemon).await?;
+                import(&stage.daemon, false).await?;
                 self.look_at_reopened(&stage, before.as_ref()).await?;
             }
         }
@@ -148,8 +159,7 @@ impl Life<'_> {
     }
 
     async fn check(&self, stage: &Stage) -> Result<(), Violation> {
-        let ledger = stage.bay.ledger();
-        space::check(&stage.daemon, POOL, &ledger).await?;
+        space::check(&stage.daemon, POOL, || stage.bay.ledger()).await?;
         accounts::check(&stage.daemon, POOL).await?;
         accused::check(&stage.daemon, POOL, &stage.bay)
     }
@@ -244,20 +254,37 @@ impl Life<'_> {
         self.look_at_reopened(&stage, None).await
     }
 
+    /// The same; then makes all disks well.
+    ///
+    /// # Errors
+    /// As [`Life::look_after_cut`], or the pool does not get well.
+    pub async fn recover(&self) -> Result<AtRest, Violation> {
+        let stage = self.power_on(false).await?;
+        self.look_at_reopened(&stage, None).await?;
+        self.rest(&stage).await
+    }
+
     async fn power_on(&self, with_trouble: bool) -> Result<Stage, Violation> {
         let runtime = &self.runtime;
         let bay = Arc::new(self.machine.power_on(runtime));
         if self.flushes_lie {
             self.machine.lie_about_flushes();
         }
+        if self.is_slow {
+            bay.strike(0, Trouble::IsSlow, &mut runtime.rng());
+        }
         if with_trouble && self.swarm.has_faults() {
             self.trouble_before_start(&bay);
         }
         let kernel = Kernel::new(runtime, self.is_deaf);
-        let daemon = Daemon::start(runtime, self.machine, kernel).await.map_err(Violation)?;
+        let daemon = Daemon::start(runtime, self.machine, self.host, kernel, self.swarm.tunables)
+            .await
+            .map_err(Violation)?;
         for said in daemon.said() {
             self.scene.note(runtime, said);
-            if bay.ledger().guilty.is_empty() {
+            // After a crash with multihost=on.
+            let is_watch = said.contains("watching up to");
+            if bay.ledger().guilty.is_empty() && !is_watch {
                 return Err(Violation(format!("the pool opened with: {said}")));
             }
         }
@@ -314,7 +341,13 @@ impl Life<'_> {
                 agent::run(stage, look).await;
             }
         };
-        let others = futures::future::join3(join_all(admins), trouble, looks_after);
+        let intruder = async {
+            if self.is_shared {
+                let done = intruder::run(stage, self.machine, self.host).await;
+                stage.scene.judge(|_| done);
+            }
+        };
+        let others = futures::future::join4(join_all(admins), trouble, looks_after, intruder);
         match rests {
             true => _ = futures::future::join(others, enough).await,
             false => _ = select(Box::pin(others), Box::pin(enough)).await,
@@ -326,7 +359,7 @@ impl Life<'_> {
     }
 
     async fn create_pool(&self, daemon: &Daemon, layout: &Layout) -> Result<(), String> {
-        let create = new_pool(&layout.words, layout.settings(KEY))?;
+        let create = new_pool(&layout.words, layout.is_shared, layout.settings(KEY))?;
         let (created, said) = daemon.run(create).await;
         created.map(drop).map_err(|error| format!("the pool can't be created: {error} {said}"))
     }
@@ -343,9 +376,14 @@ async fn until_cut(
     }
 }
 
-async fn import(daemon: &Daemon) -> Result<(), Violation> {
+async fn import(daemon: &Daemon, force: bool) -> Result<(), Violation> {
+    if daemon.pools.get(POOL).is_some() {
+        // It is in the host's record, and no other host has it.
+        return Ok(());
+    }
     let (pool, purpose) = (Some(POOL.to_owned()), Purpose::Open);
-    let (done, said) = daemon.run(Import { pool, purpose, load_keys: true, ..Import::default() }).await;
+    let import = Import { pool, purpose, force, load_keys: true, ..Import::default() };
+    let (done, said) = daemon.run(import).await;
     match done {
         Ok(answered) if answered.outcome == Outcome::Done => Ok(()),
         Ok(_) => Err(Violation(format!("the pool is not imported: {said}"))),

@@ -40,15 +40,22 @@ const KEY_TEXT: &str = "0123456789abcdef0123456789abcdef";
 /// The only pool.
 pub const POOL: &str = "tank";
 
+/// A state that a machine can go back to.
+#[derive(Default)]
+pub struct Past {
+    images: Vec<Image>,
+    record: Option<Vec<u8>>,
+}
+
 /// Disks, and the daemon's own files.
 pub struct Machine {
     disks: Vec<Arc<Disk>>,
     ledger: Arc<Mutex<Ledger>>,
     /// Of all disks.
     pub power: Arc<Power>,
-    /// Of the present life.
-    on: Mutex<Option<(Arc<Rack>, Arc<Kernel>)>>,
-    /// The daemon's record of its pools.
+    /// Of the present life, of each daemon.
+    on: Mutex<Vec<(Arc<Rack>, Arc<Kernel>)>>,
+    /// The daemon's record of its pools, for each host.
     own: TempDir,
 }
 
@@ -90,9 +97,10 @@ impl Machine {
 
     /// Frees the life that has ended: its runtime has rack and kernel as parts, and these have the runtime.
     fn forget(&self) {
-        let Some((rack, kernel)) = self.on.lock().take() else { return };
-        (0..self.disks.len()).for_each(|disk| rack.remove(&path_of(disk)));
-        kernel.forget();
+        for (rack, kernel) in std::mem::take(&mut *self.on.lock()) {
+            (0..self.disks.len()).for_each(|disk| rack.remove(&path_of(disk)));
+            kernel.forget();
+        }
     }
 
     /// The content of all disks.
@@ -100,9 +108,21 @@ impl Machine {
         self.disks.iter().map(|disk| disk.image()).collect()
     }
 
-    /// Gives all disks the content of another time.
-    pub fn restore(&self, images: &[Image]) {
-        self.disks.iter().zip(images).for_each(|(disk, image)| disk.restore(image));
+    /// All that outlives the daemon now.
+    pub fn past(&self) -> Past {
+        Past { images: self.images(), record: std::fs::read(self.record(0)).ok() }
+    }
+
+    /// Goes back to another time; from then on, these disks may get into trouble.
+    ///
+    /// # Errors
+    /// The host's file system.
+    pub fn restore(&self, past: &Past, guilty: impl IntoIterator<Item = usize>) -> std::io::Result<()> {
+        let mut ledger = Ledger::default();
+        ledger.accuse(guilty.into_iter().collect());
+        *self.ledger.lock() = ledger;
+        self.disks.iter().zip(&past.images).for_each(|(disk, image)| disk.restore(image));
+        past.record.as_ref().map_or(Ok(()), |record| std::fs::write(self.record(0), record))
     }
 
     /// Puts the disks into the rack of a runtime, except absent ones.
@@ -123,8 +143,8 @@ impl Machine {
         ledger.away.extend(disks);
     }
 
-    fn record(&self) -> PathBuf {
-        self.own.path().join("pools")
+    fn record(&self, host: u64) -> PathBuf {
+        self.own.path().join(format!("pools{host}"))
     }
 }
 

@@ -17,6 +17,7 @@ use cenote_runtime::{Rng, Runtime, SimConfig};
 use cenote_testkit::image::Image;
 
 use crate::client::Swarm;
+use crate::hosts::Hosts;
 use crate::layout::Layout;
 use crate::less::{Clients, Kind, Less};
 use crate::life::{AtRest, End, Life, Start};
@@ -98,6 +99,9 @@ struct World {
     swarm: Arc<Swarm>,
     clients: Clients,
     clock_ns: u64,
+    hosts: Hosts,
+    /// The host of the present life.
+    host: u64,
 }
 
 /// Runs a world.
@@ -108,17 +112,23 @@ pub fn run(params: Params) -> std::io::Result<Report> {
     let mut rng = Rng::stream(params.seed, 7);
     let aim = params.aims.then(|| Aim::of(params.seed));
     let layout = Layout::draw(&mut rng);
-    let layout = aim.map_or(layout.clone(), |aim| aim.layout(layout));
+    let mut layout = aim.map_or(layout.clone(), |aim| aim.layout(layout));
     let machine = Machine::new(DISK_BYTES, &layout.sectors_bytes)?;
     let mut swarm = Swarm::draw(&mut rng);
     aim.into_iter().for_each(|aim| swarm.aim(aim));
+    let hosts = Hosts::draw(params.seed);
+    layout.is_shared = hosts.is_shared();
+    if hosts.is_shared() {
+        // A claim must reach all disks.
+        swarm = swarm.without_faults();
+    }
     swarm.thin(&params.less);
     let kinds = swarm.kinds();
     let (scene, swarm) = (Arc::new(Scene::new(params.less.choices.clone())), Arc::new(swarm));
     let mut count = |least: u64, most: u64| (least + rng.below(most - least + 1)) as usize;
     let clients = Clients { posix: count(1, 4), volumes: count(0, 2), admins: count(1, 3) };
     let clients = params.less.clients(aim.map_or(clients, |aim| clients.with(&aim)));
-    let mut world = World { params, rng, machine, scene, swarm, clients, clock_ns: START_NS };
+    let mut world = World { params, rng, machine, scene, swarm, clients, clock_ns: START_NS, hosts, host: 0 };
     world.live(&layout);
     let scene = &world.scene;
     let (hash, lines) = scene.with_log(|log| (log.hash(), log.lines().to_vec()));
@@ -143,10 +153,12 @@ impl World {
             let share = calls / (cuts + 1);
             let most = if end == End::Rest { share } else { share / 2 + self.rng.below(share.max(1)) };
             let most = self.scene.ended() + most;
+            let last_host = std::mem::replace(&mut self.host, self.hosts.of_next_life());
             let start = match before.take().filter(|_| is_exported) {
                 _ if life == 0 => Start::Create(layout),
                 Some(rest) => Start::Import(rest.found),
-                None => Start::Reopen,
+                None if self.host == last_host => Start::Reopen,
+                None => Start::TakeOver,
             };
             if matches!(start, Start::Reopen) && self.rng.chance(0.2) {
                 self.a_life(End::Cut, 0, async |life| life.fail_at_start().await);
@@ -160,7 +172,7 @@ impl World {
                 return;
             }
         }
-        if let Some(rest) = before.filter(|rest| !rest.can_go.is_empty()) {
+        if let Some(rest) = before.filter(|rest| !rest.can_go.is_empty() && !layout.is_shared) {
             self.a_life(End::Rest, 0, async |life| life.look_again(&rest).await);
         }
     }
@@ -181,10 +193,24 @@ impl World {
         let mut cut_rng = Rng::new(self.rng.next_u64());
         let (machine, scene, swarm) = (&self.machine, self.scene.clone(), self.swarm.clone());
         let (clients, sabotage) = (self.clients, self.params.sabotage);
+        let (host, is_shared) = (self.host, self.hosts.is_shared());
         let (is_deaf, flushes_lie) =
             [Sabotage::NoticesAreLost, Sabotage::FlushesLie].map(|one| sabotage == Some(one)).into();
         let whole = |runtime: Runtime| async move {
-            let life = Life { runtime, machine, scene, swarm, clients, end, calls, is_deaf, flushes_lie };
+            let life = Life {
+                runtime,
+                machine,
+                scene,
+                swarm,
+                host,
+                is_shared,
+                clients,
+                end,
+                calls,
+                is_deaf,
+                flushes_lie,
+                is_slow: false,
+            };
             let lived = live(life).await;
             match end {
                 End::Cut => machine.cut(&mut cut_rng),

@@ -20,8 +20,8 @@ fn on_a_mount(seed: u64, work: impl AsyncFn(&Runtime, &Daemon, &Arc<Mount>)) {
     let life = |runtime: Runtime| async move {
         let _bay = machine.power_on(&runtime);
         let kernel = Kernel::new(&runtime, false);
-        let daemon = Daemon::start(&runtime, machine, kernel).await.unwrap();
-        let pool = new_pool("0", Vec::new()).unwrap();
+        let daemon = Daemon::start(&runtime, machine, 0, kernel, &[]).await.unwrap();
+        let pool = new_pool("0", false, Vec::new()).unwrap();
         assert_eq!(daemon.run(pool).await.0.unwrap().outcome, Outcome::Done);
         let create = zfs::tree::create::Create {
             name: format!("{POOL}/f"),

@@ -14,7 +14,7 @@ use cenote_world::machine::{Machine, POOL};
 const DISK_BYTES: u64 = 64 << 20;
 
 async fn create(daemon: &Daemon, layout: &str) {
-    let create = new_pool(layout, Vec::new()).unwrap();
+    let create = new_pool(layout, false, Vec::new()).unwrap();
     assert_eq!(daemon.run(create).await.0.unwrap().outcome, Outcome::Done);
 }
 
@@ -36,7 +36,7 @@ fn opens_while_a_disk_fails(layout: &str, op: Op) {
                 bay.device(1).unwrap().add(Fault::error(op));
             }
             let kernel = Kernel::new(&runtime, false);
-            let daemon = Arc::new(Daemon::start(&runtime, machine, kernel).await.unwrap());
+            let daemon = Arc::new(Daemon::start(&runtime, machine, 0, kernel, &[]).await.unwrap());
             if is_first {
                 create(&daemon, layout).await;
             }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cenote_world::less::Less;
 use cenote_world::small::step::Step;
-use cenote_world::small::{Base, Program};
+use cenote_world::small::{Base, On, Program};
 use cenote_world::world::{Params, Report, Sabotage, run};
 
 /// Seeds of every run.
@@ -46,6 +46,8 @@ fn a_seed_repeats_its_history() {
 #[test]
 fn worlds_are_right() {
     SEEDS.for_each(|seed| check(Params { seed, ..PARAMS }));
+    // A verify meets the end of a resilver.
+    [84, 95].map(|seed| check(Params { seed, ..PARAMS }));
     // A longer one.
     check(Params { seed: 9526, calls: 600, cuts: 6, ..PARAMS });
     let seconds = std::env::var("CENOTE_WORLD_SECONDS").ok().and_then(|text| text.parse().ok());
@@ -73,24 +75,53 @@ fn notices_that_are_lost_are_found() {
 /// `cenote-world --small 2` and `--small-pairs` run all of them.
 #[test]
 fn small_worlds_are_right_wherever_the_power_fails() {
-    let base = Base::new().unwrap();
+    let base = Base::new(On::Disk).unwrap();
     let check = |program: &Program, cuts: &[u64]| {
         let ran = base.run(program, 1, cuts);
         if let Some(violation) = ran.violation {
-            panic!("{}\nagain: {}", violation.0, program.command(1, cuts));
+            panic!("{}\nagain: {}", violation.0, ran.command);
         }
         ran.writes
     };
     for steps in [vec![Step::Commit, Step::Rename], vec![Step::FlushVolume, Step::RollbackVolume]] {
-        let program = Program { steps, at_once: None };
+        let program = Program { steps, begins: None };
         let writes = check(&program, &[]);
         assert!(writes > 20, "{writes}");
         (0..writes).for_each(|cut| _ = check(&program, &[cut, cut / 2]));
     }
     let steps = vec![Step::RollbackVolume, Step::FlushVolume];
     for pause in 0..SMALL_PAUSES {
-        let at_once = Some(Duration::from_micros(pause * 100));
-        check(&Program { steps: steps.clone(), at_once }, &[]);
+        let begins = Some(vec![Duration::ZERO, Duration::from_micros(pause * 100)]);
+        check(&Program { steps: steps.clone(), begins }, &[]);
+    }
+}
+
+/// The disk's last flush fails, and the next one succeeds; then the power fails, twice.
+#[test]
+fn a_disk_that_failed_the_last_flush_of_a_txg_is_resilvered() {
+    let base = Base::new(On::Mirror).unwrap();
+    use Step::{FailFlushes, Heal, Snapshot};
+    let steps = vec![FailFlushes, FailFlushes, FailFlushes, Snapshot, Heal, Heal];
+    let begins = [86_139_247, 34_286_324, 14_052_970, 92_029_859, 21_272_950, 762_972];
+    let begins = Some(begins.map(Duration::from_nanos).to_vec());
+    let program = Program { steps, begins };
+    for cut in 88..100 {
+        let ran = base.run(&program, 25, &[cut, 16]);
+        assert!(ran.violation.is_none(), "{}\nagain: {}", ran.violation.unwrap().0, ran.command);
+    }
+}
+
+/// Both commands find it free.
+#[test]
+fn a_disk_that_two_commands_attach_at_once_joins_once() {
+    let base = Base::new(On::Mirror).unwrap();
+    let program = |pause| {
+        let begins = Some(vec![Duration::ZERO, Duration::from_micros(pause)]);
+        Program { steps: vec![Step::Attach, Step::Attach], begins }
+    };
+    for pause in (0..4_000).step_by(400) {
+        let ran = base.run(&program(pause), 1, &[]);
+        assert!(ran.violation.is_none(), "{}\nagain: {}", ran.violation.unwrap().0, ran.command);
     }
 }
 

@@ -11,6 +11,7 @@ use super::{Stage, devices, pick, posix};
 use crate::machine::POOL;
 use crate::model::call::Path;
 use crate::model::{Action, Call, CallId, ClientId, Content, DatasetId, Outcome, Pool};
+use crate::oracle::space;
 
 /// Kinds of calls: see [`Program::choose`].
 pub const KINDS: usize = 18;
@@ -111,7 +112,7 @@ fn choose(stage: &Stage, rng: &mut Rng, state: &Pool) -> Option<Action> {
         16 => Action::CommandMake { dataset, path: path(rng) },
         DEVICES => Action::Device { verb: devices::choose(stage, rng)? },
         _ => {
-            let verbs = ["sync", "scrub", "sync", "reopen", "trim"];
+            let verbs = ["sync", "scrub", "sync", "reopen", "trim", "verify"];
             Action::Pool { verb: pick(rng, &verbs)?.to_string() }
         }
     })
@@ -268,6 +269,7 @@ fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
                     let wait = false;
                     run(stage, zpool::activity::scrub::Scrub { pools, order, dates, wait, thorough })
                 }
+                "verify" => Box::pin(verify(stage)),
                 "trim" => {
                     let (order, pool) = (zpool::activity::trim::Order::Start, pools.into_iter().next());
                     let (devices, rate_bytes, wait) = (Vec::new(), 0, false);
@@ -279,6 +281,15 @@ fn carry_out<'a>(stage: &'a Stage, state: &Pool, action: Action) -> Work<'a> {
         Action::Device { verb } => devices::carry_out(stage, verb),
         _ => unreachable!("it is not a verb"),
     }
+}
+
+/// Verifies the pool while others change it: everything must be right but for guilty disks.
+async fn verify(stage: &Stage) -> Result<Outcome, GivenUp> {
+    // After a repair, no disk would be guilty of what was read before.
+    let Ok(_repair) = stage.bay.repair.try_lock() else { return Ok(Outcome::Refused("a repair".into())) };
+    let checked = space::check(&stage.daemon, POOL, || stage.bay.ledger()).await;
+    stage.scene.judge(|_| checked);
+    Ok(Outcome::Done)
 }
 
 fn target(dataset: &str, path: &Path) -> files::Target {
@@ -331,6 +342,9 @@ fn destroy(stage: &Stage, target: String) -> Work<'_> {
     )
 }
 
+/// In refusals while a device does not answer.
+const SUSPENDED: &str = "I/O is currently suspended";
+
 /// Runs a verb.
 pub fn run<V: Verb>(stage: &Stage, verb: V) -> Work<'_> {
     Box::pin(async move {
@@ -349,9 +363,11 @@ pub fn ended<A>(done: Result<Answered<A>, ControlError>, said: String) -> Result
         Ok(answered) if answered.outcome == Ended::Done || said.contains("the change was made") => {
             Outcome::Done
         }
-        Ok(_) if said.contains("I/O is currently suspended") => return Err(GivenUp(said)),
+        Ok(_) if said.contains(SUSPENDED) => return Err(GivenUp(said)),
         Ok(_) => Outcome::Refused(said),
-        Err(error) if error.is_suspended() => return Err(GivenUp(error.to_string())),
+        Err(error) if error.is_suspended() || error.to_string().contains(SUSPENDED) => {
+            return Err(GivenUp(error.to_string()));
+        }
         Err(error) => Outcome::Refused(format!("{error} {said}")),
     })
 }

@@ -120,6 +120,12 @@ pub fn takes(stage: &Stage, verb: &DeviceVerb) -> bool {
         | DeviceVerb::Attach { new, .. }
         | DeviceVerb::Expand { new, .. } => bay.note(|ledger| {
             ledger.joined.insert(*new);
+            // A sequential resilver copies without checksums.
+            if let DeviceVerb::Replace { sequential: true, .. }
+            | DeviceVerb::Attach { sequential: true, .. } = verb
+            {
+                ledger.rebuilt.insert(*new);
+            }
             true
         }),
         _ => true,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cenote_fuse::Errno;
 
@@ -10,6 +11,13 @@ use crate::machine::kernel::{Descriptor, How, Mount};
 use crate::machine::volume::{Connection, Protocol, Reply};
 use crate::model::call::Slot;
 use crate::model::{Action, BLOCK_BYTES, CallId, ClientId, DatasetId, Outcome, Source};
+
+/// Before a file of a snapshot is read, it is open for so much time at most, or a part of it: txgs close
+/// meanwhile.
+const LONGEST_OPEN: Duration = Duration::from_millis(2560);
+
+/// The share of calls on a volume after which the connection ends.
+const ENDS_CONNECTION: f64 = 0.1;
 
 /// A client's open files and connections.
 pub struct Performer {
@@ -94,7 +102,12 @@ impl Performer {
                     Source::Snapshot(name, path) => {
                         let path = [vec![".zfs", "snapshot", name.as_str()], names(path)].concat();
                         // Without it, the call is not made.
-                        Arc::new(self.mount(*dataset)?.open(&path, How::Existing).await.ok()?)
+                        let file = Arc::new(self.mount(*dataset)?.open(&path, How::Existing).await.ok()?);
+                        // Nobody may destroy it meanwhile.
+                        let mut rng = self.stage.runtime.rng();
+                        let most = LONGEST_OPEN / (1 << rng.below(8));
+                        self.stage.think(&mut rng, most).await;
+                        file
                     }
                 };
                 let (offset, to, len) = (*offset, *to, *len);
@@ -114,7 +127,10 @@ impl Performer {
                 let id = self.begin(id, action.clone());
                 // If the connection ended, the call goes on or not: for the oracle it never ends.
                 let done = use_blocks(&mut connection, &action).await?;
-                self.volumes.insert(dataset, connection);
+                // Without clients, others may roll the volume back or destroy it.
+                if !self.stage.runtime.rng().chance(ENDS_CONNECTION) {
+                    self.volumes.insert(dataset, connection);
+                }
                 self.end(id, done)
             }
             action => {

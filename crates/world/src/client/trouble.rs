@@ -18,8 +18,8 @@ use cenote_runtime::Rng;
 use super::{Stage, Swarm, choose};
 use crate::less::TROUBLE;
 use crate::machine::POOL;
-use crate::machine::faults::{Bay, Trouble, disk_at, draw};
-use crate::oracle::{Violation, accused};
+use crate::machine::faults::{Bay, Ledger, Trouble, disk_at, draw};
+use crate::oracle::{Violation, accused, space};
 
 /// Between two looks at a pool that gets well.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -155,15 +155,15 @@ pub async fn repair(stage: &Stage, pace: Pace) -> Result<bool, Violation> {
             }
             continue;
         }
-        let order = zpool::activity::scrub::Order::Start;
-        let scrub = zpool::activity::scrub::Scrub {
-            pools: vec![POOL.into()],
-            order,
-            dates: Default::default(),
-            wait: false,
-            thorough: false,
-        };
-        if !run_verb(stage, scrub).await || !is_well_soon(stage, engine, pace).await? {
+        if pace == Pace::ToTheEnd && round == 0 && !stage.bay.ledger().liars.is_empty() {
+            scrub_while_flushes_fail(stage, engine).await?;
+            continue;
+        }
+        if stage.bay.ledger().liars.is_empty() {
+            // A resilver brings all that was missed. A scrub would hide if it did not.
+            space::check(&stage.daemon, POOL, Ledger::default).await?;
+        }
+        if !run_verb(stage, scrub()).await || !is_well_soon(stage, engine, pace).await? {
             if pace == Pace::OfClients && stage.is_over() {
                 return Ok(false);
             }
@@ -186,6 +186,37 @@ pub async fn repair(stage: &Stage, pace: Pace) -> Result<bool, Violation> {
         return Ok(true);
     }
     Err(Violation(format!("the pool does not get well: {}", state(engine).await)))
+}
+
+fn scrub() -> zpool::activity::scrub::Scrub {
+    let (order, dates) = (zpool::activity::scrub::Order::Start, Default::default());
+    zpool::activity::scrub::Scrub { pools: vec![POOL.into()], order, dates, wait: false, thorough: false }
+}
+
+/// Scrubs while disks that lied fail flushes. If they stay in use, all they have wrong is repaired, or known
+/// to be missing: they are no longer liars.
+async fn scrub_while_flushes_fail(stage: &Stage, engine: &Engine) -> Result<(), Violation> {
+    let liars = stage.bay.ledger().liars;
+    stage.note(&format!("scrub, while flushes of {liars:?} fail"));
+    let mut rng = stage.runtime.rng();
+    liars.iter().for_each(|disk| stage.bay.strike(*disk, Trouble::FlushesFail, &mut rng));
+    if !run_verb(stage, scrub()).await {
+        return Ok(());
+    }
+    is_well_soon(stage, engine, Pace::ToTheEnd).await?;
+    let scan = engine.mos().await.map_err(failed)?.scan_status().await.map_err(failed)?;
+    let pool = engine.pool();
+    let tree = pool.tree();
+    let is_in_use = |disk: &usize| {
+        let config = tree.config();
+        let mut leaves = config.vdevs.iter().flat_map(|top| top.leaves());
+        let leaf = leaves.find(|leaf| leaf.path.as_deref().and_then(disk_at) == Some(*disk));
+        leaf.is_some_and(|leaf| !leaf.is_taken_out() && tree.device(leaf.guid).is_some())
+    };
+    if scan.is_some_and(|scan| scan.is_scrub()) && liars.iter().all(is_in_use) {
+        stage.bay.note(|ledger| ledger.liars.clear());
+    }
+    Ok(())
 }
 
 /// Mounts file systems that a renaming left unmounted whose caller gave up.

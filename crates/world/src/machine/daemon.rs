@@ -10,6 +10,7 @@ use cenote_control::error::ControlError;
 use cenote_control::session::GivenKeys;
 use cenote_control::{Answered, Caller, Options, Rights, Session, Verb};
 use cenote_dataset::Credentials;
+use cenote_device::Rack;
 use cenote_disk::Limits;
 use cenote_fuse::SessionOptions;
 use cenote_fuse::simulated::SimulatedKernel;
@@ -31,6 +32,7 @@ use super::kernel::Kernel;
 use super::volume::Protocol;
 use super::volume::vhost::Plug;
 use super::{Machine, RACK};
+use crate::hosts;
 
 /// All caches together.
 const CACHE_BYTES: usize = 64 << 20;
@@ -54,19 +56,30 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it on a machine with a kernel, and opens the pools that the last one had open.
+    /// Starts it on a machine with a kernel, as one of the hosts that share it, and opens the pools that the
+    /// host's last daemon had open, but none that another host has by now.
     ///
     /// # Errors
-    /// A pool does not open.
-    pub async fn start(runtime: &Runtime, machine: &Machine, kernel: Kernel) -> Result<Daemon, String> {
+    /// A pool does not open; a tunable is unknown.
+    pub async fn start(
+        runtime: &Runtime,
+        machine: &Machine,
+        host: u64,
+        kernel: Kernel,
+        tunables: &[(&str, &str)],
+    ) -> Result<Daemon, String> {
         let kernel = Arc::new(kernel);
+        runtime.equip(Arc::new(hosts::host(host)));
         runtime.equip(Arc::new(SimulatedKernel(kernel.clone())));
-        *machine.on.lock() = runtime.part::<cenote_device::Rack>().map(|rack| (rack, kernel.clone()));
+        machine.on.lock().extend(runtime.part::<Rack>().map(|rack| (rack, kernel.clone())));
         let cache = CacheOptions { data: true, ..CacheOptions::metadata(CACHE_BYTES) };
         let tuning = Tuning::new(runtime, cache);
+        for (name, value) in tunables {
+            tuning.set(name, value).map_err(|error| error.to_string())?;
+        }
         let search = vec![cenote_device::Place::Path(RACK.into())];
         let (options, say) = (SessionOptions::default(), |_: &str| {});
-        let pools = Arc::new(Pools::new(runtime, search, options, tuning, machine.record(), say));
+        let pools = Arc::new(Pools::new(runtime, search, options, tuning, machine.record(host), say));
         runtime.spawn(pools.clone().keep_noting(runtime.clone())).detach();
         let limits = || Limits::new(runtime, CLIENTS_BYTES, 16);
         let raw = RawExports::default();
@@ -89,10 +102,14 @@ impl Daemon {
             let session = daemon.session("serve", &console);
             let opened = async {
                 let found = session.find_noted(&noted).await?;
-                session.check_unused_or(&found, "-f")?;
+                let is_ours = found.config.hostid == Some(hosts::host(host).id);
+                match session.check_unused_or(&found, "-f") {
+                    Err(_) if !is_ours => return Ok(()),
+                    done => done?,
+                }
                 let open = session.hold(&found, None).await?;
                 session.load_keys(&open, None).await?;
-                session.mount_all(&open).await
+                session.mount_all(&open).await.map(drop)
             };
             let opened = opened.await;
             opened.map_err(|error| format!("pool '{}' does not open: {error}", noted.name))?;

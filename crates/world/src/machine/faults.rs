@@ -25,7 +25,7 @@
 //! | failed, vanished or hung | read and write errors |
 //! | lied | checksum errors |
 //! | failed before a power cut or kill | both: log blocks that it lacked were written down nowhere |
-//! | belongs to a dRAID with a distributed spare in use | checksum errors, if any disk of the pool lied |
+//! | was resilvered sequentially, or belongs to a dRAID with a distributed spare in use | checksum errors, if any disk of the pool lied |
 //!
 //! Locking: one mutex for the ledger, and one for the disks of a life, each held for one look or change.
 
@@ -119,11 +119,13 @@ pub struct Ledger {
     pub failed: BTreeSet<usize>,
     /// Guilty disks that may have checksum errors.
     pub lied: BTreeSet<usize>,
+    /// Guilty disks that lied themselves, not for want of what was written meanwhile.
+    pub liars: BTreeSet<usize>,
     /// Disks without power.
     pub away: BTreeSet<usize>,
     /// Disks that joined the pool, and may lack data until a resilver has ended.
     pub joined: BTreeSet<usize>,
-    /// Disks with a distributed spare rebuilt, from others that may have lied.
+    /// Disks rebuilt without checksums, from others that may have lied.
     pub rebuilt: BTreeSet<usize>,
 }
 
@@ -131,6 +133,11 @@ impl Ledger {
     /// Whether a disk is guilty, by its path.
     pub fn is_guilty(&self, path: &str) -> bool {
         self.guilty.iter().any(|disk| is_at(*disk, path))
+    }
+
+    /// Whether a disk was rebuilt without checksums.
+    pub fn is_rebuilt(&self, path: &str) -> bool {
+        self.rebuilt.iter().any(|disk| is_at(*disk, path))
     }
 
     /// Whether a disk may lack data.
@@ -155,6 +162,7 @@ impl Ledger {
         self.guilty.clear();
         self.failed.clear();
         self.lied.clear();
+        self.liars.clear();
         self.joined.clear();
         self.rebuilt.clear();
     }
@@ -167,7 +175,8 @@ impl Ledger {
 }
 
 fn is_at(disk: usize, path: &str) -> bool {
-    path_of(disk).to_str() == Some(path)
+    // The old disk of a replacement has this path until it leaves.
+    path_of(disk).to_str() == Some(path.strip_suffix("/old").unwrap_or(path))
 }
 
 /// The disk at a path.
@@ -283,6 +292,13 @@ impl Bay {
         self.ledger.lock().away.insert(disk);
     }
 
+    /// Puts all disks with power into another machine, too.
+    pub fn lend(&self, to: &Runtime) {
+        let rack = Rack::default();
+        self.plugged.lock().iter().for_each(|(disk, device)| rack.insert(&path_of(*disk), device.clone()));
+        to.equip(Arc::new(rack));
+    }
+
     /// Ends the troubles of a disk.
     pub fn heal(&self, disk: usize) {
         let device = self.device(disk);
@@ -298,7 +314,10 @@ impl Bay {
         let Some(device) = self.device(disk) else { return };
         self.note(|ledger| match trouble.mark() {
             Mark::Failed => _ = ledger.failed.insert(disk),
-            Mark::Lied => _ = ledger.lied.insert(disk),
+            Mark::Lied => {
+                ledger.lied.insert(disk);
+                ledger.liars.insert(disk);
+            }
             Mark::None => {}
         });
         let times = 1 + rng.below(MOST_STRIKES);

@@ -3,7 +3,7 @@
 use super::call::{Action, DeviceVerb};
 
 /// Names of all verbs: of files, of volumes, of datasets, of the pool, and last of devices.
-pub const VERBS: [&str; 55] = [
+pub const VERBS: [&str; 56] = [
     "open",
     "make",
     "unlink",
@@ -42,7 +42,8 @@ pub const VERBS: [&str; 55] = [
     "command mkdir", //
     "sync",
     "scrub",
-    "trim", //
+    "trim",
+    "verify", //
     "offline",
     "online",
     "clear",
@@ -109,6 +110,7 @@ pub fn verb_of(action: &Action) -> &'static str {
         CommandMake { .. } => "command mkdir",
         Pool { verb } if verb == "scrub" => "scrub",
         Pool { verb } if verb == "trim" => "trim",
+        Pool { verb } if verb == "verify" => "verify",
         Pool { .. } => "sync",
         Device { verb } => verb_of_devices(verb),
     }

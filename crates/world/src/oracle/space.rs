@@ -16,17 +16,18 @@ const MOST_FINDINGS: u64 = 100_000;
 /// Findings in a message.
 const SHOWN: usize = 5;
 
-/// Checks that all blocks are intact, and that allocated space equals theirs.
+/// Checks that all blocks are intact, and that allocated space equals theirs. The ledger is read at the end.
 ///
 /// # Errors
 /// Damage of honest disks, leaks, or blocks in free space.
-pub async fn check(daemon: &Daemon, pool: &str, ledger: &Ledger) -> Result<(), Violation> {
+pub async fn check(daemon: &Daemon, pool: &str, ledger: impl FnOnce() -> Ledger) -> Result<(), Violation> {
     let request =
         Verify { pool: pool.into(), metadata: false, no_space: false, most_findings: MOST_FINDINGS };
     let (answered, said) = daemon.run(request).await;
     let report = answered.map_err(|error| Violation(format!("verify fails: {error} {said}")))?.answer;
+    let ledger = ledger();
     let wrong: Vec<&Finding> =
-        report.findings.iter().filter(|finding| !is_of_guilty(finding, ledger)).collect();
+        report.findings.iter().filter(|finding| !is_of_guilty(finding, &ledger)).collect();
     if wrong.is_empty() && report.more_findings == 0 && report.complete {
         return Ok(());
     }
@@ -38,10 +39,12 @@ pub async fn check(daemon: &Daemon, pool: &str, ledger: &Ledger) -> Result<(), V
 
 /// Whether only guilty disks are concerned.
 fn is_of_guilty(finding: &Finding, ledger: &Ledger) -> bool {
-    let is_guilty = |path: &str| ledger.is_guilty(path);
+    // A rebuilt disk may have what a guilty one had.
+    let may_be_wrong =
+        |path: &str| ledger.is_guilty(path) || (!ledger.guilty.is_empty() && ledger.is_rebuilt(path));
     match finding {
         Finding::Block(block) => {
-            !block.lost && block.pieces.iter().all(|piece| piece.device.as_deref().is_some_and(is_guilty))
+            !block.lost && block.pieces.iter().all(|piece| piece.device.as_deref().is_some_and(may_be_wrong))
         }
         Finding::Redundancy(weak) => weak.devices.iter().all(|unsound| ledger.may_lack(&unsound.device)),
         _ => false,

@@ -1,50 +1,191 @@
-//! Steps of small programs, on a file system (1) and a volume (2) with a snapshot each, and a clone.
+//! Steps of small programs, on a file system (1) and a volume (2) with a snapshot each, and a clone. On a
+//! mirror, its second disk may get into trouble, too.
 
 use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::client::admin::VOLUME_BLOCKS;
-use crate::machine::POOL;
+use crate::machine::faults::Trouble;
+use crate::machine::{POOL, path_of};
+use crate::model::call::DeviceVerb;
 use crate::model::{Action, BLOCK_BYTES, Dataset, DatasetId, Source};
 use crate::scene::Scene;
+use crate::small::On;
 
 /// The file system: the call that creates it.
 pub const FILES: DatasetId = 1;
 /// The volume.
 pub const VOLUME: DatasetId = 2;
+/// The disk of a mirror that gets into trouble, the one that has all data meanwhile, and one to replace it.
+pub const WEAK: usize = 1;
+const STRONG: usize = 0;
+const SPARE: usize = 2;
 const SLOT: usize = 0;
 /// Of a file that stays open.
 const OPEN: usize = 1;
 
 macro_rules! steps {
-    ($($step:ident)*) => {
+    ($($step:ident)*; $($of_mirrors:ident)*) => {
         /// A step.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[allow(missing_docs)] // as their names say
-        pub enum Step { $($step),* }
+        pub enum Step { $($step,)* $($of_mirrors),* }
 
         impl Step {
-            /// All of them.
+            /// Those that a pool on one disk can take.
             pub const ALL: &[Step] = &[$(Step::$step),*];
+            /// All of them.
+            const KNOWN: &[Step] = &[$(Step::$step,)* $(Step::$of_mirrors),*];
         }
     };
 }
 
 steps! {
-    Write Append Commit Truncate Unlink UnlinkOpen Rename Exchange Link Mkdir Symlink SetXattr Chmod
-    RmCommand MkdirCommand
+    Write Append Commit Truncate TruncateDurably Unlink UnlinkOpen Rename Exchange Link Mkdir Symlink SetXattr
+    Chmod RmCommand MkdirCommand
     Copy CopyOfSnapshot WriteVolume WriteDurably ZeroVolume FlushVolume
     CreateFiles CreateVolume Snapshot SnapshotVolume Rollback RollbackVolume DestroySnapshot Clone Receive
+    WriteClone SnapshotClone RollbackClone DestroySnapshotOfClone SnapshotAndRollback SnapshotAndClone
     Promote DestroyClone Destroy RenameDataset Hold Release SetCompression SetRecordsize Inherit
-    Sync Scrub
+    Sync Scrub Trim Verify;
+    RemoveDisk StopRemoval Checkpoint DiscardCheckpoint
+    Vanish FailWrites FailFlushes FailReads Hang LoseWrites TearWrites Heal
+    Offline Online Reopen Clear Resilver Replace Rebuild Attach Detach
+}
+
+/// Steps that are about the same thing, so that programs of them are likely to show how they meet.
+pub const THEMES: &[&[Step]] = {
+    use Step::*;
+    &[
+        &[Write, Append, Commit, Truncate, TruncateDurably, Rename, Unlink, UnlinkOpen, Mkdir, Sync],
+        &[WriteVolume, WriteDurably, ZeroVolume, FlushVolume, SnapshotVolume, RollbackVolume, Sync],
+        &[SnapshotVolume, SnapshotAndRollback, SnapshotAndClone, RollbackVolume, WriteVolume, Destroy],
+        &[Snapshot, DestroySnapshot, Rollback, Hold, Release, CopyOfSnapshot, Copy, Write, Verify],
+        &[WriteClone, SnapshotClone, RollbackClone, DestroyClone, Clone, Promote, Snapshot, Sync],
+        &[Rename, Exchange, Link, Unlink, UnlinkOpen, Mkdir, RmCommand, MkdirCommand, Commit, Rollback],
+    ]
+};
+
+/// A few steps each whose order and moments matter, so that most orders of them are drawn soon.
+const ON_DISK: &[&[Step]] = {
+    use Step::*;
+    &[
+        &[Write, Snapshot, CopyOfSnapshot, DestroySnapshot],
+        &[SnapshotClone, WriteClone, RollbackClone, DestroySnapshotOfClone, DestroyClone],
+        &[WriteDurably, FlushVolume, SnapshotVolume, RollbackVolume],
+        &[WriteVolume, SnapshotAndRollback, RollbackVolume, Sync],
+        &[Copy, CopyOfSnapshot, Unlink, Rollback, Sync],
+        &[Clone, WriteClone, Promote, DestroyClone],
+    ]
+};
+const ON_MIRROR: &[&[Step]] = {
+    use Step::*;
+    &[
+        &[Write, Sync, Offline, Online],
+        &[WriteVolume, Offline, Online, Vanish, Heal],
+        &[Write, FailWrites, Clear, Heal, Resilver],
+        &[WriteDurably, FailFlushes, Heal, Sync],
+        &[Write, LoseWrites, Scrub, Heal],
+        &[Write, Replace, Vanish, Heal],
+        &[WriteVolume, Attach, Detach, Offline, Online],
+    ]
+};
+const ON_TWO: &[&[Step]] = {
+    use Step::*;
+    &[
+        &[Write, Unlink, RemoveDisk, Sync],
+        &[WriteVolume, ZeroVolume, SnapshotVolume, RollbackVolume, RemoveDisk],
+        &[Write, Checkpoint, DiscardCheckpoint, Unlink, Sync],
+        &[Snapshot, DestroySnapshot, Write, RemoveDisk, StopRemoval],
+    ]
+};
+
+impl Step {
+    /// Stories: sets of a few steps that a pool on these disks can take.
+    pub fn stories(on: On) -> &'static [&'static [Step]] {
+        match on {
+            On::Disk => ON_DISK,
+            On::Two => ON_TWO,
+            On::Mirror => ON_MIRROR,
+        }
+    }
+
+    /// Those of a pool on two disks, where most are about the removal of one.
+    pub const OF_TWO: &[Step] = {
+        use Step::*;
+        &[
+            Write,
+            Append,
+            Commit,
+            Truncate,
+            Unlink,
+            WriteVolume,
+            WriteDurably,
+            ZeroVolume,
+            CreateFiles,
+            Snapshot,
+            SnapshotVolume,
+            Rollback,
+            RollbackVolume,
+            DestroySnapshot,
+            Clone,
+            WriteClone,
+            DestroyClone,
+            Destroy,
+            Sync,
+            Scrub,
+            Trim,
+            Verify,
+            RemoveDisk,
+            RemoveDisk,
+            RemoveDisk,
+            StopRemoval,
+            Checkpoint,
+            DiscardCheckpoint,
+        ]
+    };
+
+    /// Those of a pool on a mirror, where most are about the disk in trouble.
+    pub const OF_MIRRORS: &[Step] = {
+        use Step::*;
+        &[
+            Write,
+            Commit,
+            WriteVolume,
+            WriteDurably,
+            Snapshot,
+            DestroySnapshot,
+            CreateFiles,
+            Sync,
+            Scrub,
+            Vanish,
+            FailWrites,
+            FailFlushes,
+            FailReads,
+            Hang,
+            LoseWrites,
+            TearWrites,
+            Heal,
+            Heal,
+            Offline,
+            Online,
+            Reopen,
+            Clear,
+            Resilver,
+            Replace,
+            Rebuild,
+            Attach,
+            Detach,
+        ]
+    };
 }
 
 impl FromStr for Step {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Step, String> {
-        let found = Step::ALL.iter().find(|step| format!("{step:?}") == text);
-        found.copied().ok_or_else(|| format!("no step '{text}'; there are {:?}", Step::ALL))
+        let found = Step::KNOWN.iter().find(|step| format!("{step:?}") == text);
+        found.copied().ok_or_else(|| format!("no step '{text}'; there are {:?}", Step::KNOWN))
     }
 }
 
@@ -57,6 +198,26 @@ fn last(dataset: Option<&Arc<Dataset>>) -> Option<String> {
 }
 
 impl Step {
+    /// What happens to the weak disk; `None` within: its trouble ends.
+    pub fn trouble(self) -> Option<Option<Trouble>> {
+        Some(match self {
+            Step::Vanish => Some(Trouble::Vanishes),
+            Step::FailWrites => Some(Trouble::WritesFail),
+            Step::FailFlushes => Some(Trouble::FlushesFail),
+            Step::FailReads => Some(Trouble::ReadsFail),
+            Step::Hang => Some(Trouble::Hangs),
+            Step::LoseWrites => Some(Trouble::LosesWrites),
+            Step::TearWrites => Some(Trouble::TearsWrites),
+            Step::Heal => None,
+            _ => return None,
+        })
+    }
+
+    /// Whether its calls are made in one txg, by a channel program.
+    pub fn is_program(self) -> bool {
+        matches!(self, Step::SnapshotAndRollback | Step::SnapshotAndClone)
+    }
+
     /// Its calls now; none if it is not possible.
     pub fn actions(self, scene: &Scene) -> Vec<Action> {
         use Action::*;
@@ -82,6 +243,8 @@ impl Step {
         let set =
             |property: &str, value: &str| Set { dataset, property: property.into(), value: value.into() };
         let one = |action: Option<Action>| Vec::from_iter(action);
+        let device = |verb| vec![Device { verb }];
+        let disk = WEAK;
         match self {
             Step::Write => with_file(write(slot, 1000, 3000)),
             Step::Append => with_file(write(slot, 8192, 500)),
@@ -89,6 +252,9 @@ impl Step {
                 vec![open("a", slot), write(slot, 4096, 100), Fsync { dataset, slot }, close]
             }
             Step::Truncate => with_file(Truncate { dataset, slot, size: 700 }),
+            Step::TruncateDurably => {
+                vec![open("a", slot), Truncate { dataset, slot, size: 700 }, Fsync { dataset, slot }, close]
+            }
             Step::Unlink => vec![Unlink { dataset, path: path("a"), is_dir: false }],
             Step::UnlinkOpen => {
                 vec![open("a", OPEN), Unlink { dataset, path: path("a"), is_dir: false }, write(OPEN, 0, 10)]
@@ -142,6 +308,36 @@ impl Step {
                 name: name("n"),
                 received: format!("r{next}"),
             })),
+            Step::WriteClone => clone.map_or_else(Vec::new, |dataset| {
+                let data = format!("{next} ").into_bytes().repeat(2000).into();
+                let (creates, excludes) = (true, false);
+                vec![
+                    Open { dataset, path: path("a"), slot, creates, excludes },
+                    Write { dataset, slot, offset: 0, data },
+                    Close { dataset, slot },
+                ]
+            }),
+            Step::SnapshotClone => one(clone.map(|dataset| Snapshot { dataset, name: format!("s{next}") })),
+            Step::RollbackClone => {
+                let last = clone.and_then(|dataset| Some(Rollback { dataset, name: last(dataset)? }));
+                one(last)
+            }
+            Step::DestroySnapshotOfClone => one(clone.and_then(|dataset| {
+                let name = state.datasets.get(&dataset)?.snapshots.last()?.name.clone();
+                Some(DestroySnapshot { dataset, name })
+            })),
+            Step::SnapshotAndRollback => {
+                let name = format!("s{next}");
+                let dataset = VOLUME;
+                vec![Snapshot { dataset, name: name.clone() }, Rollback { dataset, name }]
+            }
+            Step::SnapshotAndClone => {
+                let (dataset, snapshot) = (VOLUME, format!("s{next}"));
+                vec![
+                    Snapshot { dataset, name: snapshot.clone() },
+                    Clone { dataset, snapshot, name: name("k") },
+                ]
+            }
             Step::Promote => one(clone.map(|dataset| Promote { dataset })),
             Step::DestroyClone => one(clone.map(|dataset| Destroy { dataset })),
             Step::Destroy => vec![Destroy { dataset: VOLUME }],
@@ -153,6 +349,29 @@ impl Step {
             Step::Inherit => vec![Inherit { dataset, property: "compression".into() }],
             Step::Sync => vec![Pool { verb: "sync".into() }],
             Step::Scrub => vec![Pool { verb: "scrub".into() }],
+            Step::Trim => vec![Pool { verb: "trim".into() }],
+            Step::Verify => vec![Pool { verb: "verify".into() }],
+            Step::RemoveDisk => device(DeviceVerb::Remove(path_of(WEAK).to_string_lossy().into_owned())),
+            Step::StopRemoval => device(DeviceVerb::StopRemoval),
+            Step::Checkpoint => device(DeviceVerb::Checkpoint { discard: false }),
+            Step::DiscardCheckpoint => device(DeviceVerb::Checkpoint { discard: true }),
+            Step::Offline => device(DeviceVerb::Offline { disk, temporarily: false }),
+            Step::Online => device(DeviceVerb::Online(disk)),
+            Step::Reopen => device(DeviceVerb::Reopen),
+            Step::Clear => device(DeviceVerb::Clear),
+            Step::Resilver => device(DeviceVerb::Resilver),
+            Step::Replace => device(DeviceVerb::Replace { disk, by: SPARE, sequential: false }),
+            Step::Rebuild => device(DeviceVerb::Replace { disk, by: SPARE, sequential: true }),
+            Step::Attach => device(DeviceVerb::Attach { disk: STRONG, new: SPARE, sequential: false }),
+            Step::Detach => device(DeviceVerb::Detach(disk)),
+            Step::Vanish
+            | Step::FailWrites
+            | Step::FailFlushes
+            | Step::FailReads
+            | Step::Hang
+            | Step::LoseWrites
+            | Step::TearWrites
+            | Step::Heal => Vec::new(),
         }
     }
 }

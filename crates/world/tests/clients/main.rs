@@ -30,9 +30,9 @@ const ADMINISTRATOR: usize = 1;
 async fn stage(runtime: &Runtime, machine: &Machine, is_first: bool) -> Stage {
     let bay = Arc::new(machine.power_on(runtime));
     let kernel = Kernel::new(runtime, false);
-    let daemon = Arc::new(Daemon::start(runtime, machine, kernel).await.unwrap());
+    let daemon = Arc::new(Daemon::start(runtime, machine, 0, kernel, &[]).await.unwrap());
     if is_first {
-        let pool = new_pool("0", Vec::new()).unwrap();
+        let pool = new_pool("0", false, Vec::new()).unwrap();
         assert_eq!(daemon.run(pool).await.0.unwrap().outcome, Ended::Done);
     }
     let swarm = Arc::new(Swarm::draw(&mut Rng::new(1)));
