@@ -1,7 +1,8 @@
-;; Runs the model, generator and client of Jepsen's local-fs on a mount that is killed now and then: see `jepsen`.
+;; Runs the model, generator and client of Jepsen's local-fs on a mount that is killed now and then: see
+;; `jepsen`.
 ;;
-;; local-fs is built on Jepsen itself, which is made for clusters. The few parts of it that the files below need
-;; are here; a history has one client, whose calls follow each other.
+;; local-fs is built on Jepsen itself, which is made for clusters. The few parts of it that the files below
+;; need are here; a history has one client, whose calls follow each other.
 
 (ns clojure.tools.logging)
 (defmacro info [& _])
@@ -67,7 +68,9 @@
 
 (defn command [words]
   (let [log (ProcessBuilder$Redirect/appendTo (io/file (env "LOG")))]
-    (.start (doto (ProcessBuilder. ^java.util.List words) (.redirectErrorStream true) (.redirectOutput log)))))
+    (.start (doto (ProcessBuilder. ^java.util.List words)
+              (.redirectErrorStream true)
+              (.redirectOutput log)))))
 (defn done? [& words] (zero? (.waitFor ^Process (command words))))
 
 (defn mounted []
@@ -118,7 +121,8 @@
           (System/exit 1)))
       (assert (done? "rm" "-r" dir)))
     (when (zero? (mod (inc (- seed first-seed)) 50))
-      (println (inc (- seed first-seed)) "histories," (:ok @counts 0) "calls succeeded," (:fail @counts 0) "failed as they should")
+      (println (inc (- seed first-seed)) "histories," (:ok @counts 0) "calls succeeded,"
+               (:fail @counts 0) "failed as they should")
       (flush)))
   (assert (done? "umount" mnt))
   (.waitFor ^Process @(:process mount))
