@@ -110,10 +110,28 @@ impl Performer {
                         file
                     }
                 };
-                let (offset, to, len) = (*offset, *to, *len);
+                let (dataset, slot, offset, to, len) = (*dataset, *slot, *offset, *to, *len);
+                let reads = match from {
+                    Source::Open(slot) => Some(Read { dataset, slot: *slot, offset, len }),
+                    Source::Snapshot(..) => None,
+                };
                 let id = self.begin(id, action);
                 let done = target.copy(&source, offset, to, len).await;
-                self.end(id, outcome(done))
+                let copied = self.end(id, outcome(done));
+                if done != Err(Errno::OPNOTSUPP) {
+                    return copied;
+                }
+                // Two calls: others may change the files between them.
+                let read = reads.map(|read| self.begin(None, read));
+                let found = source.read(offset, len).await;
+                if let Some(read) = read {
+                    self.end(read, data(found.clone()));
+                }
+                let found = found.ok().filter(|found| !found.is_empty())?;
+                let write = Write { dataset, slot, offset: to, data: found.into() };
+                let id = self.begin(None, write.clone());
+                let done = use_file(target, &write).await;
+                self.end(id, done)
             }
             ReadBlocks { dataset, .. }
             | WriteBlocks { dataset, .. }

@@ -441,10 +441,15 @@ impl<'a> Unit<'a> {
                     states.any(|(_, same)| same.get(block).is_some_and(|is_same| *is_same))
                 };
                 let count = states.first().map_or(0, |(_, same)| same.len());
-                match (0..count).find(|block| !may_be_so(*block)) {
-                    None if count > 0 => Ok(None),
-                    block => Err(format!("{}: block {block:?} can't be so", self.name)),
-                }
+                let Some(block) = (0..count).find(|block| !may_be_so(*block)) else {
+                    return if count > 0 { Ok(None) } else { Err(format!("{}: no such volume", self.name)) };
+                };
+                let moment = |point: usize| history.points.get(point).map(|point| point.at);
+                let was_so = states.iter().filter(|(_, same)| same[block]).map(|(point, _)| moment(*point));
+                let (was_so, first, last) =
+                    (was_so.collect::<Vec<_>>(), moment(is_of_txg.start), moment(is_of_txg.end));
+                let why = format!("it was so at {was_so:?}, and the txg has {first:?} to {last:?}");
+                Err(format!("{}: block {block} can't be so: {why}", self.name))
             }
             _ => unreachable!("evidence is of its part"),
         }

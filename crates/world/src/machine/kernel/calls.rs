@@ -582,7 +582,8 @@ impl Descriptor {
         }
     }
 
-    /// `copy_file_range` of a whole range, as `cp` does: blocks are shared, or else pages are copied.
+    /// `copy_file_range` of a whole range, if the daemon can share its blocks: `OPNOTSUPP` otherwise, and callers
+    /// read and write, as Linux does then. If only the first blocks can be shared, pages are copied from there.
     ///
     /// Source: `fuse_copy_file_range`, `generic_copy_file_checks`.
     pub async fn copy(&self, from: &Descriptor, from_at: u64, to_at: u64, len: u64) -> Result<()> {
@@ -599,6 +600,7 @@ impl Descriptor {
             match self.share(from, from_at + done, to_at + done, len - done).await {
                 Ok(0) => break,
                 Ok(count) => done += count,
+                Err(Errno::OPNOTSUPP | Errno::XDEV) if done == 0 => return Err(Errno::OPNOTSUPP),
                 Err(Errno::OPNOTSUPP | Errno::XDEV) => {
                     let data = from.read(from_at + done, len - done).await?;
                     if !data.is_empty() {
