@@ -1,6 +1,7 @@
 //! Cache devices (L2ARC): read after eviction from memory, warm after an import, harmless when they fail.
 
 use std::fs;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -21,8 +22,8 @@ fn begin(more: &str) -> Bench {
     fs::File::create(bench.path("d/fast")).unwrap().set_len(300 << 20).unwrap();
     bench.done("tunable l2arc_rebuild_blocks_min_l2size=0 l2arc_feed_secs=1 l2arc_feed_min_ms=1");
     bench.done(&format!("zpool create -m {} {more}tank mirror a b cache fast", bench.text("mnt")));
-    for file in 0..FILES {
-        fs::write(bench.path(&format!("mnt/{file}")), content(file)).unwrap();
+    for (file, content) in CONTENTS.iter().enumerate() {
+        fs::write(bench.path(&format!("mnt/{file}")), content).unwrap();
     }
     // Nothing of the pool remains in memory.
     bench.done("zpool export tank");
@@ -31,16 +32,16 @@ fn begin(more: &str) -> Bench {
     bench
 }
 
-fn content(file: u64) -> Vec<u8> {
-    (0..FILE_BYTES / 8)
-        .flat_map(|word| (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ file).to_le_bytes())
-        .collect()
-}
+/// What the files hold. Compared often, so made once.
+static CONTENTS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let words = |file| (0..FILE_BYTES / 8).map(move |word| word.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ file);
+    (0..FILES).map(|file| words(file).flat_map(u64::to_le_bytes).collect()).collect()
+});
 
 fn read_all(bench: &Bench) {
-    for file in 0..FILES {
+    for (file, content) in CONTENTS.iter().enumerate() {
         bench.done(&format!("cp -f tank:/{file} out"));
-        assert!(fs::read(bench.path("d/out")).unwrap() == content(file), "file {file}");
+        assert!(fs::read(bench.path("d/out")).unwrap() == *content, "file {file}");
     }
 }
 
