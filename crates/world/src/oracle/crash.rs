@@ -430,7 +430,7 @@ impl<'a> Unit<'a> {
                 let logged = trees.iter().find(|(point, tree, _)| *point >= first && is_right(tree));
                 logged.map(|(_, tree, _)| Some(tree.clone())).ok_or_else(|| why() + ", not even with its log")
             }
-            (Evidence::Blocks(states), _) => {
+            (Evidence::Blocks(states), Part::Blocks(found)) => {
                 let is_of_txg = history.points_between(at, &self.calls);
                 let may_be_so = |block: usize| {
                     let points = match self.commits.of_block(block as u64) {
@@ -448,7 +448,14 @@ impl<'a> Unit<'a> {
                 let was_so = states.iter().filter(|(_, same)| same[block]).map(|(point, _)| moment(*point));
                 let (was_so, first, last) =
                     (was_so.collect::<Vec<_>>(), moment(is_of_txg.start), moment(is_of_txg.end));
-                let why = format!("it was so at {was_so:?}, and the txg has {first:?} to {last:?}");
+                let bytes = found[block].to_vec();
+                let holds: Vec<(usize, u8)> = bytes
+                    .chunk_by(|one, other| one == other)
+                    .map(|run| (run.len(), run[0]))
+                    .take(4)
+                    .collect();
+                let why =
+                    format!("it has {holds:?}, was so at {was_so:?}; the txg has {first:?} to {last:?}");
                 Err(format!("{}: block {block} can't be so: {why}", self.name))
             }
             _ => unreachable!("evidence is of its part"),
