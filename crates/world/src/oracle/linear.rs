@@ -277,8 +277,8 @@ fn is_both_refused(one: &Outcome, other: &Outcome) -> bool {
     matches!((one, other), (Outcome::Refused(_), Outcome::Refused(_)))
 }
 
-/// Whether a call may fail so in any state, without effect: for lack of space, of patience, or of blocks that can
-/// be shared.
+/// Whether a call may fail so in any state, without effect: for lack of space, of patience, or of blocks that
+/// can be shared.
 fn has_no_effect(call: &Call, outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Failed(Errno::NOSPC | Errno::DQUOT) => true,

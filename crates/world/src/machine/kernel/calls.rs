@@ -582,8 +582,9 @@ impl Descriptor {
         }
     }
 
-    /// `copy_file_range` of a whole range, if the daemon can share its blocks: `OPNOTSUPP` otherwise, and callers
-    /// read and write, as Linux does then. If only the first blocks can be shared, pages are copied from there.
+    /// `copy_file_range` of a whole range, if the daemon can share its blocks: `OPNOTSUPP` otherwise, and
+    /// callers read and write, as Linux does then. If only the first blocks can be shared, pages are copied
+    /// from there.
     ///
     /// Source: `fuse_copy_file_range`, `generic_copy_file_checks`.
     pub async fn copy(&self, from: &Descriptor, from_at: u64, to_at: u64, len: u64) -> Result<()> {
