@@ -134,7 +134,7 @@ impl Bench {
     }
 }
 
-/// Bytes of an image that are not all zero: their offset first.
+/// Bytes of an image that are not all zero: their offset first. The last piece is empty, at the end.
 type Piece = (u64, Vec<u8>);
 
 /// An image without its holes, which are most of it.
@@ -152,7 +152,7 @@ fn pieces(path: &Path) -> Vec<Piece> {
             pieces.push((offset, bytes));
         }
     }
-    assert!(!pieces.is_empty() || len == 0 || path.ends_with("new"), "{} has data", path.display());
+    pieces.push((len, Vec::new()));
     pieces
 }
 
